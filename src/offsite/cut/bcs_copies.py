@@ -1,0 +1,147 @@
+"""Copies of a log processor's local checkpoints in a store: who makes one, what it is worth, what a restore takes.
+
+Each leader stores its copy under its own term, so two that do not know of each other never write to the same place. The
+only thing they share is the state of a copy, which the store changes by compare-and-set:
+
+    none -> in progress -> completed    all of it is stored, was read back and verified
+                        -> failed       by its own leader, or by a later one: nobody continues it
+                        -> abandoned    by a later one that makes its own
+    any  -> deleted                     for ever: an id is used once
+
+Pure, like `offsite.cut.bcs`: it is told what the store holds, and says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offsite.cut.bcs import Created
+
+
+class CopyState(StrEnum):
+    IN_PROGRESS = "inProgress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    DELETED = "deleted"
+
+
+class BackupStatus(StrEnum):
+    """Of one checkpoint, over all partitions."""
+
+    DOES_NOT_EXIST = "doesNotExist"
+    ONGOING = "ongoing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"
+    """Some partitions have no copy: asking again for the same id may still complete it."""
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """The copy of one local checkpoint by the leader of `term`. `position` is where the checkpoint lies in the log of
+    the partition; `partitions`, how many the processor had. `reason` says why it failed."""
+
+    partition: int
+    checkpoint: int
+    term: int
+    state: CopyState
+    position: int
+    partitions: int
+    reason: str = ""
+
+
+class Beginning(StrEnum):
+    """What a leader does about an upload that its `Step` asks for."""
+
+    COPY = "copy"
+    """Abandon those that `superseded` names, and ask again if one of them has changed meanwhile; then begin."""
+    SKIP = "skip"
+    """A completed one is there: after a restore the marker is processed anew."""
+    REFUSE = "refuse"
+    """The id is spent: it failed or was deleted, or a later leader is at it."""
+
+
+def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Beginning:
+    """What the leader of `term` does, seeing all `copies` in the store, of other partitions too. An unfinished copy of
+    an earlier term does not keep it: that leader died before its `Created` was durable, otherwise this one would replay
+    it, and not process."""
+    known = [each for each in copies if each.checkpoint == checkpoint]
+    own = [each for each in known if each.partition == partition]
+    states = {each.state for each in own}
+    is_deleted = any(each.state is CopyState.DELETED for each in known)
+    if is_deleted or CopyState.FAILED in states or any(each.term > term for each in own):
+        return Beginning.REFUSE
+    if CopyState.COMPLETED in states or any(each.term == term for each in own):
+        return Beginning.SKIP
+    return Beginning.COPY
+
+
+def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Iterator[Copy]:
+    """The copies to abandon before the leader of `term` begins its own: else that of a leader which does not know yet
+    that it is none could still be completed, after this one's has failed."""
+    for each in copies:
+        is_older = (each.partition, each.checkpoint) == (partition, checkpoint) and each.term < term
+        if is_older and each.state is CopyState.IN_PROGRESS:
+            yield each
+
+
+def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int) -> Iterator[Copy]:
+    """The copies that the new leader of `term` has to fail, once it has replayed up to checkpoint `newest`: *every*
+    unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever."""
+    for each in copies:
+        is_abandoned = each.partition == partition and each.checkpoint <= newest and each.term < term
+        if is_abandoned and each.state is CopyState.IN_PROGRESS:
+            yield each
+
+
+def never_begun(copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created]) -> Iterator[Created]:
+    """Those checkpoints that a new leader has `replayed` and that have no copy at all. Nobody will make one: the leader
+    writes a failed one down, or whoever waits for it waits for ever."""
+    begun = {each.checkpoint for each in copies if each.partition == partition}
+    yield from (each for each in replayed if not each.is_marker and each.checkpoint not in begun)
+
+
+def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> BackupStatus:
+    """The status of a checkpoint of so many partitions, from the store alone. Of each partition the best copy counts;
+    one failed partition is enough to fail it."""
+    best = _best(copies, checkpoint)
+    states = {each.state for each in best.values()}
+    if not best:
+        return BackupStatus.DOES_NOT_EXIST
+    if CopyState.DELETED in states:
+        return BackupStatus.DELETED
+    if CopyState.FAILED in states:
+        return BackupStatus.FAILED
+    are_all = best.keys() == set(range(1, partitions + 1))
+    are_of_one_size = {each.partitions for each in best.values()} == {partitions}
+    if CopyState.ABANDONED in states or not (are_all and are_of_one_size):
+        return BackupStatus.INCOMPLETE
+    return BackupStatus.ONGOING if CopyState.IN_PROGRESS in states else BackupStatus.COMPLETED
+
+
+def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> dict[int, Copy]:
+    """The copy to restore of each partition, which are numbered from 1. Raises `ValueError` unless the checkpoint is
+    completed, for exactly so many partitions: messages are routed by their number."""
+    copies = tuple(copies)
+    status = status_of(copies, checkpoint=checkpoint, partitions=partitions)
+    if status is not BackupStatus.COMPLETED:
+        raise ValueError(f"checkpoint {checkpoint} of {partitions} partitions is {status}")
+    return _best(copies, checkpoint)
+
+
+_WORTH = (CopyState.ABANDONED, CopyState.IN_PROGRESS, CopyState.FAILED, CopyState.COMPLETED, CopyState.DELETED)
+
+
+def _best(copies: Iterable[Copy], checkpoint: int) -> dict[int, Copy]:
+    best: dict[int, Copy] = {}
+    for each in copies:
+        if each.checkpoint != checkpoint:
+            continue
+        held = best.get(each.partition)
+        if held is None or (_WORTH.index(each.state), each.term) > (_WORTH.index(held.state), held.term):
+            best[each.partition] = each
+    return best

@@ -1,0 +1,249 @@
+"""Participants over confluent-kafka. It is imported when a participant is made, not with this module."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form
+from offsite.participant.errors import ControlUnavailable, NotCommitted
+from offsite.participant.lease import delivery_timeout_ms
+from offsite.participant.number import Header, TopicPartition
+from offsite.participant.participant import Assignment, Participant, Settings
+from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
+
+if TYPE_CHECKING:
+    import confluent_kafka
+
+_ANSWER_S = 10.0
+"""How long to wait for an answer about offsets, or of the control topic."""
+
+_ANY = -1
+"""The client chooses the partition."""
+
+Config = Mapping[str, str | int | float | bool]
+
+
+def participant(
+    *, producer: Config, consumer: Config | None = None, topics: Sequence[str] = (), settings: Settings = Settings()
+) -> Participant:
+    """A participant that reads `topics` in the group of `consumer`, both configurations as confluent-kafka takes them.
+    Without `consumer` it only produces. What a participant needs is set over what they say: no automatic commits,
+    `acks=all`, and in form B `message.timeout.ms`. Makes the control topic if there is none."""
+    from confluent_kafka import Consumer, Producer
+
+    reports = Assignment()
+    own = {**producer, "acks": "all", "enable.idempotence": True}
+    if settings.form is Form.ACKS:
+        own["message.timeout.ms"] = delivery_timeout_ms(settings.lease_ms)
+    reader = None
+    if consumer is not None:
+        reader = Consumer({**consumer, "enable.auto.commit": False, "enable.auto.offset.store": False})
+        reader.subscribe(
+            list(topics),
+            on_assign=lambda _, found: reports.assigned(map(_where, found)),
+            on_revoke=lambda _, gone: reports.revoked(map(_where, gone)),
+            on_lost=lambda _, gone: reports.revoked(map(_where, gone)),
+        )
+    client = ConfluentClient(producer=Producer(own), consumer=reader, reports=reports)
+    control = ConfluentControl(producer, settings)
+    return Participant(client=client, control=control, reports=reports, settings=settings)
+
+
+class ConfluentClient:
+    """`consumer` reports its assignments to `reports` already. Errors of the client that are none of ours pass."""
+
+    def __init__(
+        self, *, producer: confluent_kafka.Producer, consumer: confluent_kafka.Consumer | None, reports: Assignment
+    ) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._reports = reports
+
+    def take(self, timeout_s: float) -> Record | None:
+        from confluent_kafka import KafkaException
+
+        if self._consumer is None:
+            self._producer.poll(timeout_s)
+            return None
+        self._producer.poll(0)
+        message = self._consumer.poll(timeout_s)
+        if message is None:
+            return None
+        if problem := message.error():
+            if problem.retriable() or problem.code() == problem._PARTITION_EOF:  # noqa: SLF001 - public, says its docs
+                return None
+            raise KafkaException(problem)
+        return _record(message)
+
+    def prepare(self, topic: str) -> None:  # noqa: ARG002 - librdkafka looks topics up by itself
+        self._producer.poll(0)
+
+    def send(self, record: Outgoing) -> bool:
+        try:
+            self._producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                partition=_ANY if record.partition is None else record.partition,
+                headers=list(record.headers),
+                on_delivery=self._report,
+            )
+        except BufferError:
+            self._producer.poll(0.1)
+            return False
+        except Exception as problem:
+            self._reports.given_up(str(problem))
+            raise
+        return True
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        from confluent_kafka import TopicPartition as Theirs
+
+        asked = [Theirs(each.topic, each.partition) for each in partitions]
+        found = self._reader.committed(asked, timeout=_ANSWER_S)
+        return {
+            _where(each): Committed(offset=each.offset, metadata=each.metadata or "")
+            for each in found
+            if each.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Theirs
+
+        asked = [Theirs(each.topic, each.partition, offset, metadata) for each, offset in offsets.items()]
+        try:
+            done = self._reader.commit(offsets=asked, asynchronous=False)
+        except KafkaException as problem:
+            raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
+        if refused := next((each.error for each in done if each.error), None):
+            raise NotCommitted(f"the group did not take the offsets: {refused}")
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        from confluent_kafka import TopicPartition as Theirs
+
+        for each, offset in positions.items():
+            self._reader.seek(Theirs(each.topic, each.partition, offset))
+
+    def flush(self) -> None:
+        while self._producer.flush(_ANSWER_S):
+            """Each record is given up in the end, so this ends."""
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    @property
+    def _reader(self) -> confluent_kafka.Consumer:
+        if self._consumer is None:
+            raise ValueError("this participant has no consumer")
+        return self._consumer
+
+    def _report(self, problem: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        if problem is not None:
+            self._reports.given_up(str(problem))
+        else:
+            done = _record(message)
+            self._reports.delivered(done.where, done.offset)
+
+
+class ConfluentControl:
+    """The control topic with clients of its own, so that its records do not wait behind the application's."""
+
+    def __init__(self, connection: Config, settings: Settings) -> None:
+        """`connection`: the configuration of a producer."""
+        from confluent_kafka import Consumer, Producer
+
+        self._topic = settings.control_topic
+        shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
+        _make_topic(shared, self._topic)
+        limit_ms = int(_ANSWER_S * 1000)
+        self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
+        # A group is asked for, but never joined.
+        self._consumer = Consumer({**shared, "group.id": self._topic, "enable.auto.commit": False})
+        self._at: int | None = None
+
+    def append(self, value: bytes) -> None:
+        reported = threading.Event()
+        problems: list[confluent_kafka.KafkaError] = []
+
+        def report(problem: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+            problems.extend([problem] if problem is not None else [])
+            reported.set()
+
+        self._producer.produce(self._topic, value, partition=CONTROL_PARTITION, on_delivery=report)
+        while not reported.is_set():
+            self._producer.poll(0.05)
+        if problems:
+            raise ControlUnavailable(f"cannot write to {self._topic}: {problems[0]}")
+
+    def read_from(self, offset: int) -> ControlRead:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self._read(offset)
+        except KafkaException as problem:
+            raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _read(self, offset: int) -> ControlRead:
+        """A topic that was made anew, and ends before `offset`, is read from its start."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Theirs
+
+        low, high = self._consumer.get_watermark_offsets(Theirs(self._topic, CONTROL_PARTITION), timeout=_ANSWER_S)
+        at = low if high < offset else max(low, offset)
+        if at != self._at:
+            self._consumer.assign([Theirs(self._topic, CONTROL_PARTITION, at)])
+        values: list[bytes | None] = []
+        while at < high:
+            message = self._consumer.poll(_ANSWER_S)
+            if message is None:
+                self._at = None
+                raise ControlUnavailable(f"{self._topic} did not answer within {_ANSWER_S:.0f} s")
+            if problem := message.error():
+                raise KafkaException(problem)
+            values.append(message.value())
+            at = _record(message).offset + 1
+        self._at = at
+        return ControlRead(values=tuple(values), end=at)
+
+
+_CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "broker.address.", "socket.", "oauth")
+
+
+def _make_topic(connection: Config, topic: str) -> None:
+    """A principal that may not make topics does not need to, if it is there: reading it tells."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=dict(CONTROL_TOPIC_CONFIG))
+    admin = AdminClient(dict(connection))
+    with contextlib.suppress(KafkaException):
+        admin.create_topics([new], operation_timeout=_ANSWER_S)[topic].result(_ANSWER_S)
+
+
+def _record(message: confluent_kafka.Message) -> Record:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise ValueError("a message of no partition")
+    _, timestamp_ms = message.timestamp()
+    headers = cast("list[Header]", message.headers() or [])
+    return Record(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(headers),
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def _where(found: confluent_kafka.TopicPartition) -> TopicPartition:
+    return TopicPartition(found.topic, found.partition)

@@ -1,0 +1,208 @@
+"""The rules of a participant, over small ports: no client, no thread, no time of its own.
+
+They are those of `offsite.cut.bcs`, with the application as the process and the partitions as its channels. What makes
+the cut consistent is one invariant: **no record is handled before the participant has the number of whoever wrote it,
+and none is produced with less than that number.** So a number may be too high at any time, and never too low:
+
+- It rises between two records, never while one is handled, so all outputs of one record carry the same number.
+- A partition that others read before, or of which records are gone, may have held a higher number. Every number is in
+  the control topic before it is anywhere else, so that topic is read to its end before the first record of an
+  assignment, and after every gap. Committed offsets say the number too: twice is safer.
+- A commit says which outputs it stands for. Whoever takes a backup drops it unless it has all of those.
+- If an output is missing, what was handled since the last commit counts as not handled, and is read again.
+
+It belongs to the one thread of the application, but for `beat`, `delivered` and `given_up`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from offsite.participant.control import ControlState, Opened, parse_record
+from offsite.participant.errors import ParticipantError
+from offsite.participant.membership import Membership
+from offsite.participant.number import CommitNote, Header, TopicPartition, marker_of, number_of, parse_note, stamped
+from offsite.participant.ports import Clock, ControlLog, Group, Record
+from offsite.participant.reading import Reading
+from offsite.participant.writing import Writing
+
+OnCheckpoint = Callable[[int, Mapping[TopicPartition, int]], None]
+OnLost = Callable[[Iterable[TopicPartition]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What an application wants to be told, in its own thread, within `poll()`.
+
+    `on_checkpoint(number, positions)`: checkpoint `number` is being taken; `positions` are the next offsets to handle.
+    What it saves now belongs to that checkpoint. If it raises, the checkpoint is not taken, and `poll()` tries again.
+    `on_lost(partitions)`: what was handled of them since the last commit will be handled again, here or elsewhere."""
+
+    on_checkpoint: OnCheckpoint = lambda _number, _positions: None
+    on_lost: OnLost = lambda _partitions: None
+
+
+class ParticipantCore:
+    """`membership` None: form A."""
+
+    def __init__(
+        self,
+        *,
+        control: ControlLog,
+        group: Group,
+        clock: Clock,
+        membership: Membership | None = None,
+        hooks: Hooks = Hooks(),
+    ) -> None:
+        self._control = control
+        self._group = group
+        self._clock = clock
+        self._membership = membership
+        self._hooks = hooks
+        self._reading = Reading()
+        self._writing = Writing()
+        self._opened = ControlState()
+        self._control_end = 0
+        self._read_ms = 0
+        self._acked = 0
+        self._failure: ParticipantError | None = None
+        self._due = 0
+        self.number = 0
+        self.beat = membership.beat if membership else lambda: None
+        self.delivered, self.given_up = self._writing.delivered, self._writing.given_up
+
+    def start(self) -> None:
+        """Before anything else: read the control topic to its end; form B joins first."""
+        if self._membership:
+            self._membership.join(self._read_control)
+        else:
+            self._read_control()
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """More partitions, or the same ones anew."""
+        self._reading.assign(partitions)
+
+    def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = tuple(partitions)
+        self._reading.revoke(gone)
+        self._hooks.on_lost(gone)
+
+    def tick(self) -> None:
+        """Between two records: make up for what went wrong; in form B, hear of checkpoints and acknowledge them."""
+        self._recover()
+        if self._membership and self._is_read_due(self._membership.read_every_ms):
+            self._read_control()
+            self._acknowledge(self._membership)
+
+    def received(self, record: Record) -> bool:
+        """Whether the application is to handle `record`; markers are not its own. If this raises, the record is not
+        handled: give it once more."""
+        self._learn_of_commits()
+        if not self._reading.follows(record.where, record.offset):
+            self._read_control()
+        self._reading.at(record.where, record.offset)
+        self._reach(number_of(record.headers))
+        self._reading.past(record.where, record.offset)
+        return marker_of(record.headers) is None
+
+    def outgoing(self, headers: Iterable[Header] | None) -> list[Header]:
+        """The headers for a record that is handed to the producer now. Raises `LeaseLost`, and whatever else makes the
+        outputs so far incomplete: then nothing is sent until `tick`."""
+        if self._failure is None and self._membership:
+            self._failure = _caught(self._membership.check)
+        if self._failure:
+            raise self._failure
+        return stamped(headers, self.number)
+
+    def commit(self) -> None:
+        """Flush, and commit what was handled, with the outputs it led to. Raises `NotDelivered` or `LeaseLost`: nothing
+        is committed, and `tick` goes back; `NotCommitted`: the next commit stands for this one."""
+        self._flush()
+        if self._failure:
+            raise self._failure
+        offsets = self._reading.uncommitted()
+        if not offsets:
+            return
+        note = CommitNote(number=self.number, outputs=self._writing.outputs())
+        self._group.commit(offsets, note.format())
+        self._reading.committed(offsets)
+        self._writing.committed()
+
+    def stop(self) -> None:
+        """Form B leaves, unless an output may still be on its way: then its lease runs out."""
+        self._flush()
+        if self._membership and self._failure is None:
+            self._membership.leave()
+
+    def _recover(self) -> None:
+        self._failure = self._failure or self._writing.settle()
+        is_member = self._membership is None or self._membership.holds
+        if self._failure is None and is_member:
+            return
+        self._flush()
+        if self._membership:
+            self.start()
+        if self._failure:
+            self._go_back()
+            self._failure = None
+
+    def _go_back(self) -> None:
+        """Until all of it is done, all of it is still to do."""
+        back = self._reading.back()
+        self._group.seek(back)
+        self._hooks.on_lost(tuple(back))
+        self._reading.went_back(back)
+
+    def _acknowledge(self, membership: Membership) -> None:
+        """Outputs that were given up may still arrive, so then this session says nothing more: its lease runs out, and
+        `_recover` begins another."""
+        checkpoint = self._opened.newest_by_acks
+        if checkpoint <= self._acked:
+            return
+        self._flush()
+        if self._failure is None:
+            membership.ack(checkpoint)
+            self._acked = checkpoint
+
+    def _flush(self) -> None:
+        self._group.flush()
+        self._failure = self._writing.settle() or self._failure
+
+    def _learn_of_commits(self) -> None:
+        unknown = self._reading.unknown()
+        found = self._group.committed(unknown) if unknown else {}
+        notes = [parse_note(each.metadata) for each in found.values()]
+        for where, committed in found.items():
+            self._reading.begin_at(where, committed.offset)
+        self._reading.asked(unknown)
+        self._reach(max((each.number for each in notes if each), default=0))
+
+    def _is_read_due(self, every_ms: int) -> bool:
+        is_behind = self._acked < self._opened.newest_by_acks
+        return is_behind or self._clock.now_ms() - self._read_ms >= every_ms
+
+    def _read_control(self) -> None:
+        now_ms = self._clock.now_ms()
+        found = self._control.read_from(self._control_end)
+        for value in found.values:
+            record = parse_record(value)
+            if isinstance(record, Opened):
+                self._opened = self._opened.after(record, read_at_ms=now_ms)
+        self._control_end, self._read_ms = found.end, now_ms
+        self._reach(self._opened.newest)
+
+    def _reach(self, number: int) -> None:
+        """Remember first: if the hook raises, what said the number is not read again."""
+        self._due = max(self._due, number)
+        if self._due > self.number:
+            self._hooks.on_checkpoint(self._due, self._reading.positions())
+            self.number = self._due
+
+
+def _caught(check: Callable[[], None]) -> ParticipantError | None:
+    try:
+        check()
+    except ParticipantError as problem:
+        return problem
+    return None

@@ -1,0 +1,238 @@
+"""Participants over kafka-python. It is imported when a participant is made, not with this module."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form
+from offsite.participant.errors import ControlUnavailable, NotCommitted
+from offsite.participant.lease import delivery_timeout_ms
+from offsite.participant.number import TopicPartition
+from offsite.participant.participant import Assignment, Participant, Settings
+from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
+
+_ANSWER_S = 10.0
+"""How long to wait for an answer about offsets, or of the control topic."""
+
+Config = Mapping[str, Any]
+
+
+def participant(
+    *, producer: Config, consumer: Config | None = None, topics: Sequence[str] = (), settings: Settings = Settings()
+) -> Participant:
+    """A participant that reads `topics` in the group of `consumer`, both configurations as kafka-python takes them,
+    without serializers. Without `consumer` it only produces. What a participant needs is set over what they say: no
+    automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the control topic if there is
+    none."""
+    from kafka import KafkaConsumer, KafkaProducer
+
+    reports = Assignment()
+    own = {**producer, "acks": "all"}
+    if settings.form is Form.ACKS:
+        own |= _timeouts(settings.lease_ms)
+    reader = None
+    if consumer is not None:
+        reader = KafkaConsumer(**{**consumer, "enable_auto_commit": False})
+        reader.subscribe(list(topics), listener=_listener(reports))
+    client = KafkaPythonClient(producer=KafkaProducer(**own), consumer=reader, reports=reports)
+    control = KafkaPythonControl(producer, settings)
+    return Participant(client=client, control=control, reports=reports, settings=settings)
+
+
+class KafkaPythonClient:
+    """`consumer` reports its assignments to `reports` already. Errors of the client that are none of ours pass."""
+
+    def __init__(self, *, producer: KafkaProducer, consumer: KafkaConsumer | None, reports: Assignment) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._reports = reports
+        self._sent: deque[Any] = deque()
+
+    def take(self, timeout_s: float) -> Record | None:
+        self._settle()
+        if self._consumer is None:
+            return None
+        found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=1)
+        return next((_record(each) for batch in found.values() for each in batch), None)
+
+    def prepare(self, topic: str) -> None:
+        self._producer.partitions_for(topic)
+
+    def send(self, record: Outgoing) -> bool:
+        try:
+            sent = self._producer.send(
+                record.topic, record.value, key=record.key, partition=record.partition, headers=record.headers
+            )
+        except Exception as problem:
+            self._reports.given_up(str(problem))
+            raise
+        self._sent.append(sent)
+        return True
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        found = {each: self._reader.committed(_theirs(each), metadata=True) for each in partitions}
+        return {
+            each: Committed(offset=held.offset, metadata=held.metadata or "")
+            for each, held in found.items()
+            if held is not None and held.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+        from kafka.errors import KafkaError  # type: ignore[import-untyped]
+        from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+
+        asked = {_theirs(each): OffsetAndMetadata(offset, metadata, -1) for each, offset in offsets.items()}
+        try:
+            self._reader.commit(asked, timeout_ms=int(_ANSWER_S * 1000))
+        except KafkaError as problem:
+            raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        for each, offset in positions.items():
+            self._reader.seek(_theirs(each), offset)
+
+    def flush(self) -> None:
+        """Each record is given up in the end, so this ends."""
+        while self._sent:
+            self._report(self._sent.popleft())
+
+    def close(self) -> None:
+        self._producer.close()
+        if self._consumer is not None:
+            self._consumer.close(autocommit=False)
+
+    @property
+    def _reader(self) -> KafkaConsumer:
+        if self._consumer is None:
+            raise ValueError("this participant has no consumer")
+        return self._consumer
+
+    def _settle(self) -> None:
+        while self._sent and self._sent[0].is_done:
+            self._report(self._sent.popleft())
+
+    def _report(self, sent: Any) -> None:  # noqa: ANN401 - kafka-python has no types
+        from kafka.errors import KafkaError
+
+        try:
+            done = sent.get()
+        except KafkaError as problem:
+            self._reports.given_up(str(problem))
+        else:
+            self._reports.delivered(TopicPartition(done.topic, done.partition), done.offset)
+
+
+class KafkaPythonControl:
+    """The control topic with clients of its own, so that its records do not wait behind the application's."""
+
+    def __init__(self, connection: Config, settings: Settings) -> None:
+        """`connection`: the configuration of a producer."""
+        from kafka import KafkaConsumer, KafkaProducer
+
+        shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
+        self._topic = settings.control_topic
+        _make_topic(shared, self._topic)
+        limit_ms = int(_ANSWER_S * 1000)
+        limits = {"delivery_timeout_ms": limit_ms, "request_timeout_ms": limit_ms, "max_block_ms": limit_ms}
+        self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
+        self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False})
+        self._where = _theirs(TopicPartition(self._topic, CONTROL_PARTITION))
+        self._consumer.assign([self._where])
+
+    def append(self, value: bytes) -> None:
+        from kafka.errors import KafkaError
+
+        try:
+            self._producer.send(self._topic, value, partition=CONTROL_PARTITION).get()
+        except KafkaError as problem:
+            raise ControlUnavailable(f"cannot write to {self._topic}: {problem}") from problem
+
+    def read_from(self, offset: int) -> ControlRead:
+        from kafka.errors import KafkaError
+
+        try:
+            return self._read(offset)
+        except KafkaError as problem:
+            raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
+
+    def close(self) -> None:
+        self._producer.close()
+        self._consumer.close(autocommit=False)
+
+    def _read(self, offset: int) -> ControlRead:
+        """A topic that was made anew, and ends before `offset`, is read from its start."""
+        high = self._consumer.end_offsets([self._where])[self._where]
+        if offset == high:
+            return ControlRead(end=high)
+        low = self._consumer.beginning_offsets([self._where])[self._where]
+        at = low if high < offset else max(low, offset)
+        self._consumer.seek(self._where, at)
+        values: list[bytes | None] = []
+        while at < high:
+            found = self._consumer.poll(timeout_ms=int(_ANSWER_S * 1000)).get(self._where)
+            if not found:
+                raise ControlUnavailable(f"{self._topic} did not answer within {_ANSWER_S:.0f} s")
+            values.extend(each.value for each in found)
+            at = found[-1].offset + 1
+        return ControlRead(values=tuple(values), end=at)
+
+
+_CONNECTION = ("bootstrap_", "security_", "sasl_", "ssl_", "client_", "socket_")
+
+
+def _timeouts(lease_ms: int) -> dict[str, int]:
+    """`send` may block before the time of delivery begins: half as long again, which the lease has room for."""
+    limit_ms = delivery_timeout_ms(lease_ms)
+    return {
+        "delivery_timeout_ms": limit_ms,
+        "request_timeout_ms": limit_ms,
+        "linger_ms": 0,
+        "max_block_ms": limit_ms // 2,
+    }
+
+
+def _make_topic(connection: Config, topic: str) -> None:
+    """A principal that may not make topics does not need to, if it is there: reading it tells."""
+    from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[import-untyped]
+    from kafka.errors import KafkaError
+
+    new = NewTopic(topic, num_partitions=1, replication_factor=-1, topic_configs=dict(CONTROL_TOPIC_CONFIG))
+    with contextlib.closing(KafkaAdminClient(**connection)) as admin, contextlib.suppress(KafkaError):
+        admin.create_topics([new])
+
+
+def _listener(reports: Assignment) -> Any:  # noqa: ANN401 - kafka-python has no types
+    from kafka import ConsumerRebalanceListener
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            reports.assigned(TopicPartition(each.topic, each.partition) for each in assigned)
+
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            reports.revoked(TopicPartition(each.topic, each.partition) for each in revoked)
+
+    return Listener()
+
+
+def _record(found: Any) -> Record:  # noqa: ANN401 - kafka-python has no types
+    return Record(
+        topic=found.topic,
+        partition=found.partition,
+        offset=found.offset,
+        key=found.key,
+        value=found.value,
+        headers=tuple(found.headers),
+        timestamp_ms=found.timestamp,
+    )
+
+
+def _theirs(where: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python has no types
+    from kafka import TopicPartition as Theirs
+
+    return Theirs(where.topic, where.partition)

@@ -1,0 +1,97 @@
+"""A participant of form B among the others: it joins, beats, acknowledges and leaves, one session at a time.
+
+`beat` is called by a thread of its own, so that an application may take longer than a lease to handle a record.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from offsite.participant.control import Acked, Presence, Session, Sign, format_record
+from offsite.participant.errors import LeaseLost
+from offsite.participant.lease import Lease, read_every_ms
+from offsite.participant.ports import Clock, ControlLog
+
+
+def random_session() -> str:
+    return secrets.token_hex(8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    session: Session
+    lease: Lease
+
+
+class Membership:
+    """Raises `ControlUnavailable` wherever it writes."""
+
+    def __init__(
+        self,
+        *,
+        control: ControlLog,
+        clock: Clock,
+        name: str,
+        lease_ms: int,
+        new_session: Callable[[], str] = random_session,
+    ) -> None:
+        self._control = control
+        self._clock = clock
+        self._name = name
+        self._lease_ms = lease_ms
+        self.read_every_ms = read_every_ms(lease_ms)
+        self._new_session = new_session
+        self._held: _Held | None = None
+        self._lock = threading.Lock()
+
+    def join(self, catch_up: Callable[[], None]) -> None:
+        """Begin a new session, which may produce only after `catch_up` has read the control topic: whoever opened a
+        checkpoint before the join is heard, and whoever opens one after it waits. The session before is not ended: its
+        lease gives what it sent the time to arrive."""
+        self._hold(None)
+        session = Session(self._name, self._new_session())
+        sent_ms = self._clock.now_ms()
+        self._say(Sign.JOIN, session)
+        catch_up()
+        self._hold(_Held(session=session, lease=Lease(lease_ms=self._lease_ms, confirmed_ms=sent_ms)))
+
+    def beat(self) -> None:
+        """If one is due. A session whose lease is lost is over: it does not beat again."""
+        held, sent_ms = self._held, self._clock.now_ms()
+        if held is None or not held.lease.holds(sent_ms) or not held.lease.is_due(sent_ms):
+            return
+        self._say(Sign.BEAT, held.session)
+        with self._lock:
+            if self._held is not None and self._held.session == held.session:
+                self._held = replace(held, lease=held.lease.confirmed(sent_ms))
+
+    @property
+    def holds(self) -> bool:
+        held = self._held
+        return held is not None and held.lease.holds(self._clock.now_ms())
+
+    def check(self) -> None:
+        """Raises `LeaseLost` unless a record may be produced now."""
+        if not self.holds:
+            raise LeaseLost(f"{self._name!r} could not say in time that it is there, and must not produce")
+
+    def ack(self, checkpoint: int) -> None:
+        if self._held is not None:
+            self._control.append(format_record(Acked(session=self._held.session, id=checkpoint)))
+
+    def leave(self) -> None:
+        """All that was sent has arrived: nobody need wait for this session."""
+        held = self._held
+        self._hold(None)
+        if held is not None:
+            self._say(Sign.LEAVE, held.session)
+
+    def _say(self, sign: Sign, session: Session) -> None:
+        self._control.append(format_record(Presence(sign=sign, session=session, lease_ms=self._lease_ms)))
+
+    def _hold(self, held: _Held | None) -> None:
+        with self._lock:
+            self._held = held

@@ -1,0 +1,137 @@
+"""The number of a participant's newest checkpoint, and how it travels: on records, and in the metadata of commits.
+
+Everything that is read here may come from anybody who may write to the topic or the group, so all of it is bounded.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from offsite.participant.errors import UnknownVersion, Unreadable
+
+STAMP_HEADER = "offsite-checkpoint"
+MARKER_HEADER = "offsite-marker"
+MARKER_KEY = b"offsite-checkpoint"
+"""One key for all markers, so that compaction leaves the newest one of a partition."""
+
+MAX_NUMBER = 2**63 - 1
+MAX_METADATA_BYTES = 4_000
+"""Of a commit. Brokers refuse more than `offset.metadata.max.bytes`, which is 4,096 unless somebody lowered it."""
+
+MAX_PARTITION = 2**31 - 1
+
+Header = tuple[str, bytes | None]
+
+_NUMBER = re.compile(rb"0|[1-9][0-9]{0,18}")
+_NOTE = re.compile(r"offsite:([0-9]{1,9});(.*)", re.ASCII | re.DOTALL)
+_BODY = re.compile(r"cp=(0|[1-9][0-9]{0,18});out=(.*)", re.ASCII | re.DOTALL)
+_OUTPUT = re.compile(r"([A-Za-z0-9._-]{1,249})/(0|[1-9][0-9]{0,9})@(0|[1-9][0-9]{0,18})", re.ASCII)
+_ANY_OUTPUT = "*"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def parse_number(value: bytes | None) -> int | None:
+    """The number that a header's `value` says in ASCII digits; None for anything else, which counts as no number."""
+    if value is None or not _NUMBER.fullmatch(value):
+        return None
+    number = int(value)
+    return number if number <= MAX_NUMBER else None
+
+
+def stamp_of(headers: Iterable[Header] | None) -> int | None:
+    """The stamp of a record; the highest one if there are several. None: its producer is no participant."""
+    return _highest(headers, STAMP_HEADER)
+
+
+def marker_of(headers: Iterable[Header] | None) -> int | None:
+    """The checkpoint that a record is a marker of. None: it is data. There is no marker 0."""
+    return _highest(headers, MARKER_HEADER) or None
+
+
+def number_of(headers: Iterable[Header] | None) -> int:
+    """The number that the reader of a record has to have before it handles it; 0 if the record says none."""
+    known = tuple(headers or ())
+    return max(stamp_of(known) or 0, marker_of(known) or 0)
+
+
+def stamped(headers: Iterable[Header] | None, number: int) -> list[Header]:
+    """`headers` with the stamp `number`, and without a stamp or marker that was there: applications pass on the headers
+    of what they read."""
+    others = [each for each in headers or () if each[0] not in {STAMP_HEADER, MARKER_HEADER}]
+    return [*others, (STAMP_HEADER, _digits(number))]
+
+
+def marker_headers(number: int) -> list[Header]:
+    """The headers of the marker of checkpoint `number`; its key is `MARKER_KEY`, its value null."""
+    return [(MARKER_HEADER, _digits(number)), (STAMP_HEADER, _digits(number))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitNote:
+    """What a participant says in the metadata of a commit: its `number` then, and the highest offset that it wrote to
+    each partition since its commit before. `outputs` None: to more than can be named (`out=*`)."""
+
+    number: int
+    outputs: Mapping[TopicPartition, int] | None = field(default_factory=dict)
+
+    def format(self) -> str:
+        """At most `MAX_METADATA_BYTES`; outputs that do not fit become `*`."""
+        named = None if self.outputs is None else _named(self.outputs)
+        text = f"offsite:{_VERSION};cp={self.number};out={_ANY_OUTPUT if named is None else named}"
+        return text if len(text) <= MAX_METADATA_BYTES else CommitNote(number=self.number, outputs=None).format()
+
+
+def parse_note(metadata: str | None) -> CommitNote | None:
+    """None if `metadata` is not a participant's. Raises `UnknownVersion`, and `Unreadable` if it claims to be one's and
+    cannot be; a backup takes both as `out=*`."""
+    if not metadata or not metadata.startswith("offsite:"):
+        return None
+    head = _NOTE.fullmatch(metadata) if len(metadata) <= MAX_METADATA_BYTES else None
+    if head is None:
+        raise Unreadable(f"the metadata of a commit is not a participant's: {metadata[:100]!r}")
+    if int(head[1]) != _VERSION:
+        raise UnknownVersion(f"the metadata of a commit has version {head[1]}; this offsite knows {_VERSION}")
+    body = _BODY.fullmatch(head[2])
+    if body is None or int(body[1]) > MAX_NUMBER:
+        raise Unreadable(f"the metadata of a commit is not a participant's: {metadata[:100]!r}")
+    return CommitNote(number=int(body[1]), outputs=_parse_outputs(body[2]))
+
+
+def _named(outputs: Mapping[TopicPartition, int]) -> str:
+    return ",".join(f"{each}@{outputs[each]}" for each in sorted(outputs))
+
+
+def _parse_outputs(text: str) -> dict[TopicPartition, int] | None:
+    if text == _ANY_OUTPUT:
+        return None
+    outputs: dict[TopicPartition, int] = {}
+    for item in text.split(",") if text else ():
+        found = _OUTPUT.fullmatch(item)
+        if found is None or int(found[2]) > MAX_PARTITION or int(found[3]) > MAX_NUMBER:
+            raise Unreadable(f"a commit names an output that cannot be: {item[:100]!r}")
+        where = TopicPartition(found[1], int(found[2]))
+        outputs[where] = max(int(found[3]), outputs.get(where, 0))
+    return outputs
+
+
+def _highest(headers: Iterable[Header] | None, name: str) -> int | None:
+    numbers = (parse_number(value) for key, value in headers or () if key == name)
+    return max((each for each in numbers if each is not None), default=None)
+
+
+def _digits(number: int) -> bytes:
+    if not 0 <= number <= MAX_NUMBER:
+        raise ValueError(f"{number} is no number of a checkpoint")
+    return b"%d" % number

@@ -1,0 +1,75 @@
+"""Which partitions a participant reads, and how far it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from offsite.participant.number import TopicPartition
+
+
+class Reading:
+    """Of each assigned partition: the next offset to handle, where known, and where to go back to."""
+
+    def __init__(self) -> None:
+        self._assigned: set[TopicPartition] = set()
+        self._next: dict[TopicPartition, int] = {}
+        self._safe: dict[TopicPartition, int] = {}
+        self._asked: set[TopicPartition] = set()
+        self._begun: set[TopicPartition] = set()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Whatever was known of them is of an earlier assignment."""
+        fresh = tuple(partitions)
+        self.revoke(fresh)
+        self._assigned.update(fresh)
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._assigned.discard(each)
+            self._asked.discard(each)
+            self._begun.discard(each)
+            self._next.pop(each, None)
+            self._safe.pop(each, None)
+
+    def unknown(self) -> tuple[TopicPartition, ...]:
+        """Those whose committed offset has not been asked for yet."""
+        return tuple(sorted(self._assigned - self._asked))
+
+    def asked(self, partitions: Iterable[TopicPartition]) -> None:
+        self._asked.update(partitions)
+
+    def begin_at(self, where: TopicPartition, offset: int) -> None:
+        self._next[where] = self._safe[where] = offset
+
+    def follows(self, where: TopicPartition, offset: int) -> bool:
+        """Whether a record at `offset` comes right after what was handled in this assignment. If not, others have read
+        what is before it, or nobody has: a number in between may have been missed."""
+        return where in self._begun and self._next.get(where) == offset
+
+    def at(self, where: TopicPartition, offset: int) -> None:
+        """The record at `offset` is the next to handle."""
+        self._next[where] = offset
+        self._safe.setdefault(where, offset)
+
+    def past(self, where: TopicPartition, offset: int) -> None:
+        """The record at `offset` is given to the application, or is none of its."""
+        self._begun.add(where)
+        self._next[where] = offset + 1
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to handle; without those of which nothing is known yet."""
+        return dict(self._next)
+
+    def uncommitted(self) -> dict[TopicPartition, int]:
+        """The positions that have moved since they were committed."""
+        return {each: offset for each, offset in self._next.items() if offset != self._safe[each]}
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._safe.update(offsets)
+
+    def back(self) -> dict[TopicPartition, int]:
+        """Where to go on reading so that all that is not committed is handled again."""
+        return {each: self._safe[each] for each in self.uncommitted()}
+
+    def went_back(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._next.update(positions)

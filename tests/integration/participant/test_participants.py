@@ -1,0 +1,101 @@
+"""Participants on a real broker, with both clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.participant.control import Acked, Form, Presence
+from offsite.participant.number import parse_note, stamp_of, stamped
+from offsite.participant.participant import Participant, Settings
+from offsite.participant.ports import Record
+from tests.integration.participant.site import CLIENTS, Site, found, next_of
+
+pytestmark = pytest.mark.parametrize("client", CLIENTS)
+
+
+def stamps(site: Site) -> list[int | None]:
+    return [stamp_of(each.headers()) for each in site.read(site.paid)]
+
+
+def test_stamps_follow_what_is_read_and_commits_say_what_was_written(site: Site, client: str) -> None:
+    site.order(b"0")
+    site.mark(4)
+    site.order(b"2", headers=stamped([], 6))
+    with site.participant(client) as payer:
+        for value, number in ((b"0", 0), (b"2", 6)):
+            order = next_of(payer)
+            assert (order.value, payer.number) == (value, number)
+            payer.produce(site.paid, order.value, headers=order.headers)
+        payer.commit()
+    assert stamps(site) == [0, 6]
+    assert site.metadata() == (3, f"offsite:1;cp=6;out={site.paid}/0@1")
+
+
+def test_a_restart_does_not_forget_the_number(site: Site, client: str) -> None:
+    """Neither by what was opened, nor, if that is gone, by what was committed."""
+    site.order(b"0", headers=stamped([], 4))
+    site.open(4)
+    with site.participant(client) as payer:
+        next_of(payer)
+        payer.commit()
+    with site.participant(client) as payer:
+        assert payer.number == 4
+    site.control = f"{site.control}-anew"
+    site.order(b"1")
+    with site.participant(client) as payer:
+        assert payer.number == 0
+        assert next_of(payer).value == b"1"
+        assert payer.number == 4
+
+
+def test_who_takes_over_a_partition_has_the_number_of_who_read_it(site: Site, client: str) -> None:
+    for partition in range(2):
+        site.order(b"before", partition=partition)
+    with site.participant(client) as first:
+        assert {next_of(first).partition for _ in range(2)} == {0, 1}
+        first.commit()
+        with site.participant(client) as second:
+            site.open(5)
+            for partition in range(2):
+                site.mark(5, partition=partition)
+            assert second.number == 0
+            found(lambda: first.poll(0.1) or (first.number == 5 or None))
+            found(lambda: _commits(first, site) or None)
+            for partition in range(2):
+                site.order(b"after", partition=partition)
+            found(lambda: _next_of_second(first, second))
+            assert second.number == 5
+
+
+def _next_of_second(first: Participant, second: Participant) -> Record | None:
+    first.poll(0.02)
+    return second.poll(0.1)
+
+
+def _commits(participant: Participant, site: Site) -> bool:
+    participant.poll(0)
+    participant.commit()
+    return all(site.metadata(partition)[0] == 2 for partition in range(2))
+
+
+def test_form_b_acknowledges_after_its_outputs_have_arrived_and_leaves(site: Site, client: str) -> None:
+    site.order(b"0")
+    with site.participant(client, Settings(form=Form.ACKS, name="payer", lease_ms=4_000)) as payer:
+        order = next_of(payer)
+        site.open(7, Form.ACKS)
+        payer.produce(site.paid, order.value)
+        found(lambda: payer.poll(0.05) or _acked(site))
+        assert stamps(site) == [0]
+        payer.produce(site.paid, order.value)
+        payer.commit()
+    assert stamps(site) == [0, 7]
+    note = parse_note(site.metadata()[1])
+    assert note is not None
+    assert note.number == 7
+    last = site.said()[-1]
+    assert isinstance(last, Presence)
+    assert last.sign == "leave"
+
+
+def _acked(site: Site) -> bool | None:
+    return any(isinstance(each, Acked) and each.id == 7 for each in site.said()) or None

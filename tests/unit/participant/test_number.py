@@ -1,0 +1,97 @@
+"""What stands on records and in commits: who may write there may write anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.participant.errors import UnknownVersion, Unreadable
+from offsite.participant.number import (
+    MAX_METADATA_BYTES,
+    MAX_NUMBER,
+    CommitNote,
+    TopicPartition,
+    marker_headers,
+    marker_of,
+    number_of,
+    parse_note,
+    parse_number,
+    stamp_of,
+    stamped,
+)
+
+PAID = TopicPartition("paid", 2)
+
+
+@pytest.mark.parametrize("number", [0, 1, 42, MAX_NUMBER])
+def test_a_stamp_says_its_number(number: int) -> None:
+    assert stamp_of(stamped([], number)) == number
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"-1", b"007", b"1_0", b" 1", b"1\n", b"\xd9\xa1", b"1.0", b"9" * 19, b"9" * 5000]
+)
+def test_what_is_no_number_counts_as_none(value: bytes | None) -> None:
+    assert parse_number(value) is None
+    assert number_of([("offsite-checkpoint", value)]) == 0
+
+
+def test_a_stamp_that_is_passed_on_is_replaced_and_a_marker_is_not_passed_on() -> None:
+    headers = stamped([("trace", b"x"), *marker_headers(9)], 3)
+    assert headers == [("trace", b"x"), ("offsite-checkpoint", b"3")]
+
+
+def test_the_highest_of_several_numbers_counts() -> None:
+    assert number_of([("offsite-checkpoint", b"3"), ("offsite-checkpoint", b"?"), ("offsite-checkpoint", b"2")]) == 3
+    assert number_of([("offsite-marker", b"7"), ("offsite-checkpoint", b"2")]) == 7
+
+
+def test_a_marker_is_told_from_data() -> None:
+    assert marker_of(marker_headers(4)) == 4
+    assert marker_of(stamped([], 4)) is None
+    assert marker_of([("offsite-marker", b"0")]) is None
+
+
+def test_a_commit_says_number_and_outputs() -> None:
+    note = CommitNote(number=3, outputs={PAID: 7, TopicPartition("a.b_c-d", 0): 0})
+    assert note.format() == "offsite:1;cp=3;out=a.b_c-d/0@0,paid/2@7"
+    assert parse_note(note.format()) == note
+    assert parse_note(CommitNote(number=0).format()) == CommitNote(number=0, outputs={})
+
+
+def test_outputs_that_do_not_fit_are_any() -> None:
+    note = CommitNote(number=3, outputs={TopicPartition("t" * 249, each): 5 for each in range(20)})
+    assert note.format() == "offsite:1;cp=3;out=*"
+    assert parse_note(note.format()) == CommitNote(number=3, outputs=None)
+    assert MAX_METADATA_BYTES < 4096
+
+
+@pytest.mark.parametrize("metadata", [None, "", "flink", "{}", "Offsite:1;cp=1;out="])
+def test_the_metadata_of_others_is_left_alone(metadata: str | None) -> None:
+    assert parse_note(metadata) is None
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "offsite:",
+        "offsite:1",
+        "offsite:1;cp=;out=",
+        "offsite:1;cp=-1;out=",
+        "offsite:1;cp=1",
+        "offsite:1;cp=9999999999999999999;out=",
+        "offsite:1;cp=1;out=paid",
+        "offsite:1;cp=1;out=paid/0@1,",
+        "offsite:1;cp=1;out=p aid/0@1",
+        "offsite:1;cp=1;out=paid/4294967296@1",
+        "offsite:1;cp=1;out=paid/0@9999999999999999999",
+        "offsite:1;cp=1;out=" + "a/0@1," * 1000,
+    ],
+)
+def test_what_claims_to_be_a_note_and_cannot_be_is_refused(metadata: str) -> None:
+    with pytest.raises(Unreadable):
+        parse_note(metadata)
+
+
+def test_a_later_version_is_not_guessed_at() -> None:
+    with pytest.raises(UnknownVersion):
+        parse_note("offsite:2;cp=1;out=")
