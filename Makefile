@@ -17,7 +17,7 @@ TESTS ?=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) \
        || $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(1)
 
-.PHONY: help setup demo test soak bench lint types docs lock clean
+.PHONY: help setup demo test soak sim bench lint types docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
@@ -37,6 +37,10 @@ test: $(JAVA) $(DEV) ## Run all tests but the long ones
 
 soak: $(JAVA) $(DEV) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak $(TESTS)
+
+# With SEED=n one course of events, printed; with SEEDS=n so many.
+sim: $(DEV) ## Play checkpoints of log processors under faults, by seeds
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench: $(JAVA) $(DEV) ## Measure throughput and start-up
 	@$(BIN)/python -m bench

@@ -1,0 +1,187 @@
+"""The leader of a partition for one term: it processes its log, and follows `offsite.cut.bcs` to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from offsite.cut import bcs, bcs_copies
+from tests.simulation.engine import Command, Done, State, answer_to, apply
+from tests.simulation.store import Snapshot, StoreError
+from tests.simulation.upload import RunningUpload
+
+if TYPE_CHECKING:
+    from tests.simulation.partition import Partition
+
+PROCESS_S = 0.02
+RESEND_S = 2.0
+SNAPSHOT_S = 1.5
+REMEMBERED = 8
+_RETRY_S = 0.3
+
+Answered = Callable[[bcs.Answer], None]
+
+
+class Leader:
+    """It dies at any effect (`Partition.effect`): from then on it does nothing, and what it had in memory is gone."""
+
+    def __init__(self, partition: Partition, term: int) -> None:
+        self.partition, self.term = partition, term
+        self.is_alive, self._is_busy = True, False
+        self._asked: dict[int, list[Answered]] = {}
+        self.state = self._replayed()
+        self._next = self.state.processed + 1
+        self._clean_up()
+        self._process_soon()
+        self._every(RESEND_S, self._resend)
+        self._every(SNAPSHOT_S, self._snapshot)
+
+    def _replayed(self) -> State:
+        base = self.partition.snapshots[-1]
+        state, log = base.state, self.partition.log
+        self._applied_end = base.end
+        for position in range(base.end, log.end):
+            record = log.at(position)
+            if isinstance(record, bcs.Created):
+                state = _with_checkpoint(state, bcs.on_replayed(state.progress, record), record)
+            elif isinstance(record, Done):
+                state = self._applied(state, record.source)
+            if isinstance(record, Done | bcs.Created | bcs.Ignored):
+                self._applied_end = position + 1
+        return state
+
+    def _applied(self, state: State, source: int) -> State:
+        record = self.partition.log.at(source)
+        if isinstance(record, Command):
+            state = apply(state, record, here=self.partition.number, partitions=self.partition.partitions)
+        return replace(state, processed=source)
+
+    def _clean_up(self) -> None:
+        """Fail what earlier leaders left, again and again until the store has it."""
+        number, newest, term = self.partition.number, self.state.progress.checkpoint, self.term
+        try:
+            copies = self.partition.copies()
+            for each in bcs_copies.orphaned(copies, partition=number, newest=newest, term=term):
+                self.partition.fail_copy(each, "its leader changed")
+            for created in bcs_copies.never_begun(copies, partition=number, replayed=self.state.created):
+                self.partition.put_failed(created, term, "its leader died before it began")
+        except StoreError:
+            self.partition.scheduler.after(_RETRY_S, lambda: self._clean_up() if self.is_alive else None)
+
+    def request(self, create: bcs.Create, answered: Answered) -> None:
+        """A coordinator asks for a checkpoint."""
+        if self.is_alive and self.partition.effect(self, "append create"):
+            self._asked.setdefault(create.checkpoint, []).append(answered)
+            self.partition.log.append(self.term, [create])
+
+    def receive(self, command: Command, checkpoint: int) -> None:
+        """A command of a client (0), or of another partition, which carries its checkpoint."""
+        if self.is_alive and self.partition.effect(self, "append command"):
+            forced = bcs.on_message(self.state.progress, checkpoint)
+            if forced:
+                self.partition.scheduler.tell("forced", f"{self.partition.name} {checkpoint}")
+            self.partition.log.append(self.term, [*forced, command])
+
+    def grown(self) -> None:
+        """There is more in the log."""
+        if self.is_alive and not self._is_busy:
+            self._process_soon()
+
+    def _process_soon(self) -> None:
+        self._is_busy = True
+        self.partition.scheduler.soon(PROCESS_S, self._process)
+
+    def _process(self) -> None:
+        """Go on up to the next `Create`, or process that one."""
+        log, commands = self.partition.log, []
+        self._is_busy = False
+        while self.is_alive and self._next < log.end:
+            position, record = self._next, log.at(self._next)
+            if isinstance(record, bcs.Create):
+                break
+            self._next += 1
+            if isinstance(record, Command):
+                commands.append((position, record))
+        if commands:
+            self._handle(commands)
+        elif self.is_alive and self._next < log.end and isinstance(record, bcs.Create):
+            self._next += 1
+            self._take(record, position)
+
+    def _handle(self, commands: list[tuple[int, Command]]) -> None:
+        if not self.partition.effect(self, "append done"):
+            return
+        self._is_busy = True
+        after = self.state
+        for position, _ in commands:
+            after = self._applied(after, position)
+        done = [Done(position) for position, _ in commands]
+        self.partition.log.append(self.term, done, lambda: self._handled([each for _, each in commands], after))
+
+    def _handled(self, commands: list[Command], after: State) -> None:
+        new, self.state = after.outbox - self.state.outbox, after
+        self._idle()
+        answers = [each for each in (answer_to(command, here=self.partition.number) for command in commands) if each]
+        for to, each in sorted(new, key=str) + answers:
+            self._send(to, each)
+
+    def _take(self, create: bcs.Create, position: int) -> None:
+        step = bcs.on_create(self.state.progress, create, position)
+        if step.upload is not None:
+            if not self.partition.effect(self, "pin"):
+                return
+            self.partition.pin(step.upload.checkpoint, before=step.pin_before)
+        self._is_busy = True
+        if step.upload is not None and self.partition.eager_s:
+            RunningUpload(self, step.upload).begin()
+            self.partition.scheduler.after(self.partition.eager_s, lambda: self._append(step, position))
+        else:
+            self._append(step, position)
+
+    def _append(self, step: bcs.Step, position: int) -> None:
+        if not self.partition.effect(self, "append created"):
+            return
+        self.partition.log.append(self.term, [step.appended, Done(position)], lambda: self._taken(step, position))
+
+    def _taken(self, step: bcs.Step, position: int) -> None:
+        state = replace(self.state, processed=position)
+        if isinstance(step.appended, bcs.Created):
+            self.partition.scheduler.tell("created", f"{self.partition.name} {step.appended.checkpoint} @{position}")
+            state = _with_checkpoint(state, step.progress, step.appended)
+        self.state = state
+        self._idle()
+        if self.partition.effect(self, "answer"):
+            for answered in self._asked.pop(step.answer.asked, []):
+                self.partition.network.send(lambda answered=answered: answered(step.answer))  # type: ignore[misc]
+        is_begun = step.upload is None or self.partition.eager_s
+        if not is_begun and step.upload is not None and self.partition.effect(self, "begin upload"):
+            RunningUpload(self, step.upload).begin()
+
+    def _idle(self) -> None:
+        self._applied_end = self.partition.log.end_of_batch
+        self._process_soon()
+
+    def _resend(self) -> None:
+        for to, command in sorted(self.state.outbox, key=str):
+            self._send(to, command)
+
+    def _send(self, to: int, command: Command) -> None:
+        if self.is_alive:
+            self.partition.send(to, command, self.state.progress.checkpoint)
+
+    def _snapshot(self) -> None:
+        if not self._is_busy and self.partition.effect(self, "snapshot"):
+            self.partition.add_snapshot(Snapshot(self._applied_end, self.state))
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        def step() -> None:
+            if self.is_alive:
+                work()
+                self._every(seconds, work)
+
+        self.partition.scheduler.after(seconds * (0.5 + self.partition.scheduler.chance.random()), step)
+
+
+def _with_checkpoint(state: State, progress: bcs.Progress, created: bcs.Created) -> State:
+    return replace(state, progress=progress, created=(*state.created, created)[-REMEMBERED:])

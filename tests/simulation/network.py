@@ -1,0 +1,24 @@
+"""Messages between partitions, clients and coordinators: lost, late, twice, and overtaking each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulation.scheduler import Scheduler
+
+SLOW_S = 0.4
+
+
+@dataclass
+class Network:
+    scheduler: Scheduler
+    loss: float = 0.0
+    repetition: float = 0.0
+
+    def send(self, deliver: Callable[[], None]) -> None:
+        if self.scheduler.happens(self.loss):
+            return
+        self.scheduler.soon(SLOW_S, deliver)
+        if self.scheduler.happens(self.repetition):
+            self.scheduler.soon(4 * SLOW_S, deliver)

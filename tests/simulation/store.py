@@ -1,0 +1,93 @@
+"""The store of copies: manifests whose state changes by compare-and-set, and contents that may be damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from offsite.cut.bcs_copies import Copy, CopyState
+from tests.simulation.engine import State
+from tests.simulation.replicated_log import Record
+from tests.simulation.scheduler import Scheduler
+
+
+class StoreError(Exception):
+    """The store did not do it, or nobody knows whether it did."""
+
+
+class Snapshot(NamedTuple):
+    """The state after the records before position `end`."""
+
+    end: int
+    state: State
+
+
+class Contents(NamedTuple):
+    """A base snapshot, and the records from its end on; `is_sound` is what a checksum would say."""
+
+    base: Snapshot
+    records: tuple[Record, ...]
+    is_sound: bool = True
+
+
+Place = tuple[int, int, int, int]
+"""Incarnation of the processor, partition, checkpoint, term."""
+
+
+@dataclass
+class Faults:
+    """How often the store fails before it did something, fails after it, or stores something else."""
+
+    errors: float = 0.0
+    lost_answers: float = 0.0
+    damage: float = 0.0
+
+
+@dataclass
+class Store:
+    scheduler: Scheduler
+    faults: Faults = field(default_factory=Faults)
+    manifests: dict[Place, Copy] = field(default_factory=dict)
+    contents: dict[Place, Contents] = field(default_factory=dict)
+
+    def copies(self) -> tuple[Copy, ...]:
+        self._fail(self.faults.errors)
+        return tuple(self.manifests.values())
+
+    def create(self, place: Place, copy: Copy) -> bool:
+        """Whether the manifest is there now as given: it was not there, or an answer was lost."""
+        self._fail(self.faults.errors)
+        held = self.manifests.setdefault(place, copy)
+        self._fail(self.faults.lost_answers)
+        return held == copy
+
+    def change(self, place: Place, *, expected: CopyState, new: CopyState, reason: str = "") -> bool:
+        """Whether the state is `new` now: by this call, or by one whose answer was lost."""
+        self._fail(self.faults.errors)
+        held = self.manifests[place]
+        if held.state is expected:
+            self.manifests[place] = held = replace(held, state=new, reason=reason)
+            self.scheduler.tell("copy", f"{place[1:]} {new} {reason}")
+        self._fail(self.faults.lost_answers)
+        return held.state is new
+
+    def change_to_deleted(self, place: Place) -> None:
+        """An operator deletes, and goes on until it is done."""
+        self.manifests[place] = replace(self.manifests[place], state=CopyState.DELETED)
+        self.contents.pop(place, None)
+
+    def put(self, place: Place, contents: Contents) -> None:
+        self._fail(self.faults.errors)
+        if self.scheduler.happens(self.faults.damage):
+            contents = contents._replace(is_sound=False)
+        self.contents[place] = contents
+        self._fail(self.faults.lost_answers)
+
+    def verify(self, place: Place) -> bool:
+        self._fail(self.faults.errors)
+        return place in self.contents and self.contents[place].is_sound
+
+    def _fail(self, probability: float) -> None:
+        if self.scheduler.happens(probability):
+            self.scheduler.tell("store error")
+            raise StoreError

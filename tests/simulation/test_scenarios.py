@@ -1,0 +1,231 @@
+"""The scenarios of ZEP008, and those that its users met, each with the outcome that it has to have.
+
+| scenario | here | elsewhere |
+|---|---|---|
+| S1-S11, S19-S22 for log processors | this file | |
+| S12, S13, S14: transactions and groups across the cut | | tests/unit/cut, tests/integration/e2e/test_cut_*.py |
+| S15: topics made anew, partitions added | | tests/integration/e2e/test_checkpoints.py |
+| S16, S17: retention, unclean elections | | tests/source_events |
+| S18: a clock that steps back | | tests/unit/services/checkpoint |
+| S20: restores of topics that die | | tests/schedules, tests/integration/e2e |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from offsite.cut import bcs
+from offsite.cut.bcs_copies import BackupStatus, CopyState, restorable
+from tests.simulation.coordinator import Taking
+from tests.simulation.engine import Command
+from tests.simulation.judge import state_faults
+from tests.simulation.restored import restored
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.store import Store, StoreError
+from tests.simulation.world import PARTITIONS, Rates, World
+
+Crash = Callable[[int, str], bool]
+
+
+def never(_number: int, _name: str) -> bool:
+    return False
+
+
+def before(*names: str) -> Crash:
+    """A leader dies right before each of these effects, once."""
+    left = list(names)
+
+    def crash(_number: int, name: str) -> bool:
+        if name in left:
+            left.remove(name)
+            return True
+        return False
+
+    return crash
+
+
+def calm(crash: Crash = never, *, eager_s: float = 0.0) -> World:
+    """A world in which nothing goes wrong but what the scenario says, with some deployments and messages."""
+    world = World(Scheduler(7, chaos=False), Rates(), crash=crash)
+    for each in world.partitions:
+        each.eager_s = eager_s
+    world.start()
+    for number in range(1, 7):
+        world.send(1, Command("deploy", number), 0)
+        world.send(number % PARTITIONS + 1, Command("start", number, 2), 0)
+        world.send(3, Command("publish", 100 + number, 2), 0)
+    world.scheduler.run(5)
+    return world
+
+
+def take(world: World, checkpoint: int, *, asked: tuple[int, ...] = (1, 2, 3)) -> Taking:
+    chosen = [each for each in world.partitions if each.number in asked]
+    taking = Taking(world.scheduler, world.network, chosen, checkpoint)
+    world.takings.append(taking)
+    taking.begin()
+    world.settle()
+    return taking
+
+
+def copies(world: World, checkpoint: int, partition: int = 1) -> list[tuple[int, str]]:
+    """The term and the state of each copy."""
+    found = (each for each in world.store.manifests.values() if each.checkpoint == checkpoint)
+    return sorted((each.term, each.state.value) for each in found if each.partition == partition)
+
+
+def assert_restores(world: World, checkpoint: int) -> None:
+    known = dict(world.store.manifests)
+    states = []
+    for _ in range(2):
+        again = restored(world.store, checkpoint, seed=1)
+        again.start()
+        again.settle()
+        states.append([each.leader.state for each in again.partitions if each.leader])
+        assert list(state_faults(states[-1])) == []
+    assert states[0] == states[1], "S20: a second restore is the same"
+    assert world.store.manifests == known, "the marker that is replayed takes no new backup"
+
+
+def test_s1_a_leader_dies_before_created_is_durable_the_next_one_takes_it() -> None:
+    world = calm(before("p1 append created"))
+    assert take(world, 1).acknowledged
+    assert copies(world, 1) == [(2, "completed")]
+    assert_restores(world, 1)
+
+
+def test_s2_a_copy_that_was_begun_before_created_was_durable_is_abandoned() -> None:
+    world = calm(before("p1 verify"), eager_s=5.0)
+    assert take(world, 1).acknowledged
+    assert copies(world, 1) == [(1, "abandoned"), (2, "completed")]
+    assert_restores(world, 1)
+
+
+def test_s3_a_copy_that_was_complete_before_created_was_durable_is_the_copy() -> None:
+    world = calm(before("p1 append created"), eager_s=5.0)
+    assert take(world, 1).acknowledged
+    assert copies(world, 1) == [(1, "completed")]
+    assert_restores(world, 1)
+
+
+def test_s4_s5_a_leader_dies_during_the_upload_the_checkpoint_has_failed() -> None:
+    world = calm(before("p1 verify"))
+    take(world, 1)
+    assert world.status(1) is BackupStatus.FAILED
+    assert copies(world, 1) == [(1, "failed")]
+    assert {each.reason for each in world.store.manifests.values()} == {"", "its leader changed"}
+    take(world, 2)
+    assert world.status(2) is BackupStatus.COMPLETED
+    assert_restores(world, 2)
+
+
+def test_s6_s7_a_leader_dies_before_it_began_the_upload_the_checkpoint_has_failed() -> None:
+    world = calm(before("p1 begin upload"))
+    take(world, 1)
+    assert world.status(1) is BackupStatus.FAILED
+    assert copies(world, 1) == [(2, "failed")]
+
+
+def test_s8_what_is_damaged_on_its_way_is_never_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = calm()
+    monkeypatch.setattr(Store, "verify", lambda *_: False)
+    take(world, 1)
+    assert world.status(1) is BackupStatus.FAILED
+    assert {each.reason for each in world.store.manifests.values()} == {"the store fails"}
+
+
+def test_s8_a_store_that_fails_for_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, put, left = calm(), Store.put, [StoreError()] * 4
+
+    def failing(self: Store, *given: object) -> None:
+        if left:
+            raise left.pop()
+        put(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "put", failing)
+    take(world, 1)
+    assert world.status(1) is BackupStatus.COMPLETED
+
+
+def test_s9_a_coordinator_dies_on_its_way_and_the_same_id_again_completes_it() -> None:
+    world = calm()
+    take(world, 1, asked=(1,))
+    assert world.status(1) is BackupStatus.INCOMPLETE
+    with pytest.raises(ValueError, match="is incomplete"):
+        restorable(world.store.manifests.values(), checkpoint=1, partitions=PARTITIONS)
+    assert take(world, 1).acknowledged
+    assert world.status(1) is BackupStatus.COMPLETED
+    assert_restores(world, 1)
+
+
+def test_s9_or_messages_of_the_partition_that_has_it_force_the_others() -> None:
+    world = calm()
+    take(world, 1, asked=(1,))
+    world.send(1, Command("deploy", 99), 0)
+    world.settle()
+    assert world.status(1) is BackupStatus.COMPLETED
+    assert_restores(world, 1)
+
+
+def test_s10_repeated_and_overtaking_requests() -> None:
+    world = calm()
+    take(world, 7)
+    late = take(world, 6)
+    assert (late.acknowledged, late.passed) == (False, True)
+    assert take(world, 7).acknowledged
+    assert copies(world, 7) == [(1, "completed")]
+    assert world.status(6) is BackupStatus.DOES_NOT_EXIST
+
+
+def test_s11_two_coordinators_with_the_same_id_take_one_backup() -> None:
+    world = calm()
+    both = [Taking(world.scheduler, world.network, world.partitions, 1) for _ in range(2)]
+    for each in both:
+        each.begin()
+    world.settle()
+    assert [each.acknowledged for each in both] == [True, True]
+    assert [copies(world, 1, each) for each in (1, 2, 3)] == [[(1, "completed")]] * 3
+
+
+def test_s19_a_delete_that_broke_off_offers_no_restore() -> None:
+    world = calm()
+    take(world, 1)
+    place = next(iter(world.store.manifests))
+    world.store.change_to_deleted(place)
+    assert world.status(1) is BackupStatus.DELETED
+    with pytest.raises(ValueError, match="is deleted"):
+        restorable(world.store.manifests.values(), checkpoint=1, partitions=PARTITIONS)
+
+
+def test_s21_what_one_partition_lacks_is_missing_from_later_ones_only() -> None:
+    world = calm()
+    take(world, 5)
+    for checkpoint in (6, 7):
+        take(world, checkpoint, asked=(1, 2))
+    statuses = [world.status(each) for each in (5, 6, 7)]
+    assert statuses == [BackupStatus.COMPLETED, BackupStatus.INCOMPLETE, BackupStatus.INCOMPLETE]
+    assert_restores(world, 5)
+
+
+def test_s22_a_record_of_a_version_that_is_not_known_stops_the_partition() -> None:
+    with pytest.raises(ValueError, match="version 2"):
+        bcs.on_create(bcs.Progress(), bcs.Create(checkpoint=1, version=2), 0)
+    with pytest.raises(ValueError, match="version 2"):
+        bcs.on_replayed(bcs.Progress(), bcs.Created(checkpoint=1, position=0, version=2))
+
+
+def test_the_log_behind_the_checkpoint_is_stored_and_left_out_of_a_restore() -> None:
+    world = calm()
+    for number in range(200, 230):
+        world.scheduler.after(0.05 * (number - 200), lambda number=number: world.send(1, Command("deploy", number), 0))  # type: ignore[misc]
+    take(world, 1)
+    again = restored(world.store, 1, seed=1)
+    behind = [
+        len(world.store.contents[place].records) - len(partition.log.records)
+        for partition in again.partitions
+        for place, copy in world.store.manifests.items()
+        if copy.partition == partition.number and copy.state is CopyState.COMPLETED
+    ]
+    assert max(behind) > 0
+    assert_restores(world, 1)
