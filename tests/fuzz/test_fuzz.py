@@ -15,8 +15,8 @@ from tests.fuzz.fuzzer import Fuzzer, Round
 from tests.fuzz.targets import BOMB_TARGETS, TARGETS
 
 SEED = int(os.environ.get("OFFSITE_FUZZ_SEED", "1"))
-MUTANTS = 100
-MUTANTS_OF_REPOSITORIES = 30
+MUTANTS = 60
+MUTANTS_OF_REPOSITORIES = 20
 """All that reads a repository reads each of these: a third of a second each."""
 MUTANTS_IN_SOAK = int(os.environ.get("OFFSITE_FUZZ_MUTANTS", "2000"))
 

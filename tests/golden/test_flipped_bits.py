@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "format-1-digests"
 OLDER = Path(__file__).parent / "format-1"
 NEWEST = Path(__file__).parent / "format-3"
 """With pins, and what retention and compaction took out."""
-EACH_TIME = 32
+EACH_TIME = 96
 """Of the bytes of an object one in so many is changed in each run; the soak changes each bit of each of them."""
 
 

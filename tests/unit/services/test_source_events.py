@@ -9,7 +9,7 @@ import pytest
 from offsite.copy import bundle
 from tests.source_events.play import problem_of
 
-SCHEDULES = 150
+SCHEDULES = 100
 MANY = 10_000
 
 

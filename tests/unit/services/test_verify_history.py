@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +40,24 @@ def store(tmp_path: Path) -> PosixStore:
     return open_folder(tmp_path / "repository")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a backup of 23 commits, and catalogs at 10 and 20."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(catalog, "COMMITS_PER_CATALOG", 10)
+        backup = new_backup(open_folder(folder))
+        for _ in range(COMMITS):
+            run_once(backup)
+    return folder
+
+
 @pytest.fixture
-def backup(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
-    """A backup of 23 commits with catalogs at 10 and 20."""
+def backup(made: Path, store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> Backup:
+    """A copy of that one."""
     monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 10)
-    backup = new_backup(store)
-    for _ in range(COMMITS):
-        run_once(backup)
-    return backup
+    shutil.copytree(made, store.root, dirs_exist_ok=True)
+    return Repository.open(store).backup("b")
 
 
 def damage(store: PosixStore, key: str, data: bytes | None = b"garbage") -> None:
