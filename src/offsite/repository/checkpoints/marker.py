@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
-from offsite.model.untrusted.json_object import JsonObject
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.commit import Checkpoint, PartitionId
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -27,13 +27,15 @@ REASON_MAX = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldCheckpoint:
     """Something that was told of checkpoint `id` at `at_ms` (store's clock, epoch ms) `by` somebody, for people.
-    `writer` is random, and belongs to the process. `reason`: why it failed or was deleted; else empty."""
+    `writer` is random, and belongs to the process. `reason`: why it failed or was deleted; else empty. `participants`:
+    the names of those without whom it must not be taken."""
 
     id: int
     at_ms: int
     by: str
     writer: str
     reason: str = ""
+    participants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +120,10 @@ def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
     )
 
 
-def _told_fields(told: ToldCheckpoint) -> dict[str, bool | int | float | str | None]:
+def _told_fields(told: ToldCheckpoint) -> dict[str, JsonValue]:
+    needed: dict[str, JsonValue] = {"needs": list(told.participants)} if told.participants else {}
     return {
+        **needed,
         "id": told.id,
         "at_ms": told.at_ms,
         "by": told.by,
@@ -135,6 +139,7 @@ def _told(item: JsonObject) -> ToldCheckpoint:
         by=item.text("by"),
         writer=item.text("writer"),
         reason=item.text("reason"),
+        participants=tuple(item.texts("needs")) if "needs" in item.fields else (),
     )
 
 

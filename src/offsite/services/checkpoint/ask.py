@@ -7,7 +7,8 @@ asked takes it itself. So two processes never copy against each other for one ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from offsite.model.errors import BadOption, CheckpointIdUsed
 from offsite.model.ids import random_id
@@ -29,9 +30,10 @@ class Asked:
     is_new: bool
 
 
-def ask(backup: Backup, wanted: int | None = None) -> Asked:
+def ask(backup: Backup, wanted: int | None = None, *, participants: Sequence[str] = ()) -> Asked:
     """Ask for checkpoint `wanted`, None: for the next id, which is the store's time in epoch ms, or one above the
     highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
+    No process takes it without those `participants`, by name.
 
     Raises `CheckpointIdUsed` where it failed, was deleted, or a higher one is known, and where no id is left;
     `BadOption` for no id.
@@ -39,7 +41,7 @@ def ask(backup: Backup, wanted: int | None = None) -> Asked:
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
     highest = max(checkpoints.ids, default=0)
     if wanted is None:
-        return _ask_next(backup, records, highest)
+        return _ask_next(backup, records, highest, participants)
     if not 0 < wanted <= MAX_OFFSET:
         raise BadOption(f"{wanted} is no id of a checkpoint", hint=f"choose a number above {highest}, or none")
     report = checkpoints.report(wanted)
@@ -50,12 +52,12 @@ def ask(backup: Backup, wanted: int | None = None) -> Asked:
             f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {wanted} cannot be taken any more",
             hint=_next_hint(highest),
         )
-    return Asked(id=wanted, is_new=records.put(_request(backup, wanted), Told.REQUESTED))
+    return Asked(id=wanted, is_new=records.put(_request(backup, wanted, participants), Told.REQUESTED))
 
 
-def _ask_next(backup: Backup, records: CheckpointRecords, highest: int) -> Asked:
+def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, participants: Sequence[str]) -> Asked:
     checkpoint = next_id(backup, highest)
-    while not records.put(_request(backup, checkpoint), Told.REQUESTED):
+    while not records.put(_request(backup, checkpoint, participants), Told.REQUESTED):
         checkpoint = next_id(backup, checkpoint)  # another one was faster by some ms
     return Asked(id=checkpoint, is_new=True)
 
@@ -90,9 +92,9 @@ def _next_hint(highest: int) -> str:
     return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
 
 
-def _request(backup: Backup, checkpoint: int) -> ToldCheckpoint:
+def _request(backup: Backup, checkpoint: int, participants: Sequence[str]) -> ToldCheckpoint:
     """The random word tells our own lost answer from another's request."""
-    return told(backup, checkpoint, writer=random_id(16))
+    return replace(told(backup, checkpoint, writer=random_id(16)), participants=tuple(participants))
 
 
 def told(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> ToldCheckpoint:

@@ -97,6 +97,10 @@ class Participants:
         self._asked, self._poll_s, self._clock = tuple(asked), poll_s, clock or SystemClock()
         self._take_timeout_s, self._complete_timeout_s = take_timeout_s, complete_timeout_s
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(each.name for each in self._asked))
+
     def __bool__(self) -> bool:
         return bool(self._asked)
 

@@ -48,7 +48,7 @@ class Server:
 
         Raises what planning and copying raise; then the checkpoint has failed, and says why.
         """
-        taker = Taker(backup=self._backup)
+        taker = Taker(backup=self._backup, participants=self._participants.names)
         with held_lease(taker) as held:
             if held is None:
                 return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from offsite.model.errors import OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, OffsiteError, PutOutcomeUnknown, RestoreRunning, RestoreTakenOver
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
@@ -30,9 +30,11 @@ _TERMS_SWEPT = 10
 
 @dataclass(slots=True, kw_only=True)
 class Taker:
-    """Takes checkpoints of `backup` while it holds the lease; its `word` stands in all that it tells."""
+    """Takes checkpoints of `backup` while it holds the lease, together with the participants that have these names; its
+    `word` stands in all that it tells."""
 
     backup: Backup
+    participants: tuple[str, ...] = ()
     word: str = field(default_factory=lambda: random_id(16))
     _highest: int = -1
 
@@ -42,14 +44,26 @@ class Taker:
 
     def next_request(self) -> int | None:
         """The lowest id that is asked for and can still be taken: one list of keys that are new since the last id was
-        taken. A request that a higher id has passed fails."""
+        taken. A request that a higher id has passed fails, and one that needs participants that are not here."""
         known = self.records.known(after=self._highest)
         self._highest = max((each for each, what in known.items() if Told.TAKEN in what), default=self._highest)
         open_ids = [each for each, what in known.items() if what == {Told.REQUESTED}]
         for each in open_ids:
             if each < self._highest:
                 self.fail(each, f"checkpoint {self._highest} was taken before it was begun")
-        return min((each for each in open_ids if each > self._highest), default=None)
+        return next((each for each in sorted(open_ids) if each > self._highest and self._may_take(each)), None)
+
+    def _may_take(self, checkpoint: int) -> bool:
+        """A state that another process's participants have saved would be missing from what it completes."""
+        try:
+            asked = self.records.told(checkpoint, Told.REQUESTED)
+        except DamagedObject as error:
+            self.fail(checkpoint, f"{error.id}: {error.message}")
+            return False
+        missing = sorted(set(asked.participants if asked else ()) - set(self.participants))
+        if missing:
+            self.fail(checkpoint, f"the process that came to take it does not know participant {', '.join(missing)}")
+        return not missing
 
     def next_id(self) -> int:
         """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
@@ -60,7 +74,7 @@ class Taker:
         does not know, and of the same one again when the round that asked them broke. None where another process was
         faster: then `next_request` finds it."""
         checkpoint = self.next_id()
-        asked = told(self.backup, checkpoint, writer=self.word)
+        asked = replace(told(self.backup, checkpoint, writer=self.word), participants=self.participants)
         return checkpoint if self.records.put(asked, Told.REQUESTED) else None
 
     def take(

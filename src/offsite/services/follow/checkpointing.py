@@ -102,7 +102,7 @@ class Checkpointing:
             self.close()
         if self._lease is None and self._clock.monotonic_s() >= self._claim_s:
             self._claim_s = self._clock.monotonic_s() + CLAIM_EVERY_S
-            self._taker = Taker(backup=backup)
+            self._taker = Taker(backup=backup, participants=self._participants.names)
             self._lease = hold_lease(self._taker)
         return self._taker if self._lease is not None else None
 

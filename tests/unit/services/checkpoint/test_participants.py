@@ -242,3 +242,13 @@ def test_another_backup_that_has_passed_the_id_fails_it(site: Site, tmp_path: Pa
         other = OtherBackup("elsewhere", elsewhere.backup, arguments=lambda _: ())
         report = failing_take(site, together(other))
     assert (report.status, "checkpoint 9 of backup nightly is there" in report.failure_reason) == ("failed", True)
+
+
+def test_no_process_takes_it_without_the_participants_that_it_was_asked_for_with(site: Site, tmp_path: Path) -> None:
+    ask(site.backup, 7, participants=["database"])
+    report = take(site, Participants())
+    assert report.status == "failed"
+    assert report.failure_reason == "the process that came to take it does not know participant database"
+    ask(site.backup, 8, participants=["database"])
+    database = FileParticipant(folder=tmp_path, reads=lambda: at(1))
+    assert take(site, together(database), 8).status == "completed"
