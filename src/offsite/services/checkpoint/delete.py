@@ -23,7 +23,9 @@ BY = "checkpoint delete"
 
 def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Participants | None = None) -> CheckpointReport:
     """Delete a checkpoint; what is known of it afterwards. Its restore point goes with it, unless it is the newest of
-    the backup: that stays, without the checkpoint, until retention lets it go. `participants` delete their parts.
+    the backup: that stays, without the checkpoint, until retention lets it go. One that is only asked for is taken by
+    nobody from now on; whoever begins with it at this moment makes a plain restore point. `participants` delete their
+    parts.
 
     Raises `NoSuchRestorePoint`, `CheckpointNeeded` while it is being taken, its point is pinned or a restore reads it,
     `ParticipantFailed`, and `CommitLost` when other writers are faster again and again.
@@ -40,7 +42,7 @@ def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Particip
 
 
 def _check_not_needed(backup: Backup, report: CheckpointReport) -> None:
-    if report.status in {CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING}:
+    if report.status is CheckpointStatus.ONGOING:
         raise CheckpointNeeded(
             f"checkpoint {report.id} is being taken", hint="wait for its end: offsite checkpoint show ID"
         )

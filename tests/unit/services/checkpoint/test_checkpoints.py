@@ -220,6 +220,22 @@ def test_records_that_the_source_loses_before_they_are_copied_fail_it(
     assert "orders/0: the source lost offsets 2 to 2 (retention) after it was taken" in report.failure_reason
 
 
+def test_what_is_only_asked_for_can_be_called_off(site: Site) -> None:
+    ask(site.backup, 7)
+    assert delete_checkpoint(site.backup, 7).status == "deleted"
+    assert server(site).serve()
+    assert site.backup.state().seq == 1
+    ask(site.backup, 8)
+    taker = Taker(backup=site.backup)
+    assert taker.next_request() == 8
+    delete_checkpoint(site.backup, 8)
+    plan = taker.take(8, site.plan_backup())  # it had begun just before
+    assert plan is not None
+    carry_out(plan, site.backup, repository=site.repository, kafka=site.source.config, runner=site.runner)
+    assert show(site, 8).status == "deleted"
+    assert site.restore(commit=2, rename=["orders=copy"]).verified
+
+
 def test_what_the_source_had_lost_before_it_was_taken_does_not_count(site: Site) -> None:
     site.source.write("orders", [b"c"])
     log = site.source.topics["orders"].partitions[0]
@@ -311,9 +327,11 @@ def test_one_that_is_pinned_or_being_taken_is_not_deleted(site: Site) -> None:
     pin_point(site.backup, 2, reason="audit")
     with pytest.raises(CheckpointNeeded, match="pinned"):
         delete_checkpoint(site.backup, 7)
-    ask(site.backup, 8)
-    with pytest.raises(CheckpointNeeded, match="being taken"):
-        delete_checkpoint(site.backup, 8)
+    taker = Taker(backup=site.backup)
+    with held_lease(taker):
+        begun(site, 8, taker=taker)
+        with pytest.raises(CheckpointNeeded, match="being taken"):
+            delete_checkpoint(site.backup, 8)
     assert show(site, 7).status == "completed"
 
 
