@@ -32,6 +32,8 @@ from offsite.cut.bcs_copies import BackupStatus
 PARTITIONS = 3
 KEYS = tuple(f"key-{number}" for number in range(12))
 PATIENCE_S = 60.0
+LATER = 1_000_000
+"""The first number in names of what is done after a restore: none was given before."""
 ROOT = Path(__file__).parents[3]
 _numbers = itertools.count(1)
 
@@ -93,8 +95,8 @@ class NodeProcess:
 class Traffic:
     """What clients do: deployments, instances, messages. What is lost on the way is not sent again."""
 
-    def __init__(self, place: Place, rng: random.Random) -> None:
-        self._network, self._rng, self._names = Network(place), rng, itertools.count(1)
+    def __init__(self, place: Place, rng: random.Random, *, first: int = 1) -> None:
+        self._network, self._rng, self._names = Network(place), rng, itertools.count(first)
 
     def deploy(self) -> None:
         self._send(DEPLOYMENTS_ON, "deployment:create", deployment=f"process-{next(self._names)}")
@@ -165,10 +167,10 @@ def restored(source: Place, checkpoint: int, *, stamps: bool = True, replicas: i
     restore(source, checkpoint, target, replicas=replicas)
     with node_in_process(target, stamps=stamps):
         states_at_rest(target)
-        clients = Traffic(target, random.Random(0))
+        clients = Traffic(target, random.Random(0), first=LATER)
         clients.deploy()
         clients.flush()
-        wait_until(lambda: "process-1" in _deployments(target, DEPLOYMENTS_ON).values(), "a new deployment")
+        wait_until(lambda: f"process-{LATER}" in _deployments(target, DEPLOYMENTS_ON).values(), "a new deployment")
         found = states_at_rest(target)
         assert_took_no_backup(target, checkpoint)
     AdminClient({"bootstrap.servers": target.bootstrap}).delete_topics([target.log_topic, target.inbox_topic])

@@ -65,8 +65,8 @@ def test_without_stamps_on_messages_the_same_checkpoint_is_none(place: Place) ->
     with node_in_process(place, stamps=False):
         assert Coordinator(place).take(checkpoint) is BackupStatus.COMPLETED
     found = violations(restored(place, checkpoint, stamps=False))
-    assert any("versions" in each for each in found)
-    assert any("nobody published" in each for each in found)
+    assert any("versions" in each for each in found), found
+    assert any("nobody published" in each for each in found), found
 
 
 def test_a_deposed_leader_cannot_append(place: Place) -> None:
