@@ -14,7 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 THREE_BROKERS, USERS, OTHER_SPARKS = "a cluster of three", "a broker with users", "Sparks of other kinds"
 
 FAMILIES: Mapping[str, Sequence[str]] = {
-    THREE_BROKERS: ("tests/integration/cluster/", "tests/integration/sandbox/test_cluster.py"),
+    THREE_BROKERS: (
+        "tests/integration/cluster/",
+        "tests/integration/engine/test_stream_processor_soak.py",
+        "tests/integration/sandbox/test_cluster.py",
+    ),
     USERS: (
         "tests/integration/e2e/test_cut_rights_of_groups.py",
         "tests/integration/e2e/test_bad_input.py",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from offsite.copy.plan import NO_WINDOW, CopyTask
+from offsite.copy.stamps import SeenStamps, fold_of
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.fetch_pace import Unlimited
 from offsite.kafka.fetch_size import FETCH_BYTES
@@ -46,13 +47,14 @@ class BackupReceipt:
     last one, each with its evidence, and the last batch. Void unless a commit lists the segments.
 
     `tail`: that of the range alone, from `CopyTask.window_start` on. None when it was not wanted or there is nothing
-    to tell."""
+    to tell. `stamps`: see `copy.stamps`; None where none were looked for."""
 
     segments: tuple[Segment, ...]
     holes: tuple[Hole, ...]
     gaps: tuple[Gap, ...] = ()
     last_batch: LastBatch | None = None
     tail: StretchTail | None = None
+    stamps: SeenStamps | None = None
 
 
 def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
@@ -78,6 +80,7 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
         check_border(read, reading, task.border)
     last_batch: LastBatch | None = None
     fold = None if task.window_start == NO_WINDOW else TailFold(window_start=task.window_start)
+    stamps = fold_of(task)
     writer = SegmentWriter(
         store=objects,
         target_bytes=target_bytes,
@@ -101,10 +104,19 @@ def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter 
                     writer.append(item)
                     if fold is not None:
                         fold.look(item.batches)
+                    if stamps is not None:
+                        stamps.look(item.data, item.batches)
                     last_batch = LastBatch.of(item.batches[-1])
         segments = pack.placed(writer.close()) if pack else writer.close()
     outside = tuple(_outside(gaps, segments))
-    return BackupReceipt(segments=segments, holes=tuple(holes), gaps=outside, last_batch=last_batch, tail=_told(fold))
+    return BackupReceipt(
+        segments=segments,
+        holes=tuple(holes),
+        gaps=outside,
+        last_batch=last_batch,
+        tail=_told(fold),
+        stamps=None if stamps is None else stamps.seen,
+    )
 
 
 def _told(fold: TailFold | None) -> StretchTail | None:

@@ -83,8 +83,8 @@ class PartitionBounds:
 class CopyTask:
     """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
     before it. `border`: the batch that the log must hold right before it. `window_start`: the offset of the partition
-    from which on a cut needs every marker, before the range, in it or behind it. The rest is what `PartitionBounds`
-    says."""
+    from which on a cut needs every marker, before the range, in it or behind it. `checkpoint`: the one whose stamps
+    are looked for from there on; 0 for none. The rest is what `PartitionBounds` says."""
 
     topic_id: str
     range: LogRange
@@ -92,6 +92,7 @@ class CopyTask:
     is_first: bool = True
     border: LastBatch | None = None
     window_start: int = NO_WINDOW
+    checkpoint: int = 0
     leader_epoch: int = -1
     was_compacted: bool = False
 

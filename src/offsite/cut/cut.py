@@ -10,7 +10,14 @@ from enum import Enum
 from typing import Literal
 
 from offsite.cut.effect import Line, Source
-from offsite.cut.window import Ends, ParticipantRecord, PartitionKey, SupersededRecord, TransactionSpan
+from offsite.cut.window import (
+    Ends,
+    ParticipantRecord,
+    PartitionKey,
+    StampedRecord,
+    SupersededRecord,
+    TransactionSpan,
+)
 
 
 class TopicClass(Enum):
@@ -45,12 +52,12 @@ class LeftOut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """A step back of `partition` from end `before` to end `after`, because `record` stands there and could not be kept
-    (C3, C7). `short`, `needed` and `cause` say why, as those of `LeftOut`."""
+    (C3, C7). `short`, `needed` and `cause` say why, as those of `LeftOut`; a stamped record needs no other reason."""
 
     partition: PartitionKey
     before: int
     after: int
-    record: ParticipantRecord | SupersededRecord
+    record: ParticipantRecord | StampedRecord | SupersededRecord
     short: Line | None
     needed: int
     cause: Source | None

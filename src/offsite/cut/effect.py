@@ -18,6 +18,7 @@ it stands on falls to its start. There are four kinds of lines:
 | C2 | a committed transaction | the same | `read`: the offsets that it says it read to |
 | C2' | both of these | `producer`: its number; `group`: its first commit | its number; its last commit |
 | C3 | a participant's record | `end` and `read`: the record | `read`: its declared dependencies |
+| C3 | a record behind the checkpoint, by its stamp | the same | what no cut has: `Effect.is_decided` is false |
 | C7 | a record lost to the source's cleaner | `end` and `read`: where it stood | `end`: beyond its successor |
 
 A transaction stands on no `end`: it is left out where it lies, and what others wrote behind it stays. A single record
@@ -34,7 +35,7 @@ out, whether or not the abort marker lies below the end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from offsite.cut.window import (
@@ -42,6 +43,7 @@ from offsite.cut.window import (
     ParticipantRecord,
     PartitionKey,
     Producer,
+    StampedRecord,
     SupersededRecord,
     TransactionSpan,
     Window,
@@ -50,7 +52,7 @@ from offsite.cut.window import (
 UNSEEN = 1 << 63
 """The end that a marker needs which nobody has seen: beyond Kafka's last offset, so no partition reaches it."""
 
-Source = TransactionSpan | ParticipantRecord | SupersededRecord
+Source = TransactionSpan | ParticipantRecord | StampedRecord | SupersededRecord
 
 
 class Line(NamedTuple):
@@ -87,6 +89,8 @@ def effects(window: Window) -> Iterator[Effect]:
     for record in window.records:
         needs = {Line("read", partition): end for partition, end in record.deps.items()}
         yield _record(record, record.partition, record.offset, needs)
+    for stamped in window.stamped:
+        yield replace(_record(stamped, stamped.partition, stamped.offset, {}), is_decided=False)
     for lost in window.superseded:
         yield _record(lost, lost.partition, lost.offset, {Line("end", lost.partition): lost.successor + 1})
 

@@ -7,6 +7,10 @@ transactional commit of the same group and partition that is left out: it would 
 A plain group may have read beyond the cut: its offset is clamped to the cut's end, which forgets a read. It reads those
 records again, and at least once is all it ever had. An exactly-once group is never clamped, for its outputs are kept:
 by C2 a cut that keeps them keeps what they were made from.
+
+A participant says in the metadata of a plain commit what it had written before. Such a commit counts only if all of
+that lies below the ends, or else inputs would count as read whose outputs are not there; and none of the same group and
+partition counts behind it, for it covers the same inputs.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from offsite.cut.cut import GroupOffset
 from offsite.cut.effect import Source
 from offsite.cut.window import REMOVED, Ends, GroupCommit, PartitionKey, TransactionSpan, Window
 
+GroupKey = tuple[str, PartitionKey]
+"""A group and a partition that it reads."""
+
 NEVER = 1 << 63
 """The position of a commit that is not there: behind all others."""
 
@@ -26,24 +33,39 @@ def group_offsets(
 ) -> tuple[GroupOffset, ...]:
     """The last offset of each group and partition that a cut at `ends` keeps, by group, then partition. `kept` and
     `left_out`: what it keeps and leaves out of `window`."""
-    limits = first_left_out(left_out)
-    last: dict[tuple[str, PartitionKey], GroupCommit] = {}
+    left, early = first_left_out(left_out), first_without_outputs(ends, window)
+    last: dict[GroupKey, GroupCommit] = {}
     for commit in _commits(ends, window, kept):
         key = commit.group, commit.partition
         is_later = key not in last or last[key].position < commit.position
-        if is_later and commit.position < limits.get(key, NEVER):
+        if is_later and commit.position < min(left.get(key, NEVER), early.get(key, NEVER)):
             last[key] = commit
     return tuple(_of(last[key], ends) for key in sorted(last) if last[key].offset != REMOVED)
 
 
-def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[tuple[str, PartitionKey], int]:
+def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
     """The position of the first commit of each group and partition among transactions that are left out."""
-    found: dict[tuple[str, PartitionKey], int] = {}
+    found: dict[GroupKey, int] = {}
     for span in left_out:
         for read in span.reads:
             key = read.group, read.partition
             found[key] = min(found.get(key, read.position), read.position)
     return found
+
+
+def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
+    """The position of the first plain commit of each group and partition whose outputs are not all below `ends`."""
+    found: dict[GroupKey, int] = {}
+    for commit in window.commits:
+        if not _has_outputs(commit, ends):
+            key = commit.group, commit.partition
+            found[key] = min(found.get(key, commit.position), commit.position)
+    return found
+
+
+def _has_outputs(commit: GroupCommit, ends: Ends) -> bool:
+    """A partition that was not read is taken as it is."""
+    return commit.outputs is not None and all(offset < ends.get(at, NEVER) for at, offset in commit.outputs)
 
 
 def _commits(ends: Ends, window: Window, kept: Iterable[Source]) -> Iterator[GroupCommit]:

@@ -127,6 +127,10 @@ def _broken_promises(window: Window, ends: Ends, readable: Ends) -> Iterator[Vio
                 if partition in ends and readable[partition] < end:
                     what = f"{record.partition} at {record.offset}"
                     yield Violation(rule="C3", what=what, partition=partition, end=readable[partition])
+    for stamped in window.stamped:
+        if stamped.offset < ends.get(stamped.partition, 0):
+            what = f"{stamped.partition} at {stamped.offset}, stamped {stamped.stamp}"
+            yield Violation(rule="C3", what=what, partition=stamped.partition, end=ends[stamped.partition])
     for lost in window.superseded:
         if lost.offset < ends.get(lost.partition, 0) <= lost.successor:
             what = f"{lost.partition} at {lost.offset}"
@@ -141,7 +145,8 @@ def _replay(
     kept, lost = _parted(left_out, window)
     below = [commit for commit in window.commits if commit.position < ends.get(commit.log, UNLIMITED)]
     events = [(read, False) for span in lost for read in span.reads]
-    events += [(commit, True) for commit in (*below, *(read for span in kept for read in span.reads))]
+    events += [(commit, _is_backed(commit, ends)) for commit in below]
+    events += [(read, True) for span in kept for read in span.reads]
     stopped: set[tuple[str, PartitionKey]] = set()
     last: dict[tuple[str, PartitionKey], GroupCommit] = {}
     for commit, is_kept in sorted(events, key=lambda event: (event[0].log, event[0].position)):
@@ -151,3 +156,11 @@ def _replay(
         elif key not in stopped:
             last[key] = commit
     return {key: commit for key, commit in last.items() if commit.offset >= 0}
+
+
+def _is_backed(commit: GroupCommit, ends: Ends) -> bool:
+    """Whether all that a participant wrote before its commit is kept; a participant that cannot say has lost it."""
+    if commit.outputs is None:
+        return False
+    lost = [at for at, offset in commit.outputs if at in ends and ends[at] <= offset]
+    return not lost

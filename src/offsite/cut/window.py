@@ -75,7 +75,8 @@ class GroupCommit:
     `position` of `log`, a partition of `__consumer_offsets`.
 
     `exactly_once` is true for a commit inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone:
-    the group was deleted, or its offset expired.
+    the group was deleted, or its offset expired. `outputs`: the highest offset that a participant had written to each
+    partition since its commit before, None where it cannot say; empty for whoever is no participant.
     """
 
     group: str
@@ -84,6 +85,7 @@ class GroupCommit:
     log: PartitionKey
     position: int
     exactly_once: bool = False
+    outputs: tuple[tuple[PartitionKey, int], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,16 @@ class ParticipantRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StampedRecord:
+    """The record at `offset` of `partition` is the first one there whose stamp is that of the checkpoint or higher: its
+    writer may have seen what lies behind the checkpoint elsewhere. No cut of that checkpoint keeps it."""
+
+    partition: PartitionKey
+    offset: int
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededRecord:
     """The record at `offset` of a compacted topic that the source's cleaner took before it was copied; the record at
     `successor` has the same key."""
@@ -163,6 +175,7 @@ class Window:
     `bases`: for each partition the offset from which on the window knows everything and the backup holds everything,
     but for `gaps` (rising spans that are not held). A partition that is not named has base 0.
     `commits`: group commits outside of the window's transactions, with the last ones before the window.
+    `stamped`: of a checkpoint that was opened to participants, the first record of each partition that is behind it.
     `writers`: how each topic's records were written, in all of its history that a restore would claim.
     `unpaired`: topics with transactions whose partitions could not be told for certain.
     `time_fenced`: topics with LogAppendTime whose ends were chosen by time.
@@ -170,6 +183,7 @@ class Window:
 
     transactions: tuple[TransactionSpan, ...] = ()
     records: tuple[ParticipantRecord, ...] = ()
+    stamped: tuple[StampedRecord, ...] = ()
     superseded: tuple[SupersededRecord, ...] = ()
     commits: tuple[GroupCommit, ...] = ()
     externals: tuple[ExternalParticipant, ...] = ()

@@ -1,0 +1,120 @@
+"""What a leader does about backups, beside its processing: one thread per partition, one step after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from confluent_kafka import KafkaException
+
+from examples.stream_processor.copies import CopyStore, Stored
+from examples.stream_processor.log import read_log
+from examples.stream_processor.place import Place
+from examples.stream_processor.records import Record, read_record, record_bytes
+from examples.stream_processor.replica import is_create
+from examples.stream_processor.snapshots import Snapshot, SnapshotFolder, read_snapshot, snapshot_bytes
+from offsite.cut.bcs import Created, Upload
+from offsite.cut.bcs_copies import Beginning, Copy, CopyState, beginning, never_begun, orphaned, superseded
+from offsite.model.errors import OffsiteError
+
+LOG = logging.getLogger(__name__)
+DIED = "its leader died"
+
+
+class Backup:
+    """Of one `partition`, by the leader of one `term`. Its state changes are compare-and-set, so that a leader which
+    was deposed and does not know it can spoil nothing."""
+
+    def __init__(self, place: Place, partition: int, folder: SnapshotFolder, *, term: int) -> None:
+        self._place, self._partition, self._folder, self._term = place, partition, folder, term
+        self._store = CopyStore(place)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"backup-{partition}")
+
+    def clean_up(self, newest: int, replayed: Iterable[Created]) -> None:
+        """Fail what leaders before this one have left unfinished: they are not coming back to it."""
+        met = tuple(replayed)
+        self._thread.submit(self._logged, lambda: self._clean_up(newest, met))
+
+    def upload(self, upload: Upload, base: Snapshot | None) -> None:
+        """Begin to store a copy. `base` is pinned, and let go of at the end."""
+        self._thread.submit(self._logged, lambda: self._upload(upload, base))
+
+    def close(self) -> None:
+        """Return at once: a copy that is under way goes on, and ends as its state in the store allows."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _logged(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:
+            LOG.exception("the backup of partition %d failed", self._partition)
+
+    def _clean_up(self, newest: int, replayed: tuple[Created, ...]) -> None:
+        stored = self._store.copies()
+        for copy in orphaned([each.copy for each in stored], partition=self._partition, newest=newest, term=self._term):
+            self._store.change(next(each for each in stored if each.copy == copy), CopyState.FAILED, DIED)
+        own = [each for each in replayed if each.checkpoint > self._store.begun.checkpoint]
+        copies = [each.copy for each in self._store.copies()]
+        for created in never_begun(copies, partition=self._partition, replayed=own):
+            copy = self._copy(Upload(checkpoint=created.checkpoint, position=created.position))
+            self._store.begin(replace(copy, state=CopyState.FAILED, reason=DIED))
+
+    def _upload(self, upload: Upload, base: Snapshot | None) -> None:
+        try:
+            if stored := self._begun(upload):
+                self._store_copy(stored, base)
+        finally:
+            self._folder.unpin(base)
+
+    def _begun(self, upload: Upload) -> Stored | None:
+        me = {"partition": self._partition, "checkpoint": upload.checkpoint, "term": self._term}
+        while True:
+            stored = self._store.copies(upload.checkpoint)
+            copies = [each.copy for each in stored]
+            if beginning(copies, **me) is not Beginning.COPY:
+                return None
+            older = [each for each in stored if each.copy in set(superseded(copies, **me))]
+            if all(self._store.change(each, CopyState.ABANDONED) for each in older):
+                return self._store.begin(self._copy(upload))
+
+    def _store_copy(self, stored: Stored, base: Snapshot | None) -> None:
+        try:
+            self._store.write(stored.copy, self._files(base))
+            check_files(stored.copy, self._store.read(stored.copy))
+        except (OffsiteError, KafkaException, ValueError) as error:
+            self._store.change(stored, CopyState.FAILED, str(error))
+        else:
+            self._store.change(stored, CopyState.COMPLETED)
+
+    def _files(self, base: Snapshot | None) -> dict[str, bytes]:
+        log = read_log(self._place, self._partition, offset=base.offset if base else 0)
+        lines = b"".join(record_bytes(record) + b"\n" for record, _ in log)
+        return {"log.jsonl": lines} | ({"base.json": snapshot_bytes(base)} if base else {})
+
+    def _copy(self, upload: Upload) -> Copy:
+        return Copy(
+            partition=self._partition,
+            checkpoint=upload.checkpoint,
+            term=self._term,
+            state=CopyState.IN_PROGRESS,
+            position=upload.position,
+            partitions=self._store.begun.partitions,
+        )
+
+
+def check_files(copy: Copy, files: dict[str, bytes]) -> tuple[Snapshot | None, list[Record]]:
+    """The base snapshot and the log behind it, up to the checkpoint and no further. Raises `ValueError` unless they
+    fit: the base has seen nothing of what is cut off, the log has no hole, its last record is the checkpoint's."""
+    base = read_snapshot(files["base.json"]) if "base.json" in files else None
+    first = base.processed + 1 if base else 0
+    log = [read_record(line) for line in files["log.jsonl"].splitlines()]
+    kept = [each for each in log if first <= each.position <= copy.position]
+    if base and base.last >= copy.position:
+        raise ValueError(f"the base snapshot has seen {base.last}, and the checkpoint is at {copy.position}")
+    if [each.position for each in kept] != list(range(first, copy.position + 1)):
+        raise ValueError(f"the log has not all records from {first} to {copy.position}")
+    if not is_create(kept[-1], copy.checkpoint):
+        raise ValueError(f"the record at {copy.position} is not that of checkpoint {copy.checkpoint}")
+    return base, kept

@@ -1,0 +1,80 @@
+"""Stamps in what is copied: folded stretch by stretch they say what one look at all records would."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from offsite.copy.plan import CopyTask
+from offsite.copy.stamps import NONE_BEHIND, SeenStamps, StampFold, fold_of, joined_stamps
+from offsite.log.batch import scan
+from offsite.log.range import LogRange
+from offsite.log.records.batch_records import encode
+from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
+from offsite.participant.number import marker_headers, stamped
+
+CHECKPOINT = 7
+
+
+def of_number(number: int | None) -> RecordHeaders:
+    return () if number is None else tuple(stamped((), number))
+
+
+def record(offset: int, headers: RecordHeaders = ()) -> Record:
+    return Record(offset, 1_000, CREATE_TIME, None, b"v", headers)
+
+
+def task(start: int, end: int, *, window_start: int = 0, checkpoint: int = CHECKPOINT) -> CopyTask:
+    span = LogRange(topic="orders", partition=0, start=start, end=end)
+    return CopyTask(
+        topic_id="id", range=span, estimated_bytes=1, window_start=window_start, checkpoint=checkpoint
+    )  # fmt: skip
+
+
+def seen(records: list[Record], *, start: int = 0, end: int = 1 << 62, size: int = 3) -> SeenStamps:
+    fold = StampFold(checkpoint=CHECKPOINT, window_start=start, end=end)
+    for place in range(0, len(records), size):
+        data = memoryview(encode(records[place : place + size]))
+        fold.look(data, scan(data))
+    return fold.seen
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_stretches_say_what_all_records_say(seed: int) -> None:
+    random = Random(seed)
+    numbers = [random.choices((3, 6, 7, 8, None), (9, 9, 1, 1, random.random()))[0] for _ in range(30)]
+    start = random.randrange(30)
+    records = [record(offset, of_number(number)) for offset, number in enumerate(numbers)]
+    edges = [0, *sorted(random.sample(range(1, 30), 3)), 30]
+    tasks = [task(low, high, window_start=start) for low, high in pairwise(edges)]
+    parts = [
+        seen(records[low:high], start=start) if fold_of(each) else None
+        for each, (low, high) in zip(tasks, pairwise(edges), strict=True)
+    ]
+    behind = [offset for offset, number in enumerate(numbers) if offset >= start and (number or 0) >= CHECKPOINT]
+    found = joined_stamps(tasks, parts)["orders", "id", 0]
+    assert found.first == (behind[0] if behind else NONE_BEHIND)
+    assert found.has_unstamped == (None in numbers[start:])
+    assert found.has_data
+
+
+def test_a_marker_is_behind_and_is_no_data() -> None:
+    marker = record(4, tuple(marker_headers(CHECKPOINT)))
+    assert seen([marker]) == SeenStamps(first=4, number=CHECKPOINT)
+
+
+def test_a_batch_that_reaches_over_the_window_or_the_end_counts_inside_alone() -> None:
+    records = [record(0), record(1, of_number(3)), record(2, of_number(9))]
+    assert seen(records, start=1, end=2) == SeenStamps(has_data=True)
+
+
+def test_a_stamp_that_is_no_number_is_none() -> None:
+    assert seen([record(0, (("offsite-checkpoint", b"soon"),))]).has_unstamped
+
+
+def test_nothing_is_decoded_for_a_topic_that_does_not_take_part() -> None:
+    assert fold_of(task(0, 9, checkpoint=0)) is None
+    assert fold_of(task(0, 9, window_start=9)) is None
+    assert fold_of(task(0, 9, window_start=8)) is not None
