@@ -27,7 +27,7 @@ Header = tuple[str, bytes | None]
 
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,18}")
 _NOTE = re.compile(r"offsite:([0-9]{1,9});(.*)", re.ASCII | re.DOTALL)
-_BODY = re.compile(r"cp=(0|[1-9][0-9]{0,18});out=(.*)", re.ASCII | re.DOTALL)
+_BODY = re.compile(r"cp=(0|[1-9][0-9]{0,18});out=([^;]*);.*", re.ASCII | re.DOTALL)  # clients add bytes of their own
 _OUTPUT = re.compile(r"([A-Za-z0-9._-]{1,249})/(0|[1-9][0-9]{0,9})@(0|[1-9][0-9]{0,18})", re.ASCII)
 _ANY_OUTPUT = "*"
 _VERSION = 1
@@ -89,16 +89,17 @@ class CommitNote:
     def format(self) -> str:
         """At most `MAX_METADATA_BYTES`; outputs that do not fit become `*`."""
         named = None if self.outputs is None else _named(self.outputs)
-        text = f"offsite:{_VERSION};cp={self.number};out={_ANY_OUTPUT if named is None else named}"
+        text = f"offsite:{_VERSION};cp={self.number};out={_ANY_OUTPUT if named is None else named};"
         return text if len(text) <= MAX_METADATA_BYTES else CommitNote(number=self.number, outputs=None).format()
 
 
 def parse_note(metadata: str | None) -> CommitNote | None:
     """None if `metadata` is not a participant's. Raises `UnknownVersion`, and `Unreadable` if it claims to be one's and
-    cannot be; a backup takes both as `out=*`."""
+    cannot be; a backup takes both as `out=*`. What follows the last `;` is passed over: confluent-kafka sometimes hands
+    on some bytes that lie behind the metadata in memory."""
     if not metadata or not metadata.startswith("offsite:"):
         return None
-    head = _NOTE.fullmatch(metadata) if len(metadata) <= MAX_METADATA_BYTES else None
+    head = _NOTE.fullmatch(metadata[:MAX_METADATA_BYTES])
     if head is None:
         raise Unreadable(f"the metadata of a commit is not a participant's: {metadata[:100]!r}")
     if int(head[1]) != _VERSION:

@@ -28,7 +28,8 @@ def test_stamps_follow_what_is_read_and_commits_say_what_was_written(site: Site,
             payer.produce(site.paid, order.value, headers=order.headers)
         payer.commit()
     assert stamps(site) == [0, 6]
-    assert site.metadata() == (3, f"offsite:1;cp=6;out={site.paid}/0@1")
+    offset, metadata = site.metadata()
+    assert (offset, metadata.rpartition(";")[0]) == (3, f"offsite:1;cp=6;out={site.paid}/0@1")
 
 
 def test_a_restart_does_not_forget_the_number(site: Site, client: str) -> None:

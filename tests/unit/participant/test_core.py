@@ -167,7 +167,7 @@ def test_a_commit_comes_after_the_flush_and_names_its_outputs(world: World) -> N
     world.on_the_way = [(OUT, 9), (OUT, 8)]
     world.core.commit()
     assert world.done == ["flush", "commit"]
-    assert world.commits[IN] == Committed(offset=1, metadata="offsite:1;cp=3;out=paid/0@9")
+    assert world.commits[IN] == Committed(offset=1, metadata="offsite:1;cp=3;out=paid/0@9;")
 
 
 def test_the_next_commit_names_the_next_outputs_only(world: World) -> None:
@@ -176,7 +176,7 @@ def test_the_next_commit_names_the_next_outputs_only(world: World) -> None:
     world.core.commit()
     world.core.received(world.record(1))
     world.core.commit()
-    assert world.commits[IN] == Committed(offset=2, metadata="offsite:1;cp=0;out=")
+    assert world.commits[IN] == Committed(offset=2, metadata="offsite:1;cp=0;out=;")
 
 
 def test_outputs_of_a_commit_that_was_refused_go_with_the_next_one(world: World) -> None:
@@ -187,7 +187,7 @@ def test_outputs_of_a_commit_that_was_refused_go_with_the_next_one(world: World)
         world.core.commit()
     world.are_commits_refused = False
     world.core.commit()
-    assert world.commits[IN].metadata.endswith("out=paid/0@9")
+    assert world.commits[IN].metadata.endswith("out=paid/0@9;")
 
 
 def test_nothing_new_is_no_commit(world: World) -> None:
@@ -199,7 +199,7 @@ def test_more_outputs_than_can_be_named_are_any(world: World) -> None:
     world.core.received(world.record(0))
     world.on_the_way = [(TopicPartition(f"topic-{each}", 0), 1) for each in range(1_500)]
     world.core.commit()
-    assert world.commits[IN].metadata == "offsite:1;cp=0;out=*"
+    assert world.commits[IN].metadata == "offsite:1;cp=0;out=*;"
 
 
 def test_outputs_without_end_are_not_kept() -> None:

@@ -53,14 +53,14 @@ def test_a_marker_is_told_from_data() -> None:
 
 def test_a_commit_says_number_and_outputs() -> None:
     note = CommitNote(number=3, outputs={PAID: 7, TopicPartition("a.b_c-d", 0): 0})
-    assert note.format() == "offsite:1;cp=3;out=a.b_c-d/0@0,paid/2@7"
+    assert note.format() == "offsite:1;cp=3;out=a.b_c-d/0@0,paid/2@7;"
     assert parse_note(note.format()) == note
     assert parse_note(CommitNote(number=0).format()) == CommitNote(number=0, outputs={})
 
 
 def test_outputs_that_do_not_fit_are_any() -> None:
     note = CommitNote(number=3, outputs={TopicPartition("t" * 249, each): 5 for each in range(20)})
-    assert note.format() == "offsite:1;cp=3;out=*"
+    assert note.format() == "offsite:1;cp=3;out=*;"
     assert parse_note(note.format()) == CommitNote(number=3, outputs=None)
     assert MAX_METADATA_BYTES < 4096
 
@@ -75,16 +75,17 @@ def test_the_metadata_of_others_is_left_alone(metadata: str | None) -> None:
     [
         "offsite:",
         "offsite:1",
-        "offsite:1;cp=;out=",
-        "offsite:1;cp=-1;out=",
+        "offsite:1;cp=;out=;",
+        "offsite:1;cp=-1;out=;",
         "offsite:1;cp=1",
-        "offsite:1;cp=9999999999999999999;out=",
-        "offsite:1;cp=1;out=paid",
-        "offsite:1;cp=1;out=paid/0@1,",
-        "offsite:1;cp=1;out=p aid/0@1",
-        "offsite:1;cp=1;out=paid/4294967296@1",
-        "offsite:1;cp=1;out=paid/0@9999999999999999999",
-        "offsite:1;cp=1;out=" + "a/0@1," * 1000,
+        "offsite:1;cp=9999999999999999999;out=;",
+        "offsite:1;cp=1;out=paid;",
+        "offsite:1;cp=1;out=paid/0@1,;",
+        "offsite:1;cp=1;out=p aid/0@1;",
+        "offsite:1;cp=1;out=paid/4294967296@1;",
+        "offsite:1;cp=1;out=paid/0@9999999999999999999;",
+        "offsite:1;cp=1;out=" + "a/0@1," * 1000 + ";",
+        "offsite:1;cp=1;out=paid/0@1",
     ],
 )
 def test_what_claims_to_be_a_note_and_cannot_be_is_refused(metadata: str) -> None:
@@ -94,4 +95,9 @@ def test_what_claims_to_be_a_note_and_cannot_be_is_refused(metadata: str) -> Non
 
 def test_a_later_version_is_not_guessed_at() -> None:
     with pytest.raises(UnknownVersion):
-        parse_note("offsite:2;cp=1;out=")
+        parse_note("offsite:2;cp=1;out=;")
+
+
+def test_what_a_client_adds_behind_is_passed_over() -> None:
+    text = CommitNote(number=3, outputs={TopicPartition("paid", 0): 1}).format()
+    assert parse_note(text + "\x05") == parse_note(text + "7,x/1@2;") == parse_note(text)
