@@ -12,13 +12,10 @@ from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.lease import delivery_timeout_ms
 from offsite.participant.number import Header, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
-from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
+from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read
 
 if TYPE_CHECKING:
     import confluent_kafka
-
-_ANSWER_S = 10.0
-"""How long to wait for an answer about offsets, or of the control topic."""
 
 _ANY = -1
 """The client chooses the partition."""
@@ -103,7 +100,7 @@ class ConfluentClient:
         from confluent_kafka import TopicPartition as Theirs
 
         asked = [Theirs(each.topic, each.partition) for each in partitions]
-        found = self._reader.committed(asked, timeout=_ANSWER_S)
+        found = self._reader.committed(asked, timeout=ANSWER_S)
         return {
             _where(each): Committed(offset=each.offset, metadata=each.metadata or "")
             for each in found
@@ -129,7 +126,7 @@ class ConfluentClient:
             self._reader.seek(Theirs(each.topic, each.partition, offset))
 
     def flush(self) -> None:
-        while self._producer.flush(_ANSWER_S):
+        while self._producer.flush(ANSWER_S):
             """Each record is given up in the end, so this ends."""
 
     def close(self) -> None:
@@ -160,7 +157,7 @@ class ConfluentControl:
         self._topic = settings.control_topic
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         _make_topic(shared, self._topic)
-        limit_ms = int(_ANSWER_S * 1000)
+        limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
         # A group is asked for, but never joined.
         self._consumer = Consumer({**shared, "group.id": self._topic, "enable.auto.commit": False})
@@ -192,20 +189,19 @@ class ConfluentControl:
         self._consumer.close()
 
     def _read(self, offset: int) -> ControlRead:
-        """A topic that was made anew, and ends before `offset`, is read from its start."""
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Theirs
 
-        low, high = self._consumer.get_watermark_offsets(Theirs(self._topic, CONTROL_PARTITION), timeout=_ANSWER_S)
-        at = low if high < offset else max(low, offset)
+        low, high = self._consumer.get_watermark_offsets(Theirs(self._topic, CONTROL_PARTITION), timeout=ANSWER_S)
+        at = first_to_read(offset, low=low, high=high)
         if at != self._at:
             self._consumer.assign([Theirs(self._topic, CONTROL_PARTITION, at)])
         values: list[bytes | None] = []
         while at < high:
-            message = self._consumer.poll(_ANSWER_S)
+            message = self._consumer.poll(ANSWER_S)
             if message is None:
                 self._at = None
-                raise ControlUnavailable(f"{self._topic} did not answer within {_ANSWER_S:.0f} s")
+                raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
             if problem := message.error():
                 raise KafkaException(problem)
             values.append(message.value())
@@ -225,7 +221,7 @@ def _make_topic(connection: Config, topic: str) -> None:
     new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=dict(CONTROL_TOPIC_CONFIG))
     admin = AdminClient(dict(connection))
     with contextlib.suppress(KafkaException):
-        admin.create_topics([new], operation_timeout=_ANSWER_S)[topic].result(_ANSWER_S)
+        admin.create_topics([new], operation_timeout=ANSWER_S)[topic].result(ANSWER_S)
 
 
 def _record(message: confluent_kafka.Message) -> Record:

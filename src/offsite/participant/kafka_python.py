@@ -12,13 +12,10 @@ from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.lease import delivery_timeout_ms
 from offsite.participant.number import TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
-from offsite.participant.ports import Committed, ControlRead, Outgoing, Record
+from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
-
-_ANSWER_S = 10.0
-"""How long to wait for an answer about offsets, or of the control topic."""
 
 Config = Mapping[str, Any]
 
@@ -89,7 +86,7 @@ class KafkaPythonClient:
 
         asked = {_theirs(each): OffsetAndMetadata(offset, metadata, -1) for each, offset in offsets.items()}
         try:
-            self._reader.commit(asked, timeout_ms=int(_ANSWER_S * 1000))
+            self._reader.commit(asked, timeout_ms=int(ANSWER_S * 1000))
         except KafkaError as problem:
             raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
 
@@ -138,7 +135,7 @@ class KafkaPythonControl:
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         self._topic = settings.control_topic
         _make_topic(shared, self._topic)
-        limit_ms = int(_ANSWER_S * 1000)
+        limit_ms = int(ANSWER_S * 1000)
         limits = {"delivery_timeout_ms": limit_ms, "request_timeout_ms": limit_ms, "max_block_ms": limit_ms}
         self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
         self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False})
@@ -166,18 +163,17 @@ class KafkaPythonControl:
         self._consumer.close(autocommit=False)
 
     def _read(self, offset: int) -> ControlRead:
-        """A topic that was made anew, and ends before `offset`, is read from its start."""
         high = self._consumer.end_offsets([self._where])[self._where]
         if offset == high:
             return ControlRead(end=high)
         low = self._consumer.beginning_offsets([self._where])[self._where]
-        at = low if high < offset else max(low, offset)
+        at = first_to_read(offset, low=low, high=high)
         self._consumer.seek(self._where, at)
         values: list[bytes | None] = []
         while at < high:
-            found = self._consumer.poll(timeout_ms=int(_ANSWER_S * 1000)).get(self._where)
+            found = self._consumer.poll(timeout_ms=int(ANSWER_S * 1000)).get(self._where)
             if not found:
-                raise ControlUnavailable(f"{self._topic} did not answer within {_ANSWER_S:.0f} s")
+                raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
             values.extend(each.value for each in found)
             at = found[-1].offset + 1
         return ControlRead(values=tuple(values), end=at)

@@ -34,6 +34,16 @@ class Committed:
     metadata: str = ""
 
 
+ANSWER_S = 10.0
+"""How long a wrapper waits for an answer about offsets, or of the control topic."""
+
+
+def first_to_read(offset: int, *, low: int, high: int) -> int:
+    """Where to read the control topic from, so as to miss nothing of it from `offset` on: it holds `[low, high)`. One
+    that was made anew, and ends before `offset`, is read from its start."""
+    return low if high < offset else max(low, offset)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRead:
     """The values of the records that were read, in order, and the offset after them."""
