@@ -45,11 +45,9 @@ def _faults(world: World, seed: int) -> Iterator[str]:
     world.scheduler.counts["complete"] = len(complete)
     for checkpoint in complete[-RESTORES:]:
         yield from (f"restored {checkpoint}: {each}" for each in _restore_faults(world, checkpoint, seed))
-    world.store.scheduler = world.scheduler
 
 
 def _restore_faults(world: World, checkpoint: int, seed: int) -> Iterator[str]:
-    before = dict(world.store.manifests)
     try:
         again = restored(world.store, checkpoint, seed=seed, incarnation=checkpoint)
     except NotRestorable as problem:
@@ -59,8 +57,9 @@ def _restore_faults(world: World, checkpoint: int, seed: int) -> Iterator[str]:
     again.settle()
     world.scheduler.counts["restored"] = world.scheduler.counts.get("restored", 0) + 1
     yield from state_faults(_states(again))
-    if world.store.manifests != before:
-        yield f"the restored processor changed copies: {sorted(world.store.manifests.keys() - before.keys())}"
+    if again.store.manifests != world.store.manifests:
+        new = again.store.manifests.keys() - world.store.manifests.keys()
+        yield f"the restored processor changed copies: {sorted(new)}"
 
 
 def _states(world: World) -> list[State]:

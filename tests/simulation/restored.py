@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from offsite.cut import bcs
 from offsite.cut.bcs_copies import Copy, restorable
 from tests.simulation.replicated_log import Record
@@ -15,9 +17,9 @@ class NotRestorable(Exception):
 
 
 def restored(store: Store, checkpoint: int, *, seed: int, incarnation: int = 1) -> World:
-    """The world as of `checkpoint`, not started. Raises `NotRestorable`."""
+    """The world as of `checkpoint`, not started, with a store that begins as `store` is. Raises `NotRestorable`."""
     scheduler = Scheduler(seed, chaos=False)
-    store.scheduler = scheduler
+    store = replace(store, scheduler=scheduler, manifests=dict(store.manifests), contents=dict(store.contents))
     world = World(scheduler, Rates(), store=store, incarnation=incarnation)
     try:
         chosen = restorable(store.manifests.values(), checkpoint=checkpoint, partitions=PARTITIONS)
