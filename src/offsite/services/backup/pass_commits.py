@@ -104,7 +104,9 @@ class PassCommits:
         participants = taken.participants if carried is not None and taken is not None else ()
         cut = self._cut(found, participants)
         self.against = lost or self._not_complete(participants) or _contradiction(cut, participants)
-        return (None, self._cut(found, ())) if self.against else (carried, cut)
+        if self.against and participants:
+            cut = self._cut(found, ())
+        return None if self.against else carried, self._told(cut)
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
         if not participants or self._participants_complete is None:
@@ -115,16 +117,20 @@ class PassCommits:
             return error.message
         return ""
 
-    def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | None:
+    def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
-            cut = cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
+            return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
         except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
-            cut = NoCut(why=error.message)
-        self.no_cut = cut.why if isinstance(cut, NoCut) else cut.refused
-        if self.no_cut:
-            warned("no_cut", why=self.no_cut)
+            return NoCut(why=error.message, error=error.id)
+
+    def _told(self, cut: CommitCut | NoCut) -> CommitCut | None:
+        """The cut that the commit gets. Why it has none, or one that must not be used, is told once."""
+        missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.refused)
+        self.no_cut = missing.why
+        if missing.why:
+            warned("no_cut", why=missing.why, **({"error": missing.error} if missing.error else {}))
         return None if isinstance(cut, NoCut) else cut
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
@@ -169,11 +175,11 @@ def _lost_since_taken(plan: BackupPlan, found: Committable) -> str:
     return ""
 
 
-def _contradiction(cut: CommitCut | None, participants: tuple[CheckpointParticipant, ...]) -> str:
+def _contradiction(cut: CommitCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
     """Why a restore could not go to a cut that keeps what they have read; empty where it can."""
     if not any(each.positions for each in participants):
         return ""
-    if cut is None:
+    if isinstance(cut, NoCut):
         return "there is no consistent cut that the positions of its participants could be held against"
     return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 

@@ -19,9 +19,10 @@ from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCut:
-    """A pass has no consistent cut, and `why`."""
+    """A pass has no consistent cut, and `why`; `error` is the id of the error that kept it from one, if one did."""
 
     why: str
+    error: str = ""
 
 
 def cut_of_pass(
@@ -37,7 +38,7 @@ def cut_of_pass(
     `participants`: whose positions it is held against."""
     positions = {position.partition_id: position.end for position in found.positions}
     if why := _why_not(plan, found, positions):
-        return NoCut(why=why)
+        return NoCut(why=why, error=plan.seen.error)
     if known_open is not None:
         anew = {cut.partition_id for cut in plan.cuts}
         known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}

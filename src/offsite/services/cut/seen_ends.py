@@ -18,13 +18,14 @@ from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEnds:
-    """The readings of a run, and what groups committed meanwhile. `trouble` says why a run can have no cut; then the
-    rest is None. `groups_trouble`: see `Begun`."""
+    """The readings of a run, and what groups committed meanwhile. `trouble` says why a run can have no cut, and `error`
+    is the id of the error that it comes from, if any; then the rest is None. `groups_trouble`: see `Begun`."""
 
     taken: TakenReadings | None = None
     groups: GroupTail | None = None
     groups_trouble: str = ""
     trouble: str = ""
+    error: str = ""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -73,13 +74,13 @@ def see_ends(
     """The readings of all partitions, and `bounds` with the ends of the last one; as they are if there is no cut."""
     as_told = tuple(bounds)
     if isinstance(begun, OffsiteError):
-        return SeenEnds(trouble=begun.message), as_told
+        return SeenEnds(trouble=begun.message, error=begun.id), as_told
     keys = [PartitionKey(*each.key) for each in bounds]
     try:
         taken = take_readings(admin, begun, keys, unclean=unsettled)
         groups = read_group_tail(admin, begun, taken, {each.topic: each.topic_id for each in bounds})
     except OffsiteError as error:
-        return SeenEnds(trouble=error.message), as_told
+        return SeenEnds(trouble=error.message, error=error.id), as_told
     ends = taken.readings[-1].ends
     # An end before the one that was told with its leader epoch is of a leader that has changed since.
     late = [each for each in bounds if ends.get(PartitionKey(*each.key), -1) < each.end]
