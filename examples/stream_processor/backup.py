@@ -25,7 +25,7 @@ DIED = "its leader died"
 
 class Backup:
     """Of one `partition`, by the leader of one `term`. Its state changes are compare-and-set, so that a leader which
-    was deposed and does not know it can spoil nothing."""
+    was deposed and does not know it spoils no other copy; decision 0028 names what it may still do."""
 
     def __init__(self, place: Place, partition: int, folder: SnapshotFolder, *, term: int) -> None:
         self._place, self._partition, self._folder, self._term = place, partition, folder, term
