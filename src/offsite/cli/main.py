@@ -16,12 +16,13 @@ def main() -> None:
     from offsite.cli.app import run
 
     try:
-        interruption.raise_in_command()
-        run()
+        try:
+            interruption.raise_in_command()
+            run()
+        finally:  # before the end is looked at: a signal amid that would be an error that nobody takes
+            interruption.end_at_once()
     except (SystemExit, KeyboardInterrupt) as end:
         if interruption.signal is None or (isinstance(end, SystemExit) and not end.code):
             raise
         interruption.tell()
         sys.exit(interruption.exit_code)
-    finally:
-        interruption.end_at_once()

@@ -96,3 +96,36 @@ def run(script: str, number: signal.Signals, folder: Path) -> subprocess.Complet
         timeout=30,
         check=False,
     )
+
+
+LATE = """
+import os, signal, sys
+from offsite.cli import app, main
+from offsite.cli.interruption import Interruption
+
+class Late(Interruption):
+    is_over = False
+
+    @property
+    def signal(self):
+        if Late.is_over:
+            Late.is_over = False
+            os.kill(os.getpid(), signal.SIGTERM)
+        return self.known
+
+    @signal.setter
+    def signal(self, known):
+        self.known = known
+
+def run():
+    Late.is_over = True
+    sys.exit(0)
+
+main.Interruption, app.run = Late, run
+main.main()
+"""
+
+
+def test_a_signal_while_the_end_of_the_command_is_looked_at_is_no_error() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
