@@ -42,7 +42,7 @@ def test_a_lost_segment_of_a_compacted_topic_is_not_taken_for_compaction(
 ) -> None:
     sandbox, info = start_sandbox()
     site = Site(Cluster(info.bootstrap), Repository.init(open_store(str(tmp_path / "repository"))), spark)
-    topic = site.make_topic(cleanup_policy="compact", segment_bytes="1048576", min_compaction_lag_ms="86400000")
+    topic = site.make_topic(cleanup_policy="compact", segment_bytes="1048576", min_compaction_lag_ms=str(2**63 - 1))
     site.produce(topic, keyed(0, 8000, keys=8000))
     site.back_up(topic)
     assert compared(site, topic).verified
