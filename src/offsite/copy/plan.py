@@ -84,7 +84,8 @@ class CopyTask:
     """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
     before it. `border`: the batch that the log must hold right before it. `window_start`: the offset of the partition
     from which on a cut needs every marker, before the range, in it or behind it. `checkpoint`: the one whose stamps
-    are looked for from there on; 0 for none. The rest is what `PartitionBounds` says."""
+    are looked for, from offset `stamps_start` of the partition on; 0 for none. The rest is what `PartitionBounds`
+    says."""
 
     topic_id: str
     range: LogRange
@@ -93,6 +94,7 @@ class CopyTask:
     border: LastBatch | None = None
     window_start: int = NO_WINDOW
     checkpoint: int = 0
+    stamps_start: int = NO_WINDOW
     leader_epoch: int = -1
     was_compacted: bool = False
 

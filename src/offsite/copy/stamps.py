@@ -7,11 +7,10 @@ Only topics that take part are looked at: their records have to be decoded, whic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from offsite.copy.plan import CopyPlan, CopyTask
+from offsite.copy.plan import NO_WINDOW, CopyPlan, CopyTask, PositionKey
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
@@ -19,6 +18,19 @@ from offsite.log.records.record import Record
 from offsite.participant.number import marker_of, number_of, stamp_of
 
 NONE_BEHIND = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampWindows:
+    """Checkpoint `checkpoint` was opened to the participants of some topics. `starts`: of each of their partitions the
+    high watermark that was read before the opening, so no record below it can be behind the checkpoint."""
+
+    checkpoint: int
+    starts: Mapping[PositionKey, int] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(topic for topic, _, _ in self.starts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +56,12 @@ class SeenStamps:
 
 
 class StampFold:
-    """Looks at the batches of one range, in order. `window_start`: records below are not looked at; it is at most the
-    high watermark before the checkpoint was opened, so none below can be behind it."""
+    """Looks at the batches of one range, in order; the last one may reach past the range, and is looked at here alone.
+    `window_start`: records below are not looked at; it is at most the high watermark before the checkpoint was opened,
+    so none below can be behind it."""
 
-    def __init__(self, *, checkpoint: int, window_start: int, end: int) -> None:
-        self._checkpoint, self._start, self._end = checkpoint, window_start, end
+    def __init__(self, *, checkpoint: int, window_start: int) -> None:
+        self._checkpoint, self._start = checkpoint, window_start
         self.seen = SeenStamps()
 
     def look(self, data: Buffer, batches: Iterable[BatchHeader]) -> None:
@@ -56,7 +69,7 @@ class StampFold:
         for header in batches:
             if header.next_offset > self._start and not header.is_control:
                 for record in iterate(header.view(data), header):
-                    if self._start <= record.offset < self._end:
+                    if record.offset >= self._start:
                         self.seen = self.seen.then(self._of(record))
 
     def _of(self, record: Record) -> SeenStamps:
@@ -72,25 +85,31 @@ class StampFold:
 
 def fold_of(task: CopyTask) -> StampFold | None:
     """The fold of a task; None if its topic does not take part, or all of its range lies before the window."""
-    if not task.checkpoint or task.range.end <= task.window_start:
+    if not task.checkpoint or task.range.end <= task.stamps_start:
         return None
-    return StampFold(checkpoint=task.checkpoint, window_start=task.window_start, end=task.range.end)
+    return StampFold(checkpoint=task.checkpoint, window_start=task.stamps_start)
 
 
-def with_stamps(plan: CopyPlan, topics: AbstractSet[str], *, checkpoint: int) -> CopyPlan:
-    """`plan` whose tasks of `topics` look for the stamps of `checkpoint`. Its tasks know where their windows begin."""
-    tasks = (replace(each, checkpoint=checkpoint) if each.range.topic in topics else each for each in plan.tasks)
-    return replace(plan, tasks=tuple(tasks))
+def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
+    """`plan` whose tasks look for stamps in these windows."""
+    return replace(plan, tasks=tuple(_with_stamps(plan.tasks, windows)))
 
 
-def joined_stamps(
-    tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]
-) -> Mapping[tuple[str, str, int], SeenStamps]:
-    """What was seen of each partition with a window that was looked at, by (topic, topic id, partition). `seen`: of
-    every task, in the order of `tasks`; those of one partition in the order of its log."""
-    found: defaultdict[tuple[str, str, int], SeenStamps] = defaultdict(SeenStamps)
+def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[CopyTask]:
+    for each in tasks:
+        start = windows.starts.get(_key(each), NO_WINDOW)
+        yield each if start == NO_WINDOW else replace(each, checkpoint=windows.checkpoint, stamps_start=start)
+
+
+def joined_stamps(tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]) -> Mapping[PositionKey, SeenStamps]:
+    """What was seen of each partition with a window that was looked at. `seen`: of every task, in the order of `tasks`;
+    those of one partition in the order of its log."""
+    found: defaultdict[PositionKey, SeenStamps] = defaultdict(SeenStamps)
     for task, each in zip(tasks, seen, strict=True):
         if each is not None:
-            key = task.range.topic, task.topic_id, task.range.partition
-            found[key] = found[key].then(each)
+            found[_key(task)] = found[_key(task)].then(each)
     return dict(found)
+
+
+def _key(task: CopyTask) -> PositionKey:
+    return task.range.topic, task.topic_id, task.range.partition

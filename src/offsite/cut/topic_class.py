@@ -8,13 +8,13 @@ from offsite.cut.window import Ends, Window, WriterKind
 _EXACT = {
     frozenset({WriterKind.TRANSACTION}): TopicClass.TRANSACTIONAL,
     frozenset({WriterKind.PARTICIPANT}): TopicClass.PARTICIPANT,
-    frozenset({WriterKind.TRANSACTION, WriterKind.PARTICIPANT}): TopicClass.PARTICIPANT,
 }
 
 
 def topic_classes(ends: Ends, window: Window) -> dict[str, TopicClass]:
-    """The class of each topic among `ends`. One plain writer makes a topic uncoordinated, unless time fences it; and a
-    topic of which no writer was seen is uncoordinated too: silence proves nothing."""
+    """The class of each topic among `ends`. One plain writer makes a topic uncoordinated, unless time fences it; so do
+    transactions beside participants, which may have read a committed one that the cut leaves out; and a topic of which
+    no writer was seen is uncoordinated too: silence proves nothing."""
     return {topic: _class(topic, window) for topic in sorted({partition.topic for partition in ends})}
 
 

@@ -76,7 +76,8 @@ class GroupCommit:
 
     `exactly_once` is true for a commit inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone:
     the group was deleted, or its offset expired. `outputs`: the highest offset that a participant had written to each
-    partition since its commit before, None where it cannot say; empty for whoever is no participant.
+    partition since its commit before, None where it cannot say; empty for whoever is no participant, and for a commit
+    from before the ends were first read, whose outputs are all below any cut.
     """
 
     group: str

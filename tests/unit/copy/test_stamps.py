@@ -29,12 +29,12 @@ def record(offset: int, headers: RecordHeaders = ()) -> Record:
 def task(start: int, end: int, *, window_start: int = 0, checkpoint: int = CHECKPOINT) -> CopyTask:
     span = LogRange(topic="orders", partition=0, start=start, end=end)
     return CopyTask(
-        topic_id="id", range=span, estimated_bytes=1, window_start=window_start, checkpoint=checkpoint
+        topic_id="id", range=span, estimated_bytes=1, stamps_start=window_start, checkpoint=checkpoint
     )  # fmt: skip
 
 
-def seen(records: list[Record], *, start: int = 0, end: int = 1 << 62, size: int = 3) -> SeenStamps:
-    fold = StampFold(checkpoint=CHECKPOINT, window_start=start, end=end)
+def seen(records: list[Record], *, start: int = 0, size: int = 3) -> SeenStamps:
+    fold = StampFold(checkpoint=CHECKPOINT, window_start=start)
     for place in range(0, len(records), size):
         data = memoryview(encode(records[place : place + size]))
         fold.look(data, scan(data))
@@ -65,9 +65,18 @@ def test_a_marker_is_behind_and_is_no_data() -> None:
     assert seen([marker]) == SeenStamps(first=4, number=CHECKPOINT)
 
 
-def test_a_batch_that_reaches_over_the_window_or_the_end_counts_inside_alone() -> None:
-    records = [record(0), record(1, of_number(3)), record(2, of_number(9))]
-    assert seen(records, start=1, end=2) == SeenStamps(has_data=True)
+def test_a_batch_that_reaches_into_the_window_counts_inside_alone() -> None:
+    records = [record(0), record(1, of_number(3)), record(2, of_number(3))]
+    assert seen(records, start=1) == SeenStamps(has_data=True)
+
+
+def test_a_batch_that_reaches_past_its_range_is_looked_at_whole() -> None:
+    """It belongs to the range of its base offset: whoever reads the next range does not see it."""
+    found = fold_of(task(0, 1))
+    assert found is not None
+    data = memoryview(encode([record(0, of_number(3)), record(1, of_number(9))]))
+    found.look(data, scan(data))
+    assert found.seen.first == 1
 
 
 def test_a_stamp_that_is_no_number_is_none() -> None:

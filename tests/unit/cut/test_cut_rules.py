@@ -207,11 +207,17 @@ def test_partitions_that_were_not_read_are_named_and_hold_nothing() -> None:
     assert not list(violations(cut.ends, (), Window(transactions=(wide,))))
 
 
+def test_transactions_beside_participants_are_uncoordinated() -> None:
+    """A participant may have read a committed transaction that the cut leaves out."""
+    both = frozenset({WriterKind.TRANSACTION, WriterKind.PARTICIPANT})
+    assert cut_of(writers={"orders": both}).classes["orders"] is TopicClass.UNCOORDINATED
+
+
 def test_classes_claim_no_more_than_was_seen() -> None:
     one = WriterKind
     writers = {
         "orders": frozenset({one.TRANSACTION}),
-        "paid": frozenset({one.TRANSACTION, one.PARTICIPANT}),
+        "paid": frozenset({one.PARTICIPANT}),
         "mail": frozenset({one.TRANSACTION, one.PLAIN}),
     }
     cut = cut_of(writers=writers)

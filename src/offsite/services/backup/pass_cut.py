@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsite.copy.stamps import joined_stamps
 from offsite.copy.tails import joined_tails
+from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
 from offsite.model.named import named
@@ -14,7 +16,7 @@ from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.cut.found_cut import SnapshotGroups, ends_match, found_cut, key_of
+from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, found_cut, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,16 @@ def cut_of_pass(
         SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
         notes=plan.seen.taken.notes if plan.seen.taken else (),
         participants=participants,
+        stamps=_stamps(plan, found),
     )
+
+
+def _stamps(plan: BackupPlan, found: Committable) -> Stamps:
+    """What was seen of the stamps of the checkpoint that the pass takes, if it was opened to participants."""
+    if plan.stamps is None:
+        return Stamps()
+    seen = joined_stamps(plan.copy.tasks, [each.stamps for each in found.receipts or ()])
+    return Stamps(topics=plan.stamps.topics, seen={PartitionKey(*key): each for key, each in seen.items()})
 
 
 def _doubts(plan: BackupPlan) -> Iterator[str]:

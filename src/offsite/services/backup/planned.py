@@ -3,11 +3,12 @@ copied from where to where."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from offsite.copy.bundle import CopyBundle, bundled
-from offsite.copy.plan import CopyPlan, plan_copy, without
+from offsite.copy.plan import CopyPlan, PartitionBounds, plan_copy, without
+from offsite.copy.stamps import StampWindows, with_stamps
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice
@@ -41,7 +42,8 @@ a run that follows packs from two on, because it will write such objects for eve
 class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
     are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from.
-    `checkpoint`: the one that the run is to complete, taken at the ends of this plan."""
+    `checkpoint`: the one that the run is to complete, taken at the ends of this plan. `stamps`: where what participants
+    have stamped with it is looked for; None: it was not opened to any."""
 
     backup: str
     selection: TopicSelection
@@ -59,6 +61,12 @@ class BackupPlan:
     seen: SeenEnds = field(default_factory=SeenEnds)
     bundles: tuple[CopyBundle, ...] = ()
     checkpoint: TakenCheckpoint | None = None
+    stamps: StampWindows | None = None
+
+
+Opening = Callable[[Sequence[PartitionBounds]], StampWindows | None]
+"""Opens a checkpoint to participants, given where the logs end before it. When it returns, whatever the participants
+wrote before they had the checkpoint's number can be read. None: nobody takes part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +94,10 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     slots: int,
     known: Known | None = None,
     packed_from: int = PACKED_FROM,
+    opening: Opening | None = None,
 ) -> BackupPlan:
-    """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before.
+    """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before. `opening` is
+    called when groups and ends were read for the first time, and before the readings of a cut.
 
     Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
     partition that cannot be copied now is listed as sick in the plan, unless all are.
@@ -112,6 +122,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     gone = find_gone(admin, base, selection, source)
     if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
         raise no_topics(selection)  # none is listed, and nobody can say why
+    stamps = opening(source.bounds) if opening is not None else None
     seen, bounds = see_ends(admin, begun, source.bounds)
     truncations = find_truncations(admin, repository.store, base, bounds)
     known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
@@ -120,7 +131,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     borders = {(each.topic, each.topic_id, each.partition): batch for each, batch in last.items() if batch}
     sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, bounds)]
     planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=seen.window_starts)
-    copy = without(planned, sick)
+    copy = without(planned if stamps is None else with_stamps(planned, stamps), sick)
     return BackupPlan(
         backup=request.backup,
         selection=selection,
@@ -137,6 +148,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         gone=gone,
         seen=seen,
         bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
+        stamps=stamps,
     )
 
 

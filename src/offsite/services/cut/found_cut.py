@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 
+from offsite.copy.stamps import NONE_BEHIND, SeenStamps
 from offsite.cut.cut import Cut, LeftOut, Refusal, TopicClass
 from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.readings import Evidence, Reading
-from offsite.cut.window import REMOVED, Ends, ExternalParticipant, Outcome, PartitionKey, Window, WriterKind
+from offsite.cut.group_offsets import first_without_outputs
+from offsite.cut.readings import Evidence
+from offsite.cut.window import (
+    REMOVED,
+    Ends,
+    ExternalParticipant,
+    Outcome,
+    PartitionKey,
+    StampedRecord,
+    Window,
+    WriterKind,
+)
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.named import named
@@ -34,21 +46,33 @@ class SnapshotGroups:
     doubts: tuple[str, ...] = ()
 
 
-def found_cut(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamps:
+    """What was seen of the stamps of a checkpoint that was opened to the writers of `topics`: of each partition with
+    news since before it was opened."""
+
+    topics: frozenset[str] = frozenset()
+    seen: Mapping[PartitionKey, SeenStamps] = field(default_factory=dict)
+
+
+def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
     evidence: Evidence,
     positions: Mapping[PartitionId, int],
     groups: SnapshotGroups,
     *,
     notes: tuple[str, ...] = (),
     participants: tuple[CheckpointParticipant, ...] = (),
+    stamps: Stamps = Stamps(),
 ) -> CommitCut:
     """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
     has others. Every partition is in the readings. A cut that contradicts what `participants` declared is refused (rule
     C5)."""
     ends = evidence.readings[-1].ends
+    moved = frozenset(_moved(evidence, stamps))
     window = replace(
         window_of(evidence),
-        writers=_writers(evidence.readings, evidence.tails),
+        stamped=tuple(_stamped(stamps)),
+        writers=_writers(moved, evidence.tails, stamps),
         externals=tuple(_externals(participants, positions)),
     )
     cut, window = _without_strangers(greatest_cut(ends, window), window)
@@ -56,8 +80,8 @@ def found_cut(
     is_doubted = bool(groups.doubts or evidence.changes is None or window.unpaired & PROTECTED_TOPICS)
     return CommitCut(
         partitions=tuple(_partitions(cut, positions)),
-        groups=tuple(_groups(cut, evidence, groups)),
-        classes=tuple(_classes(cut, window, evidence.readings, is_doubted=is_doubted)),
+        groups=tuple(_groups(cut, window, evidence, groups)),
+        classes=tuple(_classes(cut, window, moved, is_doubted=is_doubted)),
         left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
         left_out_count=len(cut.left_out),
         open=tuple(_open(evidence.tails, positions)),
@@ -99,31 +123,56 @@ def _externals(
 
 
 def _writers(
-    readings: tuple[Reading, ...], tails: Mapping[PartitionKey, PartitionTail]
+    moved: AbstractSet[PartitionKey], tails: Mapping[PartitionKey, PartitionTail], stamps: Stamps
 ) -> dict[str, frozenset[WriterKind]]:
-    """How each topic was written to between the first reading and the last."""
+    """How each topic was written to: between the first reading and the last, and where it was looked for stamps since
+    before the checkpoint was opened."""
     found: defaultdict[str, set[WriterKind]] = defaultdict(set)
-    for partition in _moved(readings):
+    for partition in moved:
         tail = tails.get(partition)
-        if tail is None or tail.has_plain:
+        if partition.topic in stamps.topics:
+            found[partition.topic] |= _stamping(stamps.seen.get(partition, SeenStamps()))
+        elif tail is None or tail.has_plain:
             found[partition.topic].add(WriterKind.PLAIN)
         if tail is not None and (tail.markers or tail.open):
             found[partition.topic].add(WriterKind.TRANSACTION)
     return {topic: frozenset(kinds) for topic, kinds in found.items()}
 
 
-def _moved(readings: tuple[Reading, ...]) -> Iterator[PartitionKey]:
-    first, last = readings[0].ends, readings[-1].ends
-    return (partition for partition, end in last.items() if first.get(partition) != end)
+def _stamping(seen: SeenStamps) -> set[WriterKind]:
+    if seen.has_unstamped:
+        return {WriterKind.PLAIN}
+    return {WriterKind.PARTICIPANT} if seen.has_data else set()
 
 
-def _classes(cut: Cut, window: Window, readings: tuple[Reading, ...], *, is_doubted: bool) -> Iterator[tuple[str, str]]:
+def _stamped(stamps: Stamps) -> Iterator[StampedRecord]:
+    for partition, seen in stamps.seen.items():
+        if seen.first != NONE_BEHIND:
+            yield StampedRecord(partition=partition, offset=seen.first, stamp=seen.number)
+
+
+def _moved(evidence: Evidence, stamps: Stamps) -> Iterator[PartitionKey]:
+    """The partitions that were written to, or may have been."""
+    first, last = evidence.readings[0].ends, evidence.readings[-1].ends
+    for partition, end in last.items():
+        if partition.topic in stamps.topics:
+            seen, tail = stamps.seen.get(partition), evidence.tails.get(partition)
+            has_data = seen is not None and seen.has_data  # markers of checkpoints are none
+            if has_data or (tail is not None and (tail.markers or tail.open)):
+                yield partition
+        elif first.get(partition) != end:
+            yield partition
+
+
+def _classes(
+    cut: Cut, window: Window, moved: AbstractSet[PartitionKey], *, is_doubted: bool
+) -> Iterator[tuple[str, str]]:
     """A topic that nobody wrote to while the ends were read is whole whoever wrote it: all that it holds was there
     before the first end was read, and so was what it was made from."""
-    moved = {partition.topic for partition in _moved(readings)}
+    moved_topics = {partition.topic for partition in moved}
     for topic, found in sorted(cut.classes.items()):
         if topic not in PROTECTED_TOPICS:
-            is_unchanged = topic not in moved and topic not in window.unpaired
+            is_unchanged = topic not in moved_topics and topic not in window.unpaired
             known = TopicClass.UNCHANGED if is_unchanged else found
             yield topic, (TopicClass.UNCOORDINATED if is_doubted else known).value
 
@@ -138,14 +187,14 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
             yield CutPartition(partition_id=partition_id, end=end, floor=floor, markers=markers.get(key, ()))
 
 
-def _groups(cut: Cut, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
+def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
     stored = {
         (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
         for group in groups.offsets.values()
         for topic in group.topics
         for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
     }
-    found = {(each.group, each.partition): each.offset for each in cut.groups} | _removed(cut, evidence)
+    found = {(each.group, each.partition): each.offset for each in cut.groups} | _removed(cut, window, evidence)
     for (group, partition), offset in sorted(found.items()):
         is_told = stored.get((group, partition), REMOVED) == offset
         if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
@@ -154,13 +203,13 @@ def _groups(cut: Cut, evidence: Evidence, groups: SnapshotGroups) -> Iterator[Cu
             yield CutGroup(group=group, partition_id=partition_id, offset=offset)
 
 
-def _removed(cut: Cut, evidence: Evidence) -> dict[tuple[str, PartitionKey], int]:
+def _removed(cut: Cut, window: Window, evidence: Evidence) -> dict[tuple[str, PartitionKey], int]:
     """Offsets that were deleted while the ends were read, of groups and partitions without a part in what is left
-    out."""
+    out. Behind a commit that does not count, nothing of its group and partition does."""
     deleted = {(each.commit.group, each.commit.partition) for each in evidence.commits if each.commit.offset == REMOVED}
     kept = {(each.group, each.partition) for each in cut.groups}
     left_out = {(read.group, read.partition) for each in cut.left_out for read in each.span.reads}
-    return dict.fromkeys(deleted - kept - left_out, REMOVED)
+    return dict.fromkeys(deleted - kept - left_out - first_without_outputs(cut.ends, window).keys(), REMOVED)
 
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:

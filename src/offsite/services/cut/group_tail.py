@@ -8,7 +8,7 @@ Where a transaction hangs that may be a long way; beyond `TAIL_MAX` it is not go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.cut.readings import LoggedCommit
 from offsite.cut.window import REMOVED, GroupCommit, PartitionKey
@@ -20,6 +20,8 @@ from offsite.log.range import LogRange
 from offsite.log.transaction_tail import PartitionTail, of_unknown_beginning
 from offsite.log.transactions import TransactionIndexer
 from offsite.model.errors import OffsiteError
+from offsite.participant.errors import ParticipantError
+from offsite.participant.number import parse_note
 from offsite.services.cut.dense_reading import read_dense
 from offsite.services.cut.readings import Begun, TakenReadings
 
@@ -54,7 +56,7 @@ def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, top
             failed[log] = error
             continue
         tail = tail if start == stable else of_unknown_beginning(tail)
-        commits += some
+        commits += (_of_base(each) if each.commit.position < begun.group_ends[log] else each for each in some)
         if tail.markers or tail.open:
             tails[log] = tail
     return GroupTail(commits=tuple(commits), tails=tails, failed=failed)
@@ -74,14 +76,35 @@ def _read(
     return commits, PartitionTail(markers=tuple(indexer.markers), open=tuple(indexer.open_transactions))
 
 
+def _of_base(logged: LoggedCommit) -> LoggedCommit:
+    """A commit from before the ends were first read: all that its participant had written was acknowledged before it,
+    and is below every cut. So it holds back nothing, and there is one to fall back to."""
+    return logged._replace(commit=replace(logged.commit, outputs=()))
+
+
 def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_ids: Mapping[str, str]) -> LoggedCommit:
-    of = record.of
+    of, committed = record.of, None if record.value is None else record.committed()
     commit = GroupCommit(
         group=of.group,
         partition=PartitionKey(of.topic, topic_ids.get(of.topic, ""), of.partition),
-        offset=REMOVED if record.value is None else record.committed().offset,
+        offset=REMOVED if committed is None else committed.offset,
         log=log,
         position=record.position,
         exactly_once=header.is_transactional,
+        outputs=() if committed is None else _outputs(committed.metadata, topic_ids),
     )
     return LoggedCommit(commit, header.producer_id if header.is_transactional else _PLAIN)
+
+
+def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[PartitionKey, int], ...] | None:
+    """What a participant says that it wrote. What cannot be read is taken as if it could not say."""
+    try:
+        note = parse_note(metadata)
+    except ParticipantError:
+        return None
+    if note is None:
+        return ()
+    if note.outputs is None:
+        return None
+    found = note.outputs.items()
+    return tuple((PartitionKey(at.topic, topic_ids.get(at.topic, ""), at.partition), end) for at, end in found)
