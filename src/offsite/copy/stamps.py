@@ -23,9 +23,11 @@ NONE_BEHIND = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampWindows:
     """Checkpoint `checkpoint` was opened to the participants of some topics. `starts`: of each of their partitions the
-    high watermark that was read before the opening, so no record below it can be behind the checkpoint."""
+    high watermark that was read before the opening, so no record below it can be behind the checkpoint. `has_markers`:
+    each of them got a marker of the checkpoint."""
 
     checkpoint: int
+    has_markers: bool = False
     starts: Mapping[PositionKey, int] = field(default_factory=dict)
 
     @property

@@ -52,6 +52,14 @@ class CutChoice(StrEnum):
 CutText = Literal["auto", "consistent", "as-copied"]
 
 
+class StampForm(StrEnum):
+    """How applications that stamp their records hear of a checkpoint: by markers in their topics, or by the control
+    topic alone, where each of them acknowledges it."""
+
+    MARKERS = "markers"
+    ACKS = "acks"
+
+
 class RetentionMode(StrEnum):
     """What becomes of a retention that would delete restored records at once."""
 

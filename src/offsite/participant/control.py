@@ -6,7 +6,10 @@ One partition, kept for ever, so it is one order of all that was said. Its recor
 |---|---|---|
 | `open` | the opener | `id`, `form` |
 | `join`, `beat`, `leave` | a participant of form B | `participant`, `session`, `lease_ms` |
-| `ack` | a participant of form B | `participant`, `session`, `id` |
+| `ack` | a participant of form B | `participant`, `session`, `lease_ms`, `id` |
+
+A session says that it is alive with all but `leave`. So what is older than an opening that all have acknowledged may be
+deleted: those who were there have said so since, and so will who came later.
 
 Kinds that are not known are passed over; a higher version stops the reader, and so does a record that is none: it may
 be the opening of a checkpoint. Pure: reading times come in.
@@ -74,10 +77,11 @@ class Presence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acked:
-    """All that the session stamped with less than `id` is in its partitions."""
+    """All that the session stamped with less than `id` is in its partitions. It is a sign of life as well."""
 
     session: Session
     id: int
+    lease_ms: int
 
 
 ControlRecord = Opened | Presence | Acked
@@ -101,10 +105,9 @@ def parse_record(value: bytes | None) -> ControlRecord | None:
         case "open":
             return Opened(id=_integer(data, "id", least=1), form=_form(data))
         case "join" | "beat" | "leave" as sign:
-            lease_ms = _integer(data, "lease_ms", least=MIN_LEASE_MS, most=MAX_LEASE_MS)
-            return Presence(sign=Sign(sign), session=_session(data), lease_ms=lease_ms)
+            return Presence(sign=Sign(sign), session=_session(data), lease_ms=_lease_ms(data))
         case "ack":
-            return Acked(session=_session(data), id=_integer(data, "id", least=1))
+            return Acked(session=_session(data), id=_integer(data, "id", least=1), lease_ms=_lease_ms(data))
         case str():
             return None
     raise Unreadable("a record of the control topic has no kind")
@@ -144,8 +147,8 @@ class ControlState:
                 return replace(self, stays={each: stay for each, stay in self.stays.items() if each != record.session})
             case Presence():
                 return self._with(record.session, self._stay(record, until_ms=read_at_ms + record.lease_ms))
-            case Acked() if record.session in self.stays:
-                stay = self.stays[record.session]
+            case Acked():
+                stay = self._stay(record, until_ms=read_at_ms + record.lease_ms)
                 return self._with(record.session, replace(stay, acked=max(stay.acked, record.id)))
         return self
 
@@ -167,12 +170,13 @@ class ControlState:
     def _with(self, session: Session, stay: Stay) -> ControlState:
         return replace(self, stays={**self.stays, session: stay})
 
-    def _stay(self, presence: Presence, *, until_ms: int) -> Stay:
+    def _stay(self, sign: Presence | Acked, *, until_ms: int) -> Stay:
         """A beat of a session whose join is not known counts as its join, but says nothing of when it joined."""
-        known = self.stays.get(presence.session)
+        known = self.stays.get(sign.session)
         if known is not None:
-            return replace(known, until_ms=until_ms)
-        return Stay(until_ms=until_ms, acked=self.newest if presence.sign is Sign.JOIN else 0)
+            return replace(known, until_ms=max(until_ms, known.until_ms))
+        is_join = isinstance(sign, Presence) and sign.sign is Sign.JOIN
+        return Stay(until_ms=until_ms, acked=self.newest if is_join else 0)
 
 
 def _fields(record: ControlRecord) -> dict[str, str | int]:
@@ -182,7 +186,12 @@ def _fields(record: ControlRecord) -> dict[str, str | int]:
         case Presence():
             return {"kind": record.sign.value, **_session_fields(record.session), "lease_ms": record.lease_ms}
         case Acked():
-            return {"kind": "ack", **_session_fields(record.session), "id": record.id}
+            return {
+                "kind": "ack",
+                **_session_fields(record.session),
+                "lease_ms": record.lease_ms,
+                "id": record.id,
+            }
 
 
 def _session_fields(session: Session) -> dict[str, str | int]:
@@ -206,6 +215,10 @@ def _integer(data: Mapping[str, object], name: str, *, least: int, most: int = M
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise Unreadable(f"a record of the control topic has no {name} that can be")
     return value
+
+
+def _lease_ms(data: Mapping[str, object]) -> int:
+    return _integer(data, "lease_ms", least=MIN_LEASE_MS, most=MAX_LEASE_MS)
 
 
 def _form(data: Mapping[str, object]) -> Form:

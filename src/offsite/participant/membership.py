@@ -80,7 +80,8 @@ class Membership:
 
     def ack(self, checkpoint: int) -> None:
         if self._held is not None:
-            self._control.append(format_record(Acked(session=self._held.session, id=checkpoint)))
+            acked = Acked(session=self._held.session, id=checkpoint, lease_ms=self._lease_ms)
+            self._control.append(format_record(acked))
 
     def leave(self) -> None:
         """All that was sent has arrived: nobody need wait for this session."""

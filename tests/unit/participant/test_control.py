@@ -31,6 +31,10 @@ def opened(number: int, form: Form = Form.ACKS) -> Opened:
     return Opened(id=number, form=form)
 
 
+def acked(number: int) -> Acked:
+    return Acked(session=PAYER, id=number, lease_ms=1_000)
+
+
 def after(*steps: tuple[int, ControlRecord]) -> ControlState:
     state = ControlState()
     for read_at_ms, record in steps:
@@ -40,7 +44,7 @@ def after(*steps: tuple[int, ControlRecord]) -> ControlState:
 
 @pytest.mark.parametrize(
     "record",
-    [opened(3), opened(4, Form.MARKERS), *(sign(kind) for kind in Sign), Acked(session=PAYER, id=3)],
+    [opened(3), opened(4, Form.MARKERS), *(sign(kind) for kind in Sign), acked(3)],
 )
 def test_a_record_is_read_as_it_was_written(record: ControlRecord) -> None:
     assert parse_record(format_record(record)) == record
@@ -99,7 +103,7 @@ def test_the_newest_is_the_highest_opened_in_any_form() -> None:
 def test_those_who_joined_before_an_opening_have_to_acknowledge_it() -> None:
     state = after((0, sign(Sign.JOIN)), (10, opened(5)))
     assert state.missing(5, now_ms=20) == {PAYER}
-    state = state.after(Acked(session=PAYER, id=5), read_at_ms=30)
+    state = state.after(acked(5), read_at_ms=30)
     assert state.missing(5, now_ms=40) == frozenset()
     assert state.missing(6, now_ms=40) == {PAYER}
 
@@ -130,15 +134,19 @@ def test_a_new_session_does_not_end_the_one_before() -> None:
     assert state.missing(5, now_ms=3) == {PAYER}
 
 
-def test_an_acknowledgement_of_a_session_that_is_not_known_is_nothing() -> None:
-    assert after((0, Acked(session=PAYER, id=5))) == ControlState()
+def test_an_acknowledgement_says_that_its_session_is_alive() -> None:
+    """What is older than an opening that all have acknowledged may be deleted."""
+    state = after((0, acked(5)))
+    assert state.alive(now_ms=999) == {PAYER}
+    assert (state.missing(5, now_ms=999), state.missing(6, now_ms=999)) == (frozenset(), {PAYER})
+    assert state.alive(now_ms=1_000) == frozenset()
 
 
 def test_an_acknowledgement_is_not_taken_back_by_an_older_one_nor_by_a_beat() -> None:
     state = after(
         (0, sign(Sign.JOIN)),
-        (1, Acked(session=PAYER, id=5)),
-        (2, Acked(session=PAYER, id=4)),
+        (1, acked(5)),
+        (2, acked(4)),
         (3, sign(Sign.BEAT)),
     )
     assert state.missing(5, now_ms=4) == frozenset()

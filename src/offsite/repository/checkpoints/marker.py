@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.checkpoints.stamping import Stamping, stamping_from_json, stamping_to_json
 from offsite.repository.commit import Checkpoint, PartitionId
 from offsite.repository.commit_json import partition_from_json, partition_to_json
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -20,6 +21,10 @@ from offsite.repository.snapshots.participant import (
     participants_to_json,
 )
 
+STAMPS = "offsite:stamps"
+"""Stands among the names without whom a checkpoint must not be taken where it is to be opened to stamping
+applications: an offsite that cannot open it fails it."""
+
 REASON_MAX = 1_000
 """Characters of a reason that are stored: lists show all reasons."""
 
@@ -28,7 +33,7 @@ REASON_MAX = 1_000
 class ToldCheckpoint:
     """Something that was told of checkpoint `id` at `at_ms` (store's clock, epoch ms) `by` somebody, for people.
     `writer` is random, and belongs to the process. `reason`: why it failed or was deleted; else empty. `participants`:
-    the names of those without whom it must not be taken."""
+    the names of those without whom it must not be taken. `stamping`: how a requested one is opened to applications."""
 
     id: int
     at_ms: int
@@ -36,6 +41,7 @@ class ToldCheckpoint:
     writer: str
     reason: str = ""
     participants: tuple[str, ...] = ()
+    stamping: Stamping | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +127,11 @@ def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
 
 
 def _told_fields(told: ToldCheckpoint) -> dict[str, JsonValue]:
-    needed: dict[str, JsonValue] = {"needs": list(told.participants)} if told.participants else {}
+    names: list[JsonValue] = [*told.participants, *([STAMPS] if told.stamping else [])]
+    needed: dict[str, JsonValue] = {"needs": names} if names else {}
     return {
         **needed,
+        **stamping_to_json(told.stamping),
         "id": told.id,
         "at_ms": told.at_ms,
         "by": told.by,
@@ -133,13 +141,15 @@ def _told_fields(told: ToldCheckpoint) -> dict[str, JsonValue]:
 
 
 def _told(item: JsonObject) -> ToldCheckpoint:
+    names = item.texts("needs") if "needs" in item.fields else ()
     return ToldCheckpoint(
         id=item.count("id"),
         at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
         by=item.text("by"),
         writer=item.text("writer"),
         reason=item.text("reason"),
-        participants=tuple(item.texts("needs")) if "needs" in item.fields else (),
+        participants=tuple(each for each in names if each != STAMPS),
+        stamping=stamping_from_json(item),
     )
 
 

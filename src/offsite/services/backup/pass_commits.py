@@ -103,7 +103,7 @@ class PassCommits:
         lost = _lost_since_taken(self._plan, found) if carried is not None else ""
         participants = taken.participants if carried is not None and taken is not None else ()
         cut = self._cut(found, participants)
-        self.against = lost or self._not_complete(participants) or _contradiction(cut, participants)
+        self.against = lost or self._not_complete(participants) or self._contradiction(cut, participants)
         if self.against and participants:
             cut = self._cut(found, ())
         return None if self.against else carried, self._told(cut)
@@ -116,6 +116,15 @@ class PassCommits:
         except ParticipantFailed as error:
             return error.message
         return ""
+
+    def _contradiction(self, cut: CommitCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
+        """Why a restore could not go to a cut that keeps what they have read, or that their stamps say; empty where it
+        can."""
+        if self._plan.stamps is None and not any(each.positions for each in participants):
+            return ""
+        if isinstance(cut, NoCut):
+            return f"there is no consistent cut that its participants could be held against: {cut.why}"
+        return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 
     def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
@@ -173,15 +182,6 @@ def _lost_since_taken(plan: BackupPlan, found: Committable) -> str:
                 "after it was taken, before they were copied"
             )
     return ""
-
-
-def _contradiction(cut: CommitCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
-    """Why a restore could not go to a cut that keeps what they have read; empty where it can."""
-    if not any(each.positions for each in participants):
-        return ""
-    if isinstance(cut, NoCut):
-        return "there is no consistent cut that the positions of its participants could be held against"
-    return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 
 
 def _progress(plan: BackupPlan, found: Committable) -> PassProgress:

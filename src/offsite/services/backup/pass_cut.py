@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.copy.stamps import joined_stamps
+from offsite.copy.stamps import NONE_BEHIND, joined_stamps
 from offsite.copy.tails import joined_tails
 from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
@@ -44,6 +44,9 @@ def cut_of_pass(
     if known_open is not None:
         anew = {cut.partition_id for cut in plan.cuts}
         known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
+    stamps = _stamps(plan, found)
+    if lost := _lost_markers(plan, stamps):
+        return NoCut(why=f"the marker that was written to {lost[0]} is not there: was a leader elected uncleanly?")
     tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
     by_key = {key_of(each): tail for each, tail in tails.items()}
     evidence = plan.seen.evidence(by_key)
@@ -54,7 +57,7 @@ def cut_of_pass(
         SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
         notes=plan.seen.taken.notes if plan.seen.taken else (),
         participants=participants,
-        stamps=_stamps(plan, found),
+        stamps=stamps,
     )
 
 
@@ -64,6 +67,14 @@ def _stamps(plan: BackupPlan, found: Committable) -> Stamps:
         return Stamps()
     seen = joined_stamps(plan.copy.tasks, [each.stamps for each in found.receipts or ()])
     return Stamps(topics=plan.stamps.topics, seen={PartitionKey(*key): each for key, each in seen.items()})
+
+
+def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:
+    """The partitions where readers did not have to pass a marker before they went on."""
+    if plan.stamps is None or not plan.stamps.has_markers:
+        return []
+    marked = {PartitionKey(*key) for key in plan.stamps.starts}
+    return sorted(marked - {key for key, seen in stamps.seen.items() if seen.first != NONE_BEHIND})
 
 
 def _doubts(plan: BackupPlan) -> Iterator[str]:

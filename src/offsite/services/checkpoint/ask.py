@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from offsite.model.errors import BadOption, CheckpointIdUsed
 from offsite.model.ids import random_id
@@ -16,6 +17,7 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import ToldCheckpoint
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 
@@ -30,10 +32,12 @@ class Asked:
     is_new: bool
 
 
-def ask(backup: Backup, wanted: int | None = None, *, participants: Sequence[str] = ()) -> Asked:
+def ask(
+    backup: Backup, wanted: int | None = None, *, participants: Sequence[str] = (), stamping: Stamping | None = None
+) -> Asked:
     """Ask for checkpoint `wanted`, None: for the next id, which is the store's time in epoch ms, or one above the
     highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
-    No process takes it without those `participants`, by name.
+    No process takes it without those `participants`, by name; it is opened to applications as `stamping` says.
 
     Raises `CheckpointIdUsed` where it failed, was deleted, or a higher one is known, and where no id is left;
     `BadOption` for no id.
@@ -41,7 +45,7 @@ def ask(backup: Backup, wanted: int | None = None, *, participants: Sequence[str
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
     highest = max(checkpoints.ids, default=0)
     if wanted is None:
-        return _ask_next(backup, records, highest, participants)
+        return _ask_next(backup, records, highest, _Wanted(tuple(participants), stamping))
     if not 0 < wanted <= MAX_OFFSET:
         raise BadOption(f"{wanted} is no id of a checkpoint", hint=f"choose a number above {highest}, or none")
     report = checkpoints.report(wanted)
@@ -52,12 +56,18 @@ def ask(backup: Backup, wanted: int | None = None, *, participants: Sequence[str
             f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {wanted} cannot be taken any more",
             hint=_next_hint(highest),
         )
-    return Asked(id=wanted, is_new=records.put(_request(backup, wanted, participants), Told.REQUESTED))
+    request = _request(backup, wanted, _Wanted(tuple(participants), stamping))
+    return Asked(id=wanted, is_new=records.put(request, Told.REQUESTED))
 
 
-def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, participants: Sequence[str]) -> Asked:
+class _Wanted(NamedTuple):
+    participants: tuple[str, ...]
+    stamping: Stamping | None
+
+
+def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, wanted: _Wanted) -> Asked:
     checkpoint = next_id(backup, highest)
-    while not records.put(_request(backup, checkpoint, participants), Told.REQUESTED):
+    while not records.put(_request(backup, checkpoint, wanted), Told.REQUESTED):
         checkpoint = next_id(backup, checkpoint)  # another one was faster by some ms
     return Asked(id=checkpoint, is_new=True)
 
@@ -92,9 +102,11 @@ def _next_hint(highest: int) -> str:
     return f"take the next one: offsite checkpoint take --id {highest + 1}, or without --id"
 
 
-def _request(backup: Backup, checkpoint: int, participants: Sequence[str]) -> ToldCheckpoint:
+def _request(backup: Backup, checkpoint: int, wanted: _Wanted) -> ToldCheckpoint:
     """The random word tells our own lost answer from another's request."""
-    return replace(told(backup, checkpoint, writer=random_id(16)), participants=tuple(participants))
+    return replace(
+        told(backup, checkpoint, writer=random_id(16)), participants=wanted.participants, stamping=wanted.stamping
+    )
 
 
 def told(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> ToldCheckpoint:

@@ -10,9 +10,10 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup
+from offsite.services.backup.planned import BackupPlan, Known, Opening, find_known, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import Ended, carry_out
+from offsite.services.checkpoint.opening import Opener, opening_of
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 from offsite.services.checkpoint.taker import Taker, held_lease
@@ -59,7 +60,8 @@ class Server:
     def _take(self, taker: Taker, checkpoint: int) -> None:
         try:
             declared = self._participants.take(checkpoint)  # before anything is read: see there why
-            plan = taker.take(checkpoint, self._plan(), declared)
+            opening = opening_of(Opener(cluster=self._cluster), checkpoint, taker.stamping_of(checkpoint))
+            plan = taker.take(checkpoint, self._plan(opening), declared)
         except OffsiteError as error:
             taker.broke(checkpoint, error)
             raise
@@ -80,10 +82,12 @@ class Server:
             raise
         taker.ended(checkpoint, ended.state, why_not(ended))
 
-    def _plan(self) -> BackupPlan:
+    def _plan(self, opening: Opening | None) -> BackupPlan:
         request = BackupRequest(backup=self._backup.descriptor.name, selection=None)
         known: Known = find_known(self._repository, request.backup)
-        return plan_backup(self._repository, self._cluster.admin, request, slots=self._slots, known=known)
+        return plan_backup(
+            self._repository, self._cluster.admin, request, slots=self._slots, known=known, opening=opening
+        )
 
 
 def why_not(ended: Ended) -> str:

@@ -17,6 +17,7 @@ from offsite.model.journal import decided, warned
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import SickEnd, TakenCheckpoint, TakenEnd
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
@@ -31,10 +32,11 @@ _TERMS_SWEPT = 10
 @dataclass(slots=True, kw_only=True)
 class Taker:
     """Takes checkpoints of `backup` while it holds the lease, together with the participants that have these names; its
-    `word` stands in all that it tells."""
+    `word` stands in all that it tells. `stamping`: how those are opened that nobody asked otherwise for."""
 
     backup: Backup
     participants: tuple[str, ...] = ()
+    stamping: Stamping | None = None
     word: str = field(default_factory=lambda: random_id(16))
     _highest: int = -1
 
@@ -74,8 +76,15 @@ class Taker:
         does not know, and of the same one again when the round that asked them broke. None where another process was
         faster: then `next_request` finds it."""
         checkpoint = self.next_id()
-        asked = replace(told(self.backup, checkpoint, writer=self.word), participants=self.participants)
+        asked = replace(
+            told(self.backup, checkpoint, writer=self.word), participants=self.participants, stamping=self.stamping
+        )
         return checkpoint if self.records.put(asked, Told.REQUESTED) else None
+
+    def stamping_of(self, checkpoint: int) -> Stamping | None:
+        """How `checkpoint` is to be opened to applications, if it is: as whoever asked for it has said."""
+        asked = self.records.told(checkpoint, Told.REQUESTED)
+        return self.stamping if asked is None or asked.stamping is None else asked.stamping
 
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()
@@ -92,8 +101,8 @@ class Taker:
             ),
             participants=participants,
         )
-        if not self.records.put_taken(taken):
-            return None
+        if not self.records.put_taken(taken) or self.records.told(checkpoint, Told.FAILED) is not None:
+            return None  # another process has it, or has told that it failed
         self._highest = max(self._highest, checkpoint)
         decided("checkpoint_taken", why="every partition has an end", id=checkpoint, partitions=len(taken.ends))
         if plan.copy.sick:
@@ -111,10 +120,18 @@ class Taker:
     def broke(self, checkpoint: int, error: BaseException) -> None:
         """Tell what the error that ended its pass means for a checkpoint: where nobody knows whether its commit
         arrived, nothing. Raises nothing of ours."""
-        if isinstance(error, PutOutcomeUnknown):
+        if isinstance(error, PutOutcomeUnknown) or self._is_anothers(checkpoint):
             return
         why = f"{error.id}: {error.message}" if isinstance(error, OffsiteError) else "its process was interrupted"
         self.fail(checkpoint, why)
+
+    def _is_anothers(self, checkpoint: int) -> bool:
+        """Whether a process that also believed to hold the lease has taken it: then that one says what becomes of
+        it."""
+        with suppress(OffsiteError):
+            taken = self.records.taken(checkpoint)
+            return taken is not None and taken.told.writer != self.word
+        return False
 
     def fail(self, checkpoint: int, why: str) -> None:
         """Tell that a checkpoint has failed, unless that was told. Where it cannot be told now, the next commit of

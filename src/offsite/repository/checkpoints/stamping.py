@@ -1,0 +1,50 @@
+"""How applications without transactions take part in a checkpoint, as its request says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.choices import StampForm
+from offsite.model.selections.selection import is_readable
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.names import is_topic_name
+
+DEFAULT_CONTROL_TOPIC = "offsite-checkpoints"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamping:
+    """All writers of `topics` (patterns as of a selection) stamp what they write, and hear of checkpoints by `form` in
+    `control_topic`."""
+
+    form: StampForm
+    topics: tuple[str, ...]
+    control_topic: str = DEFAULT_CONTROL_TOPIC
+
+
+def stamping_to_json(stamping: Stamping | None) -> dict[str, JsonValue]:
+    """The field of a request, if there is any."""
+    if stamping is None:
+        return {}
+    topics: list[JsonValue] = list(stamping.topics)
+    return {"stamps": {"form": stamping.form.value, "topics": topics, "control_topic": stamping.control_topic}}
+
+
+def stamping_from_json(request: JsonObject) -> Stamping | None:
+    """None where a request has none. Raises what `request` raises for what is damaged."""
+    if "stamps" not in request.fields:
+        return None
+    item = request.child("stamps")
+    topics, control_topic = item.texts("topics"), item.text("control_topic")
+    if not topics or not all(map(is_readable, topics)):
+        raise item.wrong("topics", "patterns of topics")
+    if not is_topic_name(control_topic):
+        raise item.wrong("control_topic", "the name of a topic")
+    return Stamping(form=_form(item), topics=topics, control_topic=control_topic)
+
+
+def _form(item: JsonObject) -> StampForm:
+    form = item.text("form")
+    if form not in set(StampForm):
+        raise item.wrong("form", " or ".join(StampForm))
+    return StampForm(form)

@@ -1,0 +1,166 @@
+"""Opens a checkpoint to the applications that stamp their records (`offsite.participant`), before its ends are read.
+
+The order is what makes it right. First the groups and the high watermarks are read: below these no record is behind the
+checkpoint, for its id is higher than any before. Then `open` is written to the control topic, so that nobody who starts
+from now on misses it. Then it is heard of: by a marker in every partition (form A), which whoever reads on has to pass;
+or each session that lives says that all it stamped with less has arrived (form B). Then the ends are read.
+
+An id is opened once. What was stamped after a first opening may stand below the high watermarks that were read for a
+second one, where nobody would look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from offsite.copy.plan import PartitionBounds
+from offsite.copy.stamps import StampWindows
+from offsite.kafka.net.routing import Router, shared_router
+from offsite.kafka.presence import Presence
+from offsite.kafka.producer import Producer, new_producer
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.small_log import SmallLog
+from offsite.log.range import TopicPartition
+from offsite.model.choices import StampForm
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import CheckpointIdUsed, NoSuchTopic, OffsiteError, ParticipantFailed
+from offsite.model.journal import decided, warned
+from offsite.model.named import named
+from offsite.model.selections.selection import TopicSelection
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form, Opened, format_record
+from offsite.participant.number import MARKER_KEY, marker_headers
+from offsite.repository.checkpoints.stamping import Stamping
+from offsite.services.backup.planned import Opening
+from offsite.services.checkpoint.control_reader import ControlReader
+from offsite.services.cluster import Cluster
+
+ACKS_TIMEOUT_S = 60.0
+"""Seconds until every session must have acknowledged a checkpoint; at least two of the longest lease."""
+POLL_S = 0.1
+"""Seconds between two looks at the control topic."""
+MARKERS_AT_ONCE = 8
+TRIM_FROM = 10_000
+"""Records of the control topic that nobody needs any more from which on they are deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opener:
+    """Opens checkpoints on `cluster`."""
+
+    cluster: Cluster
+    clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def _router(self) -> Router:
+        return shared_router(self.cluster.config)
+
+    def open(self, checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
+        """Return when the ends may be read. `bounds`: the partitions of the backup, with their high watermarks.
+
+        Raises `NoSuchTopic` where no topic of the backup takes part, `CheckpointIdUsed` where that id or a higher one
+        was opened before, `ParticipantFailed` where somebody does not acknowledge it in time or the control topic
+        cannot be read, `Denied`, and what writing raises. Then the id must not be opened again.
+        """
+        windows = _windows(checkpoint, stamping, bounds)
+        log = self._control_log(stamping.control_topic)
+        reader = ControlReader(log, stamping.control_topic, clock=self.clock)
+        reader.catch_up()
+        _check_is_new(checkpoint, reader.newest, stamping)
+        at = log.append(format_record(Opened(id=checkpoint, form=Form(stamping.form.value))))
+        reader.read_to(at)
+        _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the one that comes first
+        if stamping.form is StampForm.MARKERS:
+            self._mark(windows)
+        else:
+            self._await_acks(reader, checkpoint)
+            self._trim(stamping.control_topic, reader.start, at)
+        decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
+        return windows
+
+    def _control_log(self, topic: str) -> SmallLog:
+        admin = self.cluster.admin
+        if admin.presence([topic])[topic] is Presence.DELETED:
+            try:
+                admin.create_topics([NewTopic(name=topic, partitions=1, configs=dict(CONTROL_TOPIC_CONFIG))])
+            except OffsiteError:
+                if admin.presence_now(topic) is not Presence.THERE:  # else a participant was faster
+                    raise
+        found = admin.topics([topic])[topic]
+        if len(found.partitions) != 1:
+            raise ParticipantFailed(
+                f"{topic} has {len(found.partitions)} partitions, and no order of what is said in it",
+                hint="name another topic with --control-topic, for all participants as well",
+            )
+        where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
+        return SmallLog(self._router, where, clock=self.clock)
+
+    def _mark(self, windows: StampWindows) -> None:
+        """A marker in every partition."""
+        shared = new_producer(self._router, self.clock)
+
+        def mark(topic: str, partition: int) -> None:
+            SmallLog(self._router, TopicPartition(topic=topic, partition=partition), clock=self.clock).append(
+                None,
+                key=MARKER_KEY,
+                headers=tuple(marker_headers(windows.checkpoint)),
+                producer=Producer(producer_id=shared.producer_id, epoch=shared.epoch),
+            )
+
+        with ThreadPoolExecutor(MARKERS_AT_ONCE, thread_name_prefix="offsite-marker") as pool:
+            for done in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
+                done.result()
+
+    def _await_acks(self, reader: ControlReader, checkpoint: int) -> None:
+        """Return when nobody is missing."""
+        began_s = self.clock.monotonic_s()
+        while missing := reader.missing(checkpoint, asked_ms=reader.catch_up()):
+            limit_s = max(ACKS_TIMEOUT_S, 2 * reader.longest_lease_ms / 1000)
+            if self.clock.monotonic_s() - began_s > limit_s:
+                names = named(sorted({each.participant for each in missing}), most=3)
+                raise ParticipantFailed(
+                    f"participant {names} has not acknowledged checkpoint {checkpoint} within {limit_s:g} s",
+                    hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",
+                )
+            self.clock.sleep(POLL_S)
+
+    def _trim(self, topic: str, start: int, at: int) -> None:
+        """Who has acknowledged what was opened at offset `at` has said behind it that it lives."""
+        if at - start <= TRIM_FROM:
+            return
+        where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
+        try:
+            self.cluster.admin.delete_records({where: at})
+        except OffsiteError as error:  # then it only takes longer to read
+            warned("control_topic_untrimmed", error=error.id, why=error.message)
+
+
+def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> Opening | None:
+    """What a plan calls to open `checkpoint`; None where it is not opened to applications."""
+    return None if stamping is None else partial(opener.open, checkpoint, stamping)
+
+
+def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
+    there = {each.topic for each in bounds} - PROTECTED_TOPICS
+    chosen = set(TopicSelection(include=stamping.topics).select(there)) - {stamping.control_topic}
+    if not chosen:
+        raise NoSuchTopic(
+            f"no topic of the backup matches {', '.join(stamping.topics)}",
+            hint="name those whose writers take part: --participant-topics",
+        )
+    return StampWindows(
+        checkpoint=checkpoint,
+        starts={each.key: each.end for each in bounds if each.topic in chosen},
+        has_markers=stamping.form is StampForm.MARKERS,
+    )
+
+
+def _check_is_new(checkpoint: int, newest: int, stamping: Stamping) -> None:
+    if newest >= checkpoint:
+        raise CheckpointIdUsed(
+            f"checkpoint {newest} was opened in {stamping.control_topic} before, so {checkpoint} cannot be opened",
+            hint=f"take one with a higher id: offsite checkpoint take --id {newest + 1}",
+        )
