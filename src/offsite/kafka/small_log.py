@@ -8,7 +8,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer
 from offsite.kafka.writer import PartitionWriter
-from offsite.log.chunk import Hole
+from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
@@ -38,10 +38,10 @@ class SmallLog:
         for item in self._admin.reader().read(span, reach_back=True):
             if isinstance(item, Hole):
                 raise SourceTruncated(f"{self._where} lost offsets {item.start} to {item.end - 1} while it was read")
-            for header in item.batches:
-                if not header.is_control:
-                    records = decode(header.view(item.data), header)
-                    yield from (each for each in records if start <= each.offset < end)
+            if isinstance(item, Chunk):
+                data = (header for header in item.batches if not header.is_control)
+                records = (each for header in data for each in decode(header.view(item.data), header))
+                yield from (each for each in records if start <= each.offset < end)
 
     def append(
         self,

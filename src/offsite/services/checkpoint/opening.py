@@ -159,7 +159,13 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
 
 
 def _check_is_new(checkpoint: int, newest: int, stamping: Stamping) -> None:
-    if newest >= checkpoint:
+    if newest == checkpoint:
+        raise CheckpointIdUsed(
+            f"checkpoint {checkpoint} was opened in {stamping.control_topic} before, and went no further: an id is "
+            "opened once",
+            hint="take the next one",
+        )
+    if newest > checkpoint:
         raise CheckpointIdUsed(
             f"checkpoint {newest} was opened in {stamping.control_topic} before, so {checkpoint} cannot be opened",
             hint=f"take one with a higher id: offsite checkpoint take --id {newest + 1}",

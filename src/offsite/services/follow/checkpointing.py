@@ -6,13 +6,20 @@ told, and the round is one without a checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsite.copy.plan import PartitionBounds
+from offsite.copy.stamps import StampWindows
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.run import Ended
+from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.serve import why_not
 from offsite.services.checkpoint.taker import HeldLease, Taker, hold_lease
@@ -21,16 +28,33 @@ CLAIM_EVERY_S = 30.0
 """Seconds from one attempt to get the lease, which another process has, to the next."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The checkpoint that the round is to take. `declared`: by participants, which have saved their states for it."""
+
+    id: int
+    stamping: Stamping | None
+    declared: tuple[CheckpointParticipant, ...]
+
+
 class Checkpointing:
     """Takes checkpoints when they are asked for, and every `every_s` seconds (None: only then); not at all where it is
-    not `is_wanted`. `participants` take part in all of them."""
+    not `is_wanted`. `participants` take part in all of them. `stamping`: how those are opened that nobody asked
+    otherwise for."""
 
-    def __init__(
-        self, *, is_wanted: bool, every_s: float | None, clock: Clock, participants: Participants | None = None
+    def __init__(  # noqa: PLR0913  # all by keyword
+        self,
+        *,
+        is_wanted: bool,
+        every_s: float | None,
+        clock: Clock,
+        opener: Opener,
+        participants: Participants | None = None,
+        stamping: Stamping | None = None,
     ) -> None:
         self._is_wanted, self._every_s, self._clock = is_wanted, every_s, clock
-        self._participants = participants or Participants()
-        self._prepared: tuple[int, tuple[CheckpointParticipant, ...]] | None = None
+        self._participants, self._stamping, self._opener = participants or Participants(), stamping, opener
+        self._prepared: _Prepared | None = None
         self._due_s = clock.monotonic_s()
         self._claim_s = clock.monotonic_s()
         self._taker: Taker | None = None
@@ -39,22 +63,38 @@ class Checkpointing:
         self._has_caught_up = False
 
     def prepare(self, backup: Backup) -> None:
-        """To be called before a round reads anything: participants, if there are any, save their states for the
-        checkpoint that the round is to take. One that fails there fails the checkpoint. Raises nothing of ours."""
-        self._prepared = None
-        if not self._participants:
-            return
-        checkpoint, taker = None, None
+        """To be called before a round reads anything: where a checkpoint is asked for or due, the round is to take it,
+        and participants save their states for it. One that fails there fails it. Raises nothing of ours."""
+        self._prepared, checkpoint = None, None
         try:
             taker = self._held(backup) if self._is_wanted else None
             checkpoint = None if taker is None else self._next(taker)
-            if checkpoint is not None:
-                self._prepared = (checkpoint, self._participants.take(checkpoint))
-        except OffsiteError as error:
-            warned("checkpoint_not_taken", error=error.id, why=error.message)
             if taker is not None and checkpoint is not None:
-                self._plan_next()
-                taker.broke(checkpoint, error)
+                self._prepared = _Prepared(
+                    id=checkpoint,
+                    stamping=taker.stamping_of(checkpoint),
+                    declared=self._participants.take(checkpoint),
+                )
+        except OffsiteError as error:
+            self._give_up(checkpoint, error)
+
+    def open(self, bounds: Sequence[PartitionBounds]) -> StampWindows | None:
+        """An `Opening` of the plan of the round. Raises nothing of ours: then the round goes on without."""
+        prepared = self._prepared
+        if prepared is None or prepared.stamping is None:
+            return None
+        try:
+            return self._opener.open(prepared.id, prepared.stamping, bounds)
+        except OffsiteError as error:
+            self._prepared = None
+            self._give_up(prepared.id, error)
+            return None
+
+    def _give_up(self, checkpoint: int | None, error: OffsiteError) -> None:
+        warned("checkpoint_not_taken", error=error.id, why=error.message)
+        if self._taker is not None and checkpoint is not None:
+            self._plan_next()
+            self._taker.broke(checkpoint, error)
 
     def participants_complete(self) -> None:
         """Return when the participants have completed what the round takes. Raises `ParticipantFailed`."""
@@ -62,18 +102,18 @@ class Checkpointing:
             self._participants.complete(self._taking)
 
     def begin(self, backup: Backup, plan: BackupPlan) -> BackupPlan:
-        """`plan`, with a checkpoint where one is asked for or due: then every partition has started it. Raises nothing
-        of ours."""
+        """`plan`, with the checkpoint that was prepared for it: then every partition has started it. Raises nothing of
+        ours."""
+        prepared = self._prepared
         try:
-            taker = self._held(backup) if self._is_wanted else None
-            checkpoint, declared = self._chosen(taker)
-            taken = None if taker is None or checkpoint is None else taker.take(checkpoint, plan, declared)
+            taker = None if prepared is None else self._held(backup)
+            taken = None if taker is None or prepared is None else taker.take(prepared.id, plan, prepared.declared)
         except OffsiteError as error:
             warned("checkpoint_not_taken", error=error.id, why=error.message)
             return plan
-        if taken is None:
+        if taken is None or prepared is None:
             return plan
-        self._taking = checkpoint
+        self._taking = prepared.id
         self._plan_next()
         return taken
 
@@ -102,17 +142,9 @@ class Checkpointing:
             self.close()
         if self._lease is None and self._clock.monotonic_s() >= self._claim_s:
             self._claim_s = self._clock.monotonic_s() + CLAIM_EVERY_S
-            self._taker = Taker(backup=backup, participants=self._participants.names)
+            self._taker = Taker(backup=backup, participants=self._participants.names, stamping=self._stamping)
             self._lease = hold_lease(self._taker)
         return self._taker if self._lease is not None else None
-
-    def _chosen(self, taker: Taker | None) -> tuple[int | None, tuple[CheckpointParticipant, ...]]:
-        """The id to take now. With participants it is the one that they have prepared."""
-        if taker is None:
-            return None, ()
-        if self._participants:
-            return self._prepared or (None, ())
-        return self._next(taker), ()
 
     def _next(self, taker: Taker) -> int | None:
         """The id to take now. What somebody asks for comes first; it is taken for what is due, too. What is due waits
@@ -122,7 +154,8 @@ class Checkpointing:
         is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
         if not (is_due and self._has_caught_up):
             return None
-        return taker.request_next() if self._participants else taker.next_id()
+        has_others = bool(self._participants) or self._stamping is not None
+        return taker.request_next() if has_others else taker.next_id()
 
     def _plan_next(self) -> None:
         """The next moment of the schedule that is still to come: what a long round missed is not made up for."""

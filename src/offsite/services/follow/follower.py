@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.former import Former
-from offsite.services.backup.planned import BackupPlan, Known, plan_backup
+from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
 from offsite.services.backup.run import carry_out, ends_of, make_backup
+from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster
 from offsite.services.follow.checkpointing import Checkpointing
@@ -65,7 +67,8 @@ class Follow:
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
     is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
     left is deleted; None keeps everything. With `checkpoints`, it takes those that are asked for, and one every
-    `checkpoint_every_s` seconds (None: no others); `participants` take part in all of them."""
+    `checkpoint_every_s` seconds (None: no others); `participants` take part in all of them, and applications as
+    `stamping` says, unless whoever asks for one says otherwise."""
 
     repository: Repository
     cluster: Cluster
@@ -79,6 +82,7 @@ class Follow:
     checkpoints: bool = False
     checkpoint_every_s: float | None = None
     participants: Participants | None = None
+    stamping: Stamping | None = None
     guard: Callable[[], None] = _unguarded
 
 
@@ -115,6 +119,8 @@ class Follower:
             every_s=follow.checkpoint_every_s,
             clock=clock,
             participants=follow.participants,
+            stamping=follow.stamping,
+            opener=Opener(cluster=follow.cluster, clock=clock),
         )
         self._committed_s = clock.monotonic_s()
 
@@ -159,15 +165,17 @@ class Follower:
         """One round. Raises what planning and carrying out raise."""
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         follow = self._follow
-        if self._made is not None:
-            self._checkpoints.prepare(self._made)
+        known = self._known or find_known(follow.repository, follow.request.backup)
+        if (made := self._made or known.backup) is not None:
+            self._checkpoints.prepare(made)
         plan = plan_backup(
             follow.repository,
             follow.cluster.admin,
             follow.request,
             slots=follow.slots,
-            known=self._known,
+            known=known,
             packed_from=PACKED_FROM,
+            opening=self._checkpoints.open,
         )
         follow.guard()
         self._made = self._made or make_backup(follow.repository, plan)
