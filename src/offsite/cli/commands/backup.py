@@ -23,6 +23,7 @@ from offsite.model.errors import BadOption
 from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.services.backup.options import parse_backup, parse_limits
+from offsite.services.checkpoint.options import parse_participants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +100,11 @@ def run(  # options of the command line
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
     if every is not None:
         raise BadOption("--every is for a run that goes on", hint="add --follow, or use: offsite checkpoint take")
+    if parse_participants(options.applications) is not None:
+        raise BadOption(
+            "--participants is for the checkpoints of a run that goes on",
+            hint="add --follow, or use: offsite checkpoint take",
+        )
     if retain != "off":
         raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress

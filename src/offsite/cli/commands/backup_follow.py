@@ -13,6 +13,7 @@ from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.services.backup.options import parse_backup, parse_limits
+from offsite.services.checkpoint.options import parse_participants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def follow_backup(
     from offsite.services.waiting import WaitingTeller, waiting_now
     from offsite.spark.master import slots
 
-    request = parse_backup(options.backup, options.words)
+    request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
     requests = StoreRequests()
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), requests)
@@ -78,6 +79,7 @@ def follow_backup(
             retain_every_s=times.retain_every_s,
             checkpoints=True,
             checkpoint_every_s=times.checkpoint_every_s,
+            stamping=stamping,
         )
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
         shown_round = _both(shown.round, lambda _: lines.worked())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
+from offsite.services.checkpoint.options import ParticipantWords, parse_participants
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
@@ -39,9 +40,11 @@ class TakeOptions:
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     spark_master: SparkMaster = None
+    applications: ParticipantWords = field(default_factory=ParticipantWords)
 
     def arguments(self, checkpoint: int) -> list[str]:
-        """The same as arguments of a command that waits for that checkpoint."""
+        """The same as arguments of a command that waits for that checkpoint, which is asked for already: how it is
+        opened to applications stands in the request."""
         given = {
             "--repo": self.repo,
             "--backup": self.backup,
@@ -73,7 +76,7 @@ def take(
     from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 
     backup = open_repository(options.repo).backup(options.backup)
-    asked = ask(backup, checkpoint)
+    asked = ask(backup, checkpoint, stamping=parse_participants(options.applications))
     report = Checkpoints(backup).report(asked.id)
     if wait:
         report = _taken_here(options, backup, asked.id)

@@ -8,6 +8,7 @@ from typing import Annotated
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Repo
 from offsite.cli.options.option_group import Taken
 from offsite.services.backup.options import BackupWords
+from offsite.services.checkpoint.options import ParticipantWords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,4 @@ class BackupOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRunOptions(BackupOptions):
     words: BackupWords = field(default_factory=BackupWords)
+    applications: ParticipantWords = field(default_factory=ParticipantWords)

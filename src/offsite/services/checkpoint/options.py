@@ -1,0 +1,54 @@
+"""How applications take part in checkpoints, as a person writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from offsite.model.choices import StampForm, chosen
+from offsite.model.errors import BadOption
+from offsite.model.option import Option
+
+if TYPE_CHECKING:
+    from offsite.repository.checkpoints.stamping import Stamping
+
+
+class ParticipantWords(TypedDict, total=False):
+    """Options of checkpoints that are opened to applications without transactions (`offsite.participant`)."""
+
+    participants: Annotated[
+        StampForm | None,
+        Option(
+            "Open it to applications that stamp their records: they hear of it by markers in their topics, or by the "
+            "control topic, where each acknowledges it."
+        ),
+    ]
+    participant_topics: Annotated[
+        Sequence[str] | None,
+        Option("With --participants: the topics whose writers all take part: names, globs, comma-separated."),
+    ]
+    control_topic: Annotated[
+        str | None,
+        Option("With --participants: where it is told that it begins.", shown_default="offsite-checkpoints"),
+    ]
+
+
+def parse_participants(words: ParticipantWords) -> Stamping | None:
+    """How checkpoints are opened to applications; None: they are not. Raises `BadOption`, `BadName`."""
+    from offsite.model.selections.selection import parse_selection
+    from offsite.model.untrusted.names import check_topic_name
+    from offsite.repository.checkpoints.stamping import DEFAULT_CONTROL_TOPIC, Stamping
+
+    form, topics = words.get("participants"), words.get("participant_topics")
+    control_topic = words.get("control_topic")
+    if form is None:
+        if topics or control_topic:
+            raise BadOption("how do they take part?", hint="add --participants markers, or --participants acks")
+        return None
+    if not topics:
+        raise BadOption("which topics do they write to?", hint="add --participant-topics 'orders,payments-*'")
+    return Stamping(
+        form=chosen(StampForm, form),
+        topics=parse_selection(topics).include,
+        control_topic=DEFAULT_CONTROL_TOPIC if control_topic is None else check_topic_name(control_topic),
+    )
