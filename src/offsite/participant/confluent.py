@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -160,8 +161,9 @@ class ConfluentControl:
         limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
         # A group is asked for, but never joined.
-        self._consumer = Consumer({**shared, "group.id": self._topic, "enable.auto.commit": False})
-        self._at: int | None = None
+        self._consumer = Consumer(
+            {**shared, "group.id": self._topic, "enable.auto.commit": False, "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        )
 
     def append(self, value: bytes) -> None:
         reported = threading.Event()
@@ -178,12 +180,17 @@ class ConfluentControl:
             raise ControlUnavailable(f"cannot write to {self._topic}: {problems[0]}")
 
     def read_from(self, offset: int) -> ControlRead:
+        """A topic that was just made, or whose leader moves, is asked again."""
         from confluent_kafka import KafkaException
 
-        try:
-            return self._read(offset)
-        except KafkaException as problem:
-            raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
+        end_s = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return self._read(offset)
+            except KafkaException as problem:
+                if time.monotonic() > end_s:
+                    raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
+            time.sleep(_AGAIN_S)
 
     def close(self) -> None:
         self._consumer.close()
@@ -194,22 +201,27 @@ class ConfluentControl:
 
         low, high = self._consumer.get_watermark_offsets(Theirs(self._topic, CONTROL_PARTITION), timeout=ANSWER_S)
         at = first_to_read(offset, low=low, high=high)
-        if at != self._at:
-            self._consumer.assign([Theirs(self._topic, CONTROL_PARTITION, at)])
+        if at == high:
+            return ControlRead(end=high)
+        # Only while there is something to fetch: a fetch that waits for more would hold up the next question.
+        self._consumer.assign([Theirs(self._topic, CONTROL_PARTITION, at)])
         values: list[bytes | None] = []
-        while at < high:
-            message = self._consumer.poll(ANSWER_S)
-            if message is None:
-                self._at = None
-                raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
-            if problem := message.error():
-                raise KafkaException(problem)
-            values.append(message.value())
-            at = _record(message).offset + 1
-        self._at = at
+        try:
+            while at < high:
+                message = self._consumer.poll(ANSWER_S)
+                if message is None:
+                    raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
+                if problem := message.error():
+                    raise KafkaException(problem)
+                values.append(message.value())
+                at = _record(message).offset + 1
+        finally:
+            self._consumer.unassign()
         return ControlRead(values=tuple(values), end=at)
 
 
+_AGAIN_S = 0.1
+_FETCH_WAIT_MS = 10
 _CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "broker.address.", "socket.", "oauth")
 
 

@@ -10,13 +10,12 @@ from offsite.participant.errors import ParticipantError
 
 
 class ControlReader:
-    """Folds the records of the topic in order; the log begins at `start`. `newest`: the highest id ever opened.
-    `longest_lease_ms`: of all sessions that were ever read."""
+    """Folds the records of the topic in order. `newest`: the highest id ever opened. `longest_lease_ms`: of all sessions that were ever read."""
 
     def __init__(self, log: SmallLog, topic: str, *, clock: Clock) -> None:
         self._log, self._topic, self._clock = log, topic, clock
         self._state = ControlState()
-        self.start = self._at = log.start()
+        self._at = log.start()
         self.longest_lease_ms = 0
 
     @property

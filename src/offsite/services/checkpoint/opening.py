@@ -43,8 +43,6 @@ ACKS_TIMEOUT_S = 60.0
 POLL_S = 0.1
 """Seconds between two looks at the control topic."""
 MARKERS_AT_ONCE = 8
-TRIM_FROM = 10_000
-"""Records of the control topic that nobody needs any more from which on they are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ class Opener:
             self._mark(windows)
         else:
             self._await_acks(reader, checkpoint)
-            self._trim(stamping.control_topic, reader.start, at)
+            self._trim(stamping.control_topic, at)
         decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
 
@@ -127,14 +125,13 @@ class Opener:
                 )
             self.clock.sleep(POLL_S)
 
-    def _trim(self, topic: str, start: int, at: int) -> None:
-        """Who has acknowledged what was opened at offset `at` has said behind it that it lives."""
-        if at - start <= TRIM_FROM:
-            return
+    def _trim(self, topic: str, at: int) -> None:
+        """Who has acknowledged what was opened at offset `at` has said behind it that it lives. What is older is of no
+        use, and the next checkpoint would wait for all who died since the topic was made, a whole lease each time."""
         where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
         try:
             self.cluster.admin.delete_records({where: at})
-        except OffsiteError as error:  # then it only takes longer to read
+        except OffsiteError as error:  # then it only takes longer
             warned("control_topic_untrimmed", error=error.id, why=error.message)
 
 
