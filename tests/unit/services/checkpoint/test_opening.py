@@ -1,0 +1,256 @@
+"""Checkpoints that are opened to applications: what is written where, who is waited for, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.small_log import SmallLog
+from offsite.log.range import TopicPartition
+from offsite.log.records.record import Record
+from offsite.model.choices import StampForm
+from offsite.model.errors import CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
+from offsite.participant.control import Acked, ControlRecord, Form, Opened, Presence, Session, Sign, format_record
+from offsite.participant.control import parse_record as parse_said
+from offsite.participant.number import marker_of, stamped
+from offsite.repository.checkpoints.marker import decode_told
+from offsite.repository.checkpoints.records import CheckpointRecords, Told
+from offsite.repository.checkpoints.stamping import Stamping
+from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.opening import Opener
+from offsite.services.checkpoint.serve import Server
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
+from offsite.services.checkpoint.taker import Taker
+from tests.fake_cluster.site import Site
+from tests.script_clock import Script
+
+CONTROL = "control"
+PAYER = Session("payer", "a1")
+
+
+def stamping(form: StampForm = StampForm.MARKERS, *topics: str) -> Stamping:
+    return Stamping(form=form, topics=topics or ("orders",), control_topic=CONTROL)
+
+
+def log_of(site: Site, topic: str, partition: int = 0) -> SmallLog:
+    return SmallLog(shared_router(site.source.config), TopicPartition(topic=topic, partition=partition))
+
+
+def said(site: Site) -> list[ControlRecord | None]:
+    log = log_of(site, CONTROL)
+    return [parse_said(each.value) for each in log.read(log.start(), log.end())]
+
+
+def say(site: Site, *records: ControlRecord) -> None:
+    if CONTROL not in site.source.admin.topics():
+        site.source.make_topic(CONTROL)
+    for each in records:
+        log_of(site, CONTROL).append(format_record(each))
+
+
+def records(site: Site, topic: str, partition: int) -> list[Record]:
+    log = log_of(site, topic, partition)
+    return list(log.read(log.start(), log.end()))
+
+
+def write(site: Site, number: int | None, partition: int = 0) -> int:
+    """A record of a participant with that number, or of somebody who is none."""
+    headers = () if number is None else tuple(stamped((), number))
+    return log_of(site, "orders", partition).append(b"paid", headers=headers)
+
+
+def take(site: Site, checkpoint: int, how: Stamping) -> CheckpointReport:
+    ask(site.backup, checkpoint, stamping=how)
+    assert server(site).serve()
+    return Checkpoints(site.backup).report(checkpoint)
+
+
+def server(site: Site) -> Server:
+    return Server(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
+    )
+
+
+def cut_of(site: Site, report: CheckpointReport) -> CommitCut:
+    ref = site.backup.state_at(report.commit).cut
+    assert ref is not None
+    return get_commit_cut(site.backup.store, ref)
+
+
+def open_with(site: Site, script: Script, form: StampForm = StampForm.ACKS, checkpoint: int = 7) -> object:
+    bounds = site.plan_backup().source.bounds
+    return Opener(cluster=site.source.connected, clock=script).open(checkpoint, stamping(form), bounds)
+
+
+def beats(site: Site) -> Callable[[], None]:
+    return lambda: say(site, Presence(sign=Sign.BEAT, session=PAYER, lease_ms=1_000))
+
+
+def test_each_partition_gets_a_marker_and_the_cut_ends_before_what_is_behind_it(site: Site) -> None:
+    site.source.make_topic("mail")
+    report = take(site, 7, stamping())
+    assert report.status == "completed", report.failure_reason
+    assert [[marker_of(each.headers) for each in records(site, "orders", number)][-1] for number in (0, 1)] == [7, 7]
+    assert said(site) == [Opened(id=7, form=Form.MARKERS)]
+    ends = {each.partition_id.partition: each.end for each in cut_of(site, report).partitions}
+    assert ends == {number: len(records(site, "orders", number)) - 1 for number in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"), [((0, 3), "participant"), ((0, None), "uncoordinated"), ((), "unchanged")]
+)
+def test_a_topic_is_of_participants_if_all_that_is_new_is_stamped(
+    site: Site, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int | None, ...], expected: str
+) -> None:
+    marking = Opener._mark  # what comes between the opening and the ends
+
+    def mark(opener: Opener, windows: object) -> None:
+        for each in numbers:
+            write(site, each)
+        marking(opener, windows)  # type: ignore[arg-type]  # as it came
+
+    monkeypatch.setattr(Opener, "_mark", mark)
+    report = take(site, 7, stamping())
+    assert dict(cut_of(site, report).classes)["orders"] == expected
+
+
+def test_what_is_stamped_with_the_number_is_not_in_the_cut_and_what_is_older_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = []
+
+    def mark(_opener: Opener, _windows: object) -> None:
+        at.extend([write(site, 3), write(site, 7), write(site, 7)])
+        write(site, 7, partition=1)
+
+    monkeypatch.setattr(Opener, "_mark", mark)
+    cut = cut_of(site, take(site, 7, stamping()))
+    assert {each.partition_id.partition: each.end for each in cut.partitions}[0] == at[1]
+
+
+def test_a_marker_that_is_gone_fails_the_checkpoint(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of its partition did not have to pass it."""
+    monkeypatch.setattr(Opener, "_mark", lambda *_: write(site, 3))
+    report = take(site, 7, stamping())
+    assert report.status == "failed"
+    assert "the marker that was written to orders/0 is not there" in report.failure_reason
+
+
+def test_each_session_is_waited_for_until_it_acknowledges(site: Site) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    script = Script(beats(site), beats(site), lambda: say(site, Acked(session=PAYER, id=7, lease_ms=1_000)))
+    open_with(site, script)
+    assert script.now_s > 1000.2
+    assert said(site)[0] == Opened(id=7, form=Form.ACKS), "what is older is of no use any more"
+
+
+def test_a_session_that_died_is_waited_for_until_its_lease_is_over(site: Site) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    script = Script(*[lambda: None] * 50)
+    open_with(site, script)
+    assert 1001.0 <= script.now_s < 1001.5
+    script = Script()
+    open_with(site, script, checkpoint=8)
+    assert script.now_s == 1000.0, "nobody waits for it again"
+
+
+def test_a_session_that_lives_and_is_silent_fails_the_checkpoint(site: Site) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    with pytest.raises(ParticipantFailed, match="payer has not acknowledged checkpoint 7 within 60 s"):
+        open_with(site, Script(*[beats(site)] * 700))
+
+
+def test_who_acknowledged_is_known_when_what_is_older_was_deleted(site: Site) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    open_with(site, Script(lambda: say(site, Acked(session=PAYER, id=7, lease_ms=1_000))))
+    with pytest.raises(KeyboardInterrupt):
+        open_with(site, Script(), checkpoint=8)  # it would wait for the session
+
+
+def test_an_id_is_opened_once_and_ids_rise(site: Site) -> None:
+    """What was stamped after a first opening may be below the ends that are read for a second one."""
+    say(site, Opened(id=7, form=Form.MARKERS))
+    with pytest.raises(CheckpointIdUsed, match="7 was opened in control before, and went no further"):
+        open_with(site, Script())
+    with pytest.raises(CheckpointIdUsed, match="checkpoint 7 was opened in control before, so 6 cannot") as refused:
+        open_with(site, Script(), checkpoint=6)
+    assert "--id 8" in str(refused.value.hint)
+
+
+def test_of_two_openers_the_first_one_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = SmallLog.append
+
+    def second(log: SmallLog, value: bytes, **more: object) -> int:
+        append(log, format_record(Opened(id=9, form=Form.MARKERS)))
+        return append(log, value, **more)  # type: ignore[arg-type]  # as it came
+
+    say(site)
+    monkeypatch.setattr(SmallLog, "append", second)
+    with pytest.raises(CheckpointIdUsed):
+        open_with(site, Script())
+
+
+@pytest.mark.parametrize("value", [b"junk", b'{"version":2,"kind":"open"}', None])
+def test_a_control_topic_that_cannot_be_read_fails_the_checkpoint_and_says_where(
+    site: Site, value: bytes | None
+) -> None:
+    say(site)
+    log_of(site, CONTROL).append(value)
+    with pytest.raises(ParticipantFailed, match="offset 0 of control") as refused:
+        open_with(site, Script())
+    assert "kafka-delete-records" in str(refused.value.hint)
+
+
+def test_a_control_topic_with_partitions_has_no_order(site: Site) -> None:
+    site.source.make_topic(CONTROL, partitions=2)
+    with pytest.raises(ParticipantFailed, match="has 2 partitions"):
+        open_with(site, Script())
+
+
+def test_topics_that_are_not_backed_up_cannot_take_part(site: Site) -> None:
+    site.source.make_topic("elsewhere")
+    with pytest.raises(NoSuchTopic, match="no topic of the backup matches elsewhere"):
+        take(site, 7, stamping(StampForm.MARKERS, "elsewhere"))
+    report = Checkpoints(site.backup).report(7)
+    assert report.status == "failed"
+    assert CONTROL not in site.source.admin.topics(), "nothing was opened"
+
+
+def test_a_request_says_how_it_is_opened_and_an_offsite_that_cannot_fails_it(site: Site) -> None:
+    ask(site.backup, 7, stamping=stamping())
+    checkpoints = CheckpointRecords.of(site.backup)
+    asked = checkpoints.told(7, Told.REQUESTED)
+    assert asked is not None
+    assert (asked.stamping, asked.participants) == (stamping(), ())
+    data = site.backup.store.get(site.backup.layout.checkpoint_key(7, Told.REQUESTED))
+    assert data is not None
+    assert b'"needs":["offsite:stamps"]' in data.replace(b" ", b"")
+
+
+@pytest.mark.parametrize(
+    ("form", "topic", "control_topic"),
+    [("later", '"a"', "c"), ("acks", '"regex:("', "c"), ("acks", "", "c"), ("acks", '"a"', "../c")],
+)
+def test_a_request_that_a_stranger_wrote_is_damaged(form: str, topic: str, control_topic: str) -> None:
+    stamps = f'{{"form":"{form}","topics":[{topic}],"control_topic":"{control_topic}"}}'
+    told = f'{{"format":1,"id":7,"at_ms":1,"by":"b","writer":"w","reason":"","stamps":{stamps}}}'
+    with pytest.raises(DamagedObject):
+        decode_told(told.encode(), key="key")
+
+
+def test_who_failed_to_open_it_says_nothing_of_what_another_process_has_taken(site: Site) -> None:
+    ask(site.backup, 7, stamping=stamping())
+    other, late = Taker(backup=site.backup), Taker(backup=site.backup)
+    assert other.take(7, site.plan_backup()) is not None
+    late.broke(7, CheckpointIdUsed("opened before"))
+    assert Checkpoints(site.backup).facts(7).failed is None
+
+
+def test_nobody_takes_what_was_told_to_have_failed(site: Site) -> None:
+    ask(site.backup, 7, stamping=stamping())
+    first, late = Taker(backup=site.backup), Taker(backup=site.backup)
+    first.broke(7, CheckpointIdUsed("opened before"))
+    assert late.take(7, site.plan_backup()) is None
