@@ -8,6 +8,11 @@ only thing they share is the state of a copy, which the store changes by compare
                         -> abandoned    by a later one that makes its own
     any  -> deleted                     for ever: an id is used once
 
+A leader that was deposed may not know it, and what it asked of the store may arrive late. So that no checkpoint is
+failed and completed afterwards, **nobody ends or begins a copy by what it saw before its own one was there**: it puts
+its own, in progress, and looks again. Of two leaders that do so at once, one or both see the other's; the earlier one
+then gives way (`beginning`), or the later one has ended its copy (`superseded`, `orphaned`).
+
 Pure, like `offsite.cut.bcs`: it is told what the store holds, and says what to do.
 """
 
@@ -58,7 +63,8 @@ class Beginning(StrEnum):
     """What a leader does about an upload that its `Step` asks for."""
 
     COPY = "copy"
-    """Abandon those that `superseded` names, and ask again if one of them has changed meanwhile; then begin."""
+    """Abandon those that `superseded` names, put its own in progress, look, and ask again, until there is nothing left
+    to abandon. Only then does it copy. If the answer becomes another one, it abandons its own."""
     SKIP = "skip"
     """A completed one is there: after a restore the marker is processed anew."""
     REFUSE = "refuse"
@@ -66,16 +72,17 @@ class Beginning(StrEnum):
 
 
 def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Beginning:
-    """What the leader of `term` does, seeing all `copies` in the store, of other partitions too. An unfinished copy of
-    an earlier term does not keep it: that leader died before its `Created` was durable, otherwise this one would replay
-    it, and not process."""
+    """What the leader of `term` does, seeing all `copies` in the store, of other partitions too. Its own one in
+    progress changes nothing: that is how it asks for the second time. An unfinished copy of an earlier term does not
+    keep it: that leader died before its `Created` was durable, otherwise this one would replay it, and not process."""
     known = [each for each in copies if each.checkpoint == checkpoint]
     own = [each for each in known if each.partition == partition]
     states = {each.state for each in own}
     is_deleted = any(each.state is CopyState.DELETED for each in known)
     if is_deleted or CopyState.FAILED in states or any(each.term > term for each in own):
         return Beginning.REFUSE
-    if CopyState.COMPLETED in states or any(each.term == term for each in own):
+    is_ended = any(each.term == term and each.state is not CopyState.IN_PROGRESS for each in own)
+    if CopyState.COMPLETED in states or is_ended:
         return Beginning.SKIP
     return Beginning.COPY
 
@@ -83,7 +90,7 @@ def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: 
 def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Iterator[Copy]:
     """The copies to abandon before the leader of `term` begins its own: else that of a leader which does not know yet
     that it is none could still be completed, after this one's has failed."""
-    for each in copies:
+    for each in _by_term(copies):
         is_older = (each.partition, each.checkpoint) == (partition, checkpoint) and each.term < term
         if is_older and each.state is CopyState.IN_PROGRESS:
             yield each
@@ -91,18 +98,29 @@ def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term:
 
 def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int) -> Iterator[Copy]:
     """The copies that the new leader of `term` has to fail, once it has replayed up to checkpoint `newest`: *every*
-    unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever."""
-    for each in copies:
+    unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever. In the order of
+    their terms, and one after the other: the first of two may still be completed while the second has failed."""
+    for each in _by_term(copies):
         is_abandoned = each.partition == partition and each.checkpoint <= newest and each.term < term
         if is_abandoned and each.state is CopyState.IN_PROGRESS:
             yield each
 
 
 def never_begun(copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created]) -> Iterator[Created]:
-    """Those checkpoints that a new leader has `replayed` and that have no copy at all. Nobody will make one: the leader
-    writes a failed one down, or whoever waits for it waits for ever."""
-    begun = {each.checkpoint for each in copies if each.partition == partition}
-    yield from (each for each in replayed if not each.is_marker and each.checkpoint not in begun)
+    """Those checkpoints that a new leader has `replayed`, or that the base it began with says were taken, and that have
+    no copy at all. Nobody will make one: the leader puts its own, in progress, fails those of earlier leaders that are
+    `orphaned` now, and ends its own as `never_begun_ends` says, or whoever waits for it waits for ever. Of checkpoints
+    that are deleted there is nothing to say."""
+    copies = tuple(copies)
+    known = {each.checkpoint for each in copies if each.partition == partition or each.state is CopyState.DELETED}
+    yield from (each for each in replayed if not each.is_marker and each.checkpoint not in known)
+
+
+def never_begun_ends(copies: Iterable[Copy], *, partition: int, checkpoint: int) -> CopyState:
+    """How the leader ends a copy that it put in the place of one that was `never_begun`, having looked again: failed,
+    unless an earlier leader has completed one after all."""
+    own = (each.state for each in copies if (each.partition, each.checkpoint) == (partition, checkpoint))
+    return CopyState.ABANDONED if CopyState.COMPLETED in own else CopyState.FAILED
 
 
 def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> BackupStatus:
@@ -134,6 +152,10 @@ def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> d
 
 
 _WORTH = (CopyState.ABANDONED, CopyState.IN_PROGRESS, CopyState.FAILED, CopyState.COMPLETED, CopyState.DELETED)
+
+
+def _by_term(copies: Iterable[Copy]) -> list[Copy]:
+    return sorted(copies, key=lambda each: each.term)
 
 
 def _best(copies: Iterable[Copy], checkpoint: int) -> dict[int, Copy]:

@@ -1,0 +1,157 @@
+"""Two leaders of one partition, of which the earlier one does not know that it was deposed, in all orders of their
+steps: a verdict that somebody was told never turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from offsite.cut.bcs import Created
+from offsite.cut.bcs_copies import (
+    BackupStatus,
+    Beginning,
+    Copy,
+    CopyState,
+    beginning,
+    never_begun,
+    never_begun_ends,
+    orphaned,
+    status_of,
+    superseded,
+)
+
+ID, PARTITION = 7, 1
+TAKEN = Created(checkpoint=ID, position=40)
+Steps = Iterator[None]
+"""Between two of them another leader may act; each reads or changes the store once."""
+VERDICTS = {BackupStatus.COMPLETED, BackupStatus.FAILED}
+
+
+def copy_of(term: int, state: CopyState = CopyState.IN_PROGRESS) -> Copy:
+    return Copy(partition=PARTITION, checkpoint=ID, term=term, state=state, position=40, partitions=1)
+
+
+class Store:
+    def __init__(self) -> None:
+        self.held: dict[int, Copy] = {}
+        self.statuses: list[BackupStatus] = []
+
+    def put(self, copy: Copy) -> None:
+        assert copy.term not in self.held
+        self._set(copy)
+
+    def swap(self, old: Copy, state: CopyState) -> None:
+        if self.held.get(old.term) == old:
+            self._set(replace(old, state=state))
+
+    def look(self) -> tuple[Copy, ...]:
+        return tuple(self.held.values())
+
+    def _set(self, copy: Copy) -> None:
+        self.held[copy.term] = copy
+        self.statuses.append(status_of(self.look(), checkpoint=ID, partitions=1))
+
+
+def uploads(store: Store, term: int, ending: CopyState, *, looks_again: bool) -> Steps:
+    """A leader that processes the `Create`, and whose copy ends so if nobody keeps it from it."""
+    is_put = False
+    while True:
+        copies = store.look()
+        yield
+        if beginning(copies, partition=PARTITION, checkpoint=ID, term=term) is not Beginning.COPY:
+            if is_put:
+                store.swap(copy_of(term), CopyState.ABANDONED)
+            return
+        older = list(superseded(copies, partition=PARTITION, checkpoint=ID, term=term))
+        for each in older:
+            store.swap(each, CopyState.ABANDONED)
+            yield
+        if not older and not is_put:
+            store.put(copy_of(term))
+            is_put = True
+            yield
+            older = [copy_of(term)] if looks_again else []
+        if not older:
+            store.swap(copy_of(term), ending)
+            return
+
+
+def cleans_up(store: Store, term: int, *, looks_again: bool) -> Steps:
+    """A leader that replays the `Created`, and ends what will never end otherwise."""
+    copies = store.look()
+    yield
+    for each in orphaned(copies, partition=PARTITION, newest=ID, term=term):
+        store.swap(each, CopyState.FAILED)
+        yield
+    for _ in never_begun(copies, partition=PARTITION, replayed=[TAKEN]):
+        if not looks_again:
+            store.put(copy_of(term, CopyState.FAILED))
+            return
+        store.put(copy_of(term))
+        yield
+        copies = store.look()
+        yield
+        for each in orphaned(copies, partition=PARTITION, newest=ID, term=term):
+            store.swap(each, CopyState.FAILED)
+            yield
+        copies = store.look()
+        yield
+        store.swap(copy_of(term), never_begun_ends(copies, partition=PARTITION, checkpoint=ID))
+
+
+Leader = Callable[[Store], Steps]
+EARLIER_STEPS = LATER_STEPS = 7
+
+
+def histories(earlier: Leader, later: Leader) -> Iterator[list[BackupStatus]]:
+    """What a user could see, in each order of the steps of both."""
+    for chosen in combinations(range(EARLIER_STEPS + LATER_STEPS), EARLIER_STEPS):
+        store = Store()
+        leaders = [later(store), earlier(store)]
+        for turn in range(EARLIER_STEPS + LATER_STEPS):
+            next(leaders[turn in chosen], None)
+        for each in leaders:
+            assert next(each, "ended") == "ended", "it takes more steps than the test gives it"
+        yield store.statuses
+
+
+def turned(statuses: list[BackupStatus]) -> bool:
+    verdicts = [each for each in statuses if each in VERDICTS]
+    return any(each is not verdicts[0] or statuses[-1] not in VERDICTS for each in verdicts)
+
+
+def leaders_of(case: str, *, looks_again: bool) -> tuple[Leader, Leader]:
+    def earlier(store: Store) -> Steps:
+        return uploads(store, 1, CopyState.COMPLETED, looks_again=looks_again)
+
+    def later(store: Store) -> Steps:
+        if case == "replays":
+            return cleans_up(store, 2, looks_again=looks_again)
+        return uploads(store, 2, CopyState.FAILED, looks_again=looks_again)
+
+    return earlier, later
+
+
+@pytest.mark.parametrize("case", ["replays", "processes it anew"])
+def test_no_verdict_turns_in_any_order_of_the_steps_of_two_leaders(case: str) -> None:
+    seen = list(histories(*leaders_of(case, looks_again=True)))
+    assert not [each for each in seen if turned(each)]
+    assert {each[-1] for each in seen} == VERDICTS
+
+
+@pytest.mark.parametrize("case", ["replays", "processes it anew"])
+def test_one_does_if_nobody_looks_again(case: str) -> None:
+    assert any(turned(each) for each in histories(*leaders_of(case, looks_again=False)))
+
+
+def test_nothing_is_said_of_a_deleted_checkpoint_that_was_never_begun_here() -> None:
+    deleted = replace(copy_of(1, CopyState.DELETED), partition=2)
+    assert not list(never_begun([deleted], partition=PARTITION, replayed=[TAKEN]))
+
+
+def test_the_earliest_of_several_unfinished_copies_is_ended_first() -> None:
+    copies = [copy_of(3), copy_of(1), copy_of(2)]
+    assert [each.term for each in orphaned(copies, partition=PARTITION, newest=ID, term=4)] == [1, 2, 3]
