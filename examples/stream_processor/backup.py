@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from confluent_kafka import KafkaException
 
@@ -16,7 +15,16 @@ from examples.stream_processor.records import Record, read_record, record_bytes
 from examples.stream_processor.replica import is_create
 from examples.stream_processor.snapshots import Snapshot, SnapshotFolder, read_snapshot, snapshot_bytes
 from offsite.cut.bcs import Created, Upload
-from offsite.cut.bcs_copies import Beginning, Copy, CopyState, beginning, never_begun, orphaned, superseded
+from offsite.cut.bcs_copies import (
+    Beginning,
+    Copy,
+    CopyState,
+    beginning,
+    never_begun,
+    never_begun_ends,
+    orphaned,
+    superseded,
+)
 from offsite.model.errors import OffsiteError
 
 LOG = logging.getLogger(__name__)
@@ -24,8 +32,8 @@ DIED = "its leader died"
 
 
 class Backup:
-    """Of one `partition`, by the leader of one `term`. Its state changes are compare-and-set, so that a leader which
-    was deposed and does not know it spoils no other copy; decision 0028 names what it may still do."""
+    """Of one `partition`, by the leader of one `term`. Its state changes are compare-and-set, and it looks again once
+    its own copy is in progress, so that of a leader which was deposed and does not know it no verdict turns."""
 
     def __init__(self, place: Place, partition: int, folder: SnapshotFolder, *, term: int) -> None:
         self._place, self._partition, self._folder, self._term = place, partition, folder, term
@@ -52,14 +60,20 @@ class Backup:
             LOG.exception("the backup of partition %d failed", self._partition)
 
     def _clean_up(self, newest: int, replayed: tuple[Created, ...]) -> None:
+        own = [each for each in replayed if each.checkpoint > self._store.begun.checkpoint]
+        copies = [each.copy for each in self._store.copies()]
+        begun = [self._begin_ended(each) for each in never_begun(copies, partition=self._partition, replayed=own)]
         stored = self._store.copies()
         for copy in orphaned([each.copy for each in stored], partition=self._partition, newest=newest, term=self._term):
             self._store.change(next(each for each in stored if each.copy == copy), CopyState.FAILED, DIED)
-        own = [each for each in replayed if each.checkpoint > self._store.begun.checkpoint]
-        copies = [each.copy for each in self._store.copies()]
-        for created in never_begun(copies, partition=self._partition, replayed=own):
-            copy = self._copy(Upload(checkpoint=created.checkpoint, position=created.position))
-            self._store.begin(replace(copy, state=CopyState.FAILED, reason=DIED))
+        for each in filter(None, begun):
+            copies = [known.copy for known in self._store.copies(each.copy.checkpoint)]
+            ends = never_begun_ends(copies, partition=self._partition, checkpoint=each.copy.checkpoint)
+            self._store.change(each, ends, DIED)
+
+    def _begin_ended(self, created: Created) -> Stored | None:
+        """A copy that is there to be ended."""
+        return self._store.begin(self._copy(Upload(checkpoint=created.checkpoint, position=created.position)))
 
     def _upload(self, upload: Upload, base: Snapshot | None) -> None:
         try:
@@ -69,15 +83,25 @@ class Backup:
             self._folder.unpin(base)
 
     def _begun(self, upload: Upload) -> Stored | None:
+        """Its own copy in progress, looked at again once it was there."""
+        if not self._may_begin(upload):
+            return None
+        stored = self._store.begin(self._copy(upload))
+        if stored is None or self._may_begin(upload):
+            return stored
+        self._store.change(stored, CopyState.ABANDONED)
+        return None
+
+    def _may_begin(self, upload: Upload) -> bool:
         me = {"partition": self._partition, "checkpoint": upload.checkpoint, "term": self._term}
         while True:
             stored = self._store.copies(upload.checkpoint)
             copies = [each.copy for each in stored]
             if beginning(copies, **me) is not Beginning.COPY:
-                return None
+                return False
             older = [each for each in stored if each.copy in set(superseded(copies, **me))]
             if all(self._store.change(each, CopyState.ABANDONED) for each in older):
-                return self._store.begin(self._copy(upload))
+                return True
 
     def _store_copy(self, stored: Stored, base: Snapshot | None) -> None:
         try:

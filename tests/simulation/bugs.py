@@ -72,6 +72,9 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
         (bcs_copies, "status_of", _count_those_that_are_there),
         (world, "status_of", _count_those_that_are_there),
     ),
+    "what was seen before its own copy was there decides": (
+        (RunningUpload, "_look_again", lambda self: self._then("put", self._put)),
+    ),
     "messages are not stamped": (
         (Leader, "_send", lambda self, to, command: self.partition.send(to, command, 0) if self.is_alive else None),
     ),

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from offsite.cut import bcs, bcs_copies
+from offsite.cut import bcs
+from tests.simulation.clean_up import CleanUp
 from tests.simulation.engine import Command, Done, State, answer_to, apply
-from tests.simulation.store import Snapshot, StoreError
+from tests.simulation.store import Snapshot
 from tests.simulation.upload import RunningUpload
 
 if TYPE_CHECKING:
@@ -18,21 +19,26 @@ PROCESS_S = 0.02
 RESEND_S = 2.0
 SNAPSHOT_S = 1.5
 REMEMBERED = 8
-_RETRY_S = 0.3
+UNAWARE, UNAWARE_S = 0.5, 8.0
+"""How often a leader that is deposed does not know it, and for how long at most."""
 
 Answered = Callable[[bcs.Answer], None]
 
 
 class Leader:
-    """It dies at any effect (`Partition.effect`): from then on it does nothing, and what it had in memory is gone."""
+    """It dies at any effect (`Partition.effect`): from then on it does nothing, and what it had in memory is gone. One
+    that is deposed may go on with what it does to the store for a while (`goes_on`), with the snapshots it had pinned
+    (`pins`): it does not know yet."""
 
     def __init__(self, partition: Partition, term: int) -> None:
         self.partition, self.term = partition, term
         self.is_alive, self._is_busy = True, False
+        self.pins: dict[int, Snapshot] = {}
+        self._goes_on_until_s = 0.0
         self._asked: dict[int, list[Answered]] = {}
         self.state = self._replayed()
         self._next = self.state.processed + 1
-        self._clean_up()
+        CleanUp(self).begin()
         self._process_soon()
         self._every(RESEND_S, self._resend)
         self._every(SNAPSHOT_S, self._snapshot)
@@ -57,17 +63,16 @@ class Leader:
             state = apply(state, record, here=self.partition.number, partitions=self.partition.partitions)
         return replace(state, processed=source)
 
-    def _clean_up(self) -> None:
-        """Fail what earlier leaders left, again and again until the store has it."""
-        number, newest, term = self.partition.number, self.state.progress.checkpoint, self.term
-        try:
-            copies = self.partition.copies()
-            for each in bcs_copies.orphaned(copies, partition=number, newest=newest, term=term):
-                self.partition.fail_copy(each, "its leader changed")
-            for created in bcs_copies.never_begun(copies, partition=number, replayed=self.state.created):
-                self.partition.put_failed(created, term, "its leader died before it began")
-        except StoreError:
-            self.partition.scheduler.after(_RETRY_S, lambda: self._clean_up() if self.is_alive else None)
+    @property
+    def goes_on(self) -> bool:
+        """With what it does to the store."""
+        return self.is_alive or self.partition.scheduler.now < self._goes_on_until_s
+
+    def depose(self, pins: dict[int, Snapshot]) -> None:
+        scheduler = self.partition.scheduler
+        if self.is_alive and scheduler.happens(UNAWARE):
+            self.pins, self._goes_on_until_s = dict(pins), scheduler.now + scheduler.chance.random() * UNAWARE_S
+        self.is_alive = False
 
     def request(self, create: bcs.Create, answered: Answered) -> None:
         """A coordinator asks for a checkpoint."""

@@ -54,7 +54,7 @@ class Partition:
         """A new leader, of a higher term. What the one before had pinned in its memory is pinned no more."""
         term = self.log.term + 1
         if self.leader is not None:
-            self.leader.is_alive = False
+            self.leader.depose(self._pins)
         self._pins.clear()
         self.log.elect(term)
         self.scheduler.tell("leader", f"{self.name} term {term}")
@@ -72,6 +72,10 @@ class Partition:
             self.scheduler.soon(ELECTION_S, lambda: self.elect() if self.leader is leader else None)
         return leader.is_alive
 
+    def effect_on_store(self, leader: Leader, name: str) -> bool:
+        """The same for what a leader does to the store: one that was deposed may not know it."""
+        return self.effect(leader, name) if leader.is_alive else leader.goes_on
+
     def copies(self) -> tuple[Copy, ...]:
         return self.store.copies()
 
@@ -81,17 +85,21 @@ class Partition:
     def abandon_copy(self, copy: Copy) -> bool:
         return self.store.change(self._place_of(copy), expected=CopyState.IN_PROGRESS, new=CopyState.ABANDONED)
 
-    def put_failed(self, created: bcs.Created, term: int, reason: str) -> None:
+    def put_begun(self, created: bcs.Created, term: int) -> None:
+        """A copy that is there to be ended."""
         copy = Copy(
             partition=self.number,
             checkpoint=created.checkpoint,
             term=term,
-            state=CopyState.FAILED,
+            state=CopyState.IN_PROGRESS,
             position=created.position,
             partitions=self.partitions,
-            reason=reason,
         )
         self.store.create(self._place_of(copy), copy)
+
+    def end_begun(self, created: bcs.Created, term: int, state: CopyState, reason: str) -> None:
+        place = (self.incarnation, self.number, created.checkpoint, term)
+        self.store.change(place, expected=CopyState.IN_PROGRESS, new=state, reason=reason)
 
     def _place_of(self, copy: Copy) -> tuple[int, int, int, int]:
         return next(

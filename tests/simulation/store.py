@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ from offsite.cut.bcs_copies import Copy, CopyState
 from tests.simulation.engine import State
 from tests.simulation.replicated_log import Record
 from tests.simulation.scheduler import Scheduler
+
+LATE_S = 5.0
+"""Within so many seconds what was late has arrived."""
 
 
 class StoreError(Exception):
@@ -36,11 +40,17 @@ Place = tuple[int, int, int, int]
 
 @dataclass
 class Faults:
-    """How often the store fails before it did something, fails after it, or stores something else."""
+    """How often the store fails before it did something, fails after it, does it later than anybody waits for, or
+    stores something else."""
 
     errors: float = 0.0
     lost_answers: float = 0.0
+    late: float = 0.0
     damage: float = 0.0
+
+
+def _ignored(_result: object) -> None:
+    pass
 
 
 @dataclass
@@ -57,17 +67,16 @@ class Store:
     def create(self, place: Place, copy: Copy) -> bool:
         """Whether the manifest is there now as given: it was not there, or an answer was lost."""
         self._fail(self.faults.errors)
-        held = self.manifests.setdefault(place, copy)
+        self._delay(lambda: self._created(place, copy))
+        held = self._created(place, copy)
         self._fail(self.faults.lost_answers)
         return held == copy
 
     def change(self, place: Place, *, expected: CopyState, new: CopyState, reason: str = "") -> bool:
         """Whether the state is `new` now: by this call, or by one whose answer was lost."""
         self._fail(self.faults.errors)
-        held = self.manifests[place]
-        if held.state is expected:
-            self.manifests[place] = held = replace(held, state=new, reason=reason)
-            self.scheduler.tell("copy", f"{place[1:]} {new} {reason}")
+        self._delay(lambda: self._changed(place, expected, new, reason))
+        held = self._changed(place, expected, new, reason)
         self._fail(self.faults.lost_answers)
         return held.state is new
 
@@ -86,6 +95,25 @@ class Store:
     def verify(self, place: Place) -> bool:
         self._fail(self.faults.errors)
         return place in self.contents and self.contents[place].is_sound
+
+    def _created(self, place: Place, copy: Copy) -> Copy:
+        if place not in self.manifests:
+            self.scheduler.tell("copy", f"{place[1:]} {copy.state} {copy.reason}")
+        return self.manifests.setdefault(place, copy)
+
+    def _changed(self, place: Place, expected: CopyState, new: CopyState, reason: str) -> Copy:
+        held = self.manifests[place]
+        if held.state is expected:
+            self.manifests[place] = held = replace(held, state=new, reason=reason)
+            self.scheduler.tell("copy", f"{place[1:]} {new} {reason}")
+        return held
+
+    def _delay(self, action: Callable[[], object]) -> None:
+        """Perhaps: it is on its way, and whoever asked for it has given up waiting, or died."""
+        if self.scheduler.happens(self.faults.late):
+            self.scheduler.tell("late")
+            self.scheduler.soon(LATE_S, lambda: _ignored(action()))
+            raise StoreError
 
     def _fail(self, probability: float) -> None:
         if self.scheduler.happens(probability):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offsite.cut import bcs, bcs_copies
 from offsite.cut.bcs_copies import Beginning, Copy, CopyState
-from tests.simulation.store import Contents, StoreError
+from tests.simulation.store import Contents, Snapshot, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.leader import Leader
@@ -29,7 +29,7 @@ class RunningUpload:
 
     def _then(self, name: str, step: Callable[[], None]) -> None:
         def run() -> None:
-            if not self._partition.effect(self._leader, name):
+            if not self._partition.effect_on_store(self._leader, name):
                 return
             try:
                 step()
@@ -40,23 +40,45 @@ class RunningUpload:
         self._partition.scheduler.soon(STEP_S, run)
 
     def _look(self) -> None:
-        copies, number = self._partition.copies(), self._partition.number
-        checkpoint, term = self._upload.checkpoint, self._leader.term
-        decided = bcs_copies.beginning(copies, partition=number, checkpoint=checkpoint, term=term)
-        if decided is not Beginning.COPY:
-            self._partition.scheduler.tell("not copied", f"{self._partition.name} {checkpoint} {decided}")
-            return self._partition.unpin(checkpoint)
-        for each in bcs_copies.superseded(copies, partition=number, checkpoint=checkpoint, term=term):
-            if not self._partition.abandon_copy(each):
-                return self._then("look", self._look)
-        return self._then("create", self._create)
+        if self._may_begin():
+            self._then("create", self._create)
+        else:
+            self._unpin()
+
+    def _may_begin(self) -> bool:
+        """Whether there is nothing against it, and nothing left to abandon."""
+        checkpoint, term, number = self._upload.checkpoint, self._leader.term, self._partition.number
+        while True:
+            copies = self._partition.copies()
+            decided = bcs_copies.beginning(copies, partition=number, checkpoint=checkpoint, term=term)
+            if decided is not Beginning.COPY:
+                self._partition.scheduler.tell("not copied", f"{self._partition.name} {checkpoint} {decided}")
+                return False
+            older = bcs_copies.superseded(copies, partition=number, checkpoint=checkpoint, term=term)
+            if all(self._partition.abandon_copy(each) for each in older):
+                return True
 
     def _create(self) -> None:
         self._partition.store.create(self._place, self._copy(CopyState.IN_PROGRESS))
-        self._then("put", self._put)
+        self._then("look again", self._look_again)
+
+    def _look_again(self) -> None:
+        """Now that its own one is there, whoever ends or begins another one sees it."""
+        if self._may_begin():
+            return self._then("put", self._put)
+        self._partition.store.change(self._place, expected=CopyState.IN_PROGRESS, new=CopyState.ABANDONED)
+        return self._unpin()
+
+    def _unpin(self) -> None:
+        if self._leader.is_alive:
+            self._partition.unpin(self._upload.checkpoint)
+
+    def _pinned(self) -> Snapshot | None:
+        checkpoint = self._upload.checkpoint
+        return self._partition.pinned(checkpoint) if self._leader.is_alive else self._leader.pins.get(checkpoint)
 
     def _put(self) -> None:
-        base = self._partition.pinned(self._upload.checkpoint)
+        base = self._pinned()
         if base is None:
             return self._fail("no snapshot before it")
         log = self._partition.log
@@ -74,20 +96,20 @@ class RunningUpload:
 
     def _complete(self) -> None:
         self._partition.store.change(self._place, expected=CopyState.IN_PROGRESS, new=CopyState.COMPLETED)
-        self._partition.unpin(self._upload.checkpoint)
+        self._unpin()
 
     def _fail(self, reason: str) -> None:
         """Said again until the store has it, or the leader dies, and a later one says it."""
 
         def say() -> None:
-            if not self._leader.is_alive:
+            if not self._leader.goes_on:
                 return
             try:
                 self._partition.store.create(self._place, self._copy(CopyState.FAILED, reason))
                 self._partition.store.change(
                     self._place, expected=CopyState.IN_PROGRESS, new=CopyState.FAILED, reason=reason
                 )
-                self._partition.unpin(self._upload.checkpoint)
+                self._unpin()
             except StoreError:
                 self._partition.scheduler.soon(STEP_S, say)
 

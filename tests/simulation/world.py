@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsite.cut.bcs_copies import BackupStatus, CopyState, status_of
+from offsite.cut.bcs_copies import BackupStatus, status_of
 from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, home_of_instance, home_of_name
 from tests.simulation.network import Network
@@ -50,7 +50,12 @@ class Rates:
             deletions=some(0, 0.05),
             loss=some(0, 0.1, 0.3),
             repetition=some(0, 0.1, 0.3),
-            faults=Faults(errors=some(0, 0.05, 0.25), lost_answers=some(0, 0.05), damage=some(0, 0.01, 0.1)),
+            faults=Faults(
+                errors=some(0, 0.05, 0.25),
+                lost_answers=some(0, 0.05),
+                late=some(0, 0.1, 0.3),
+                damage=some(0, 0.01, 0.1),
+            ),
         )
 
 
@@ -195,5 +200,6 @@ class World:
         ends = (each.log.end for each in self.partitions)
         before, self._ends = self._ends, tuple(ends)
         is_idle = not any(each.leader is None or each.leader.state.outbox for each in self.partitions)
-        copying = any(each.state is CopyState.IN_PROGRESS for each in self.store.manifests.values())
+        taken = {each.checkpoint for each in self.store.manifests.values()}
+        copying = any(self.status(each) is BackupStatus.ONGOING for each in taken)
         return is_idle and not copying and before == self._ends

@@ -397,7 +397,7 @@ class CheckpointNeeded(Refused):
 
 
 class ParticipantFailed(Refused):
-    """A participant of a checkpoint did not save its state, or not in time: the checkpoint has failed."""
+    """A participant of a checkpoint did not do its part, or not in time: the checkpoint has failed."""
 
     id = "OFF-1472"
 

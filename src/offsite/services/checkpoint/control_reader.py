@@ -10,7 +10,8 @@ from offsite.participant.errors import ParticipantError
 
 
 class ControlReader:
-    """Folds the records of the topic in order. `newest`: the highest id ever opened. `longest_lease_ms`: of all sessions that were ever read."""
+    """Folds the records of the topic in order. `newest`: the highest id that was opened in them. `longest_lease_ms`: of
+    all their sessions."""
 
     def __init__(self, log: SmallLog, topic: str, *, clock: Clock) -> None:
         self._log, self._topic, self._clock = log, topic, clock
