@@ -24,10 +24,11 @@ NONE_BEHIND = -1
 class StampWindows:
     """Checkpoint `checkpoint` was opened to the participants of some topics. `starts`: of each of their partitions the
     high watermark that was read before the opening, so no record below it can be behind the checkpoint. `has_markers`:
-    each of them got a marker of the checkpoint."""
+    each of them got a marker of the checkpoint. `is_heard`: somebody is known who has to have heard of it."""
 
     checkpoint: int
     has_markers: bool = False
+    is_heard: bool = True
     starts: Mapping[PositionKey, int] = field(default_factory=dict)
 
     @property
@@ -37,9 +38,9 @@ class StampWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenStamps:
-    """Of one stretch of a log, from the window's beginning on: the offset and the number of the first record whose
-    stamp or marker is that of the checkpoint or higher (`NONE_BEHIND`: there is none); whether there is data at all,
-    and data without a stamp, on either side of it."""
+    """Of one stretch of a log, from the window's beginning on: the offset of the first record whose stamp or marker is
+    that of the checkpoint or higher (`NONE_BEHIND`: there is none), and the highest number of all these; whether there
+    is data at all, and data without a stamp, on either side of it."""
 
     first: int = NONE_BEHIND
     number: int = 0
@@ -51,7 +52,7 @@ class SeenStamps:
         begins = self if self.first != NONE_BEHIND else following
         return SeenStamps(
             first=begins.first,
-            number=begins.number,
+            number=max(self.number, following.number),
             has_data=self.has_data or following.has_data,
             has_unstamped=self.has_unstamped or following.has_unstamped,
         )

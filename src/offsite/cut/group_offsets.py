@@ -15,7 +15,7 @@ partition counts behind it, for it covers the same inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from offsite.cut.cut import GroupOffset
 from offsite.cut.effect import Source
@@ -56,16 +56,20 @@ def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
 def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
     """The position of the first plain commit of each group and partition whose outputs are not all below `ends`."""
     found: dict[GroupKey, int] = {}
+    topics = {partition.topic for partition in ends}
     for commit in window.commits:
-        if not _has_outputs(commit, ends):
+        if not _has_outputs(commit, ends, topics):
             key = commit.group, commit.partition
             found[key] = min(found.get(key, commit.position), commit.position)
     return found
 
 
-def _has_outputs(commit: GroupCommit, ends: Ends) -> bool:
-    """A partition that was not read is taken as it is."""
-    return commit.outputs is not None and all(offset < ends.get(at, NEVER) for at, offset in commit.outputs)
+def _has_outputs(commit: GroupCommit, ends: Ends, topics: Collection[str]) -> bool:
+    """A topic that was not read is taken as it is. A partition that was not, of a topic that was, is new: what is in it
+    is not kept."""
+    return commit.outputs is not None and all(
+        offset < ends.get(at, 0 if at.topic in topics else NEVER) for at, offset in commit.outputs
+    )
 
 
 def _commits(ends: Ends, window: Window, kept: Iterable[Source]) -> Iterator[GroupCommit]:

@@ -163,4 +163,6 @@ def _is_backed(commit: GroupCommit, ends: Ends) -> bool:
     if commit.outputs is None:
         return False
     lost = [at for at, offset in commit.outputs if at in ends and ends[at] <= offset]
-    return not lost
+    read = {partition.topic for partition in ends}
+    made_since = [at for at, _ in commit.outputs if at not in ends and at.topic in read]
+    return not lost and not made_since

@@ -244,12 +244,12 @@ def _at_the_last(ends: object, window: Window) -> dict[GroupKey, int]:
     """The last commit without outputs taken for the first."""
     found: dict[GroupKey, int] = {}
     for commit in window.commits:
-        if not group_offsets._has_outputs(commit, ends):  # type: ignore[arg-type]
+        if not group_offsets._has_outputs(commit, ends, ()):  # type: ignore[arg-type]
             found[commit.group, commit.partition] = commit.position
     return found
 
 
-def _any_is_kept(commit: GroupCommit, ends: object) -> bool:
+def _any_is_kept(commit: GroupCommit, ends: object, _topics: object) -> bool:
     """`*` taken for no outputs."""
     return all(offset < ends[at] for at, offset in commit.outputs or ())  # type: ignore[index]
 
@@ -269,3 +269,16 @@ def test_a_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> N
     place, name, made, finding = MISTAKES[mistake]
     monkeypatch.setattr(place, name, made)
     assert finding in {wrong(each, cut_of(each)) for each in clusters()}
+
+
+def test_what_was_written_to_a_partition_that_was_made_since_is_not_kept() -> None:
+    """Of a topic that is backed up; what lies in others is no part of any cut."""
+    orders, new, elsewhere = (PartitionKey(*each) for each in (("a", "id", 0), ("a", "id", 1), ("b", "", 0)))
+    for output, expected in ((new, ()), (elsewhere, (4,))):
+        commit = GroupCommit(
+            group="g", partition=orders, offset=4, log=OFFSETS, position=0, outputs=((output, 7),)
+        )  # fmt: skip
+        window = Window(commits=(commit,))
+        cut = greatest.greatest_cut({orders: 9, OFFSETS: 1}, window)
+        assert tuple(each.offset for each in cut.groups) == expected
+        assert not list(group_violations(cut.ends, (), cut.groups, window))

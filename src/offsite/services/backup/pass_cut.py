@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from offsite.copy.stamps import NONE_BEHIND, joined_stamps
+from offsite.copy.plan import PositionKey
+from offsite.copy.stamps import NONE_BEHIND, SeenStamps, StampWindows, joined_stamps
 from offsite.copy.tails import joined_tails
 from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
@@ -66,7 +67,23 @@ def _stamps(plan: BackupPlan, found: Committable) -> Stamps:
     if plan.stamps is None:
         return Stamps()
     seen = joined_stamps(plan.copy.tasks, [each.stamps for each in found.receipts or ()])
-    return Stamps(topics=plan.stamps.topics, seen={PartitionKey(*key): each for key, each in seen.items()})
+    return Stamps(
+        topics=plan.stamps.topics,
+        seen={PartitionKey(*key): each for key, each in seen.items()},
+        doubts=tuple(_doubts_of_stamps(plan.stamps, seen)),
+    )
+
+
+def _doubts_of_stamps(windows: StampWindows, seen: Mapping[PositionKey, SeenStamps]) -> Iterator[str]:
+    """Why what was stamped does not prove that the writers have taken the checkpoint."""
+    if not windows.is_heard and any(each.has_data for each in seen.values()):
+        yield "no participant was there to acknowledge the checkpoint, and yet somebody wrote: do all of them use acks?"
+    ahead = max((each.number for each in seen.values()), default=0)
+    if ahead > windows.checkpoint:
+        yield (
+            f"a participant has number {ahead} already, and did not have to take checkpoint {windows.checkpoint}: "
+            f"take one with --id {ahead + 1} or higher"
+        )
 
 
 def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:

@@ -45,6 +45,10 @@ class ControlReader:
         self._state = self._state.without(frozenset(self._state.lapsed(now_ms=asked_ms)))
         return self._state.missing(checkpoint, now_ms=asked_ms)
 
+    def has_sessions(self, *, asked_ms: int) -> bool:
+        """Whether anybody lived at `asked_ms`."""
+        return bool(self._state.alive(now_ms=asked_ms))
+
     def _parsed(self, value: bytes | None, offset: int) -> ControlRecord | None:
         try:
             return parse_record(value)

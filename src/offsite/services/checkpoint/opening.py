@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.copy.plan import PartitionBounds
@@ -74,7 +74,7 @@ class Opener:
         if stamping.form is StampForm.MARKERS:
             self._mark(windows)
         else:
-            self._await_acks(reader, checkpoint)
+            windows = replace(windows, is_heard=self._await_acks(reader, checkpoint))
             self._trim(stamping.control_topic, at)
         decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
@@ -112,10 +112,10 @@ class Opener:
             for done in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
                 done.result()
 
-    def _await_acks(self, reader: ControlReader, checkpoint: int) -> None:
-        """Return when nobody is missing."""
+    def _await_acks(self, reader: ControlReader, checkpoint: int) -> bool:
+        """Return when nobody is missing; whether anybody is there."""
         began_s = self.clock.monotonic_s()
-        while missing := reader.missing(checkpoint, asked_ms=reader.catch_up()):
+        while missing := reader.missing(checkpoint, asked_ms=(asked_ms := reader.catch_up())):
             limit_s = max(ACKS_TIMEOUT_S, 2 * reader.longest_lease_ms / 1000)
             if self.clock.monotonic_s() - began_s > limit_s:
                 names = named(sorted({each.participant for each in missing}), most=3)
@@ -124,6 +124,7 @@ class Opener:
                     hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",
                 )
             self.clock.sleep(POLL_S)
+        return reader.has_sessions(asked_ms=asked_ms)
 
     def _trim(self, topic: str, at: int) -> None:
         """Who has acknowledged what was opened at offset `at` has said behind it that it lives. What is older is of no

@@ -49,10 +49,12 @@ class SnapshotGroups:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamps:
     """What was seen of the stamps of a checkpoint that was opened to the writers of `topics`: of each partition with
-    news since before it was opened."""
+    news since before it was opened. `doubts`: why they do not prove that the writers have taken it; then it is not
+    claimed."""
 
     topics: frozenset[str] = frozenset()
     seen: Mapping[PartitionKey, SeenStamps] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
 
 def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
@@ -85,7 +87,7 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
         left_out=tuple(_described(each) for each in cut.left_out[:NAMED_MAX]),
         left_out_count=len(cut.left_out),
         open=tuple(_open(evidence.tails, positions)),
-        notes=(*notes, *groups.doubts),
+        notes=(*notes, *groups.doubts, *stamps.doubts),
         refused=_refused(cut.refusals),
         participants=participants,
     )
@@ -131,7 +133,8 @@ def _writers(
     for partition in moved:
         tail = tails.get(partition)
         if partition.topic in stamps.topics:
-            found[partition.topic] |= _stamping(stamps.seen.get(partition, SeenStamps()))
+            seen = stamps.seen.get(partition, SeenStamps())
+            found[partition.topic] |= {WriterKind.PLAIN} if stamps.doubts else _stamping(seen)
         elif tail is None or tail.has_plain:
             found[partition.topic].add(WriterKind.PLAIN)
         if tail is not None and (tail.markers or tail.open):

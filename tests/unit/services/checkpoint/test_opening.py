@@ -20,6 +20,7 @@ from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.control_reader import ControlReader
 from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.serve import Server
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
@@ -129,6 +130,39 @@ def test_what_is_stamped_with_the_number_is_not_in_the_cut_and_what_is_older_is(
     monkeypatch.setattr(Opener, "_mark", mark)
     cut = cut_of(site, take(site, 7, stamping()))
     assert {each.partition_id.partition: each.end for each in cut.partitions}[0] == at[1]
+
+
+def test_who_has_a_higher_number_did_not_take_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restore onto a cluster where ids are lower: it passes the markers, and takes no checkpoint."""
+    marking = Opener._mark
+
+    def mark(opener: Opener, windows: object) -> None:
+        write(site, 3)
+        marking(opener, windows)  # type: ignore[arg-type]  # as it came
+        write(site, 90)
+
+    monkeypatch.setattr(Opener, "_mark", mark)
+    cut = cut_of(site, take(site, 7, stamping()))
+    assert dict(cut.classes)["orders"] == "uncoordinated"
+    assert any("--id 91 or higher" in each for each in cut.notes)
+
+
+@pytest.mark.parametrize(("joins", "expected"), [(True, "participant"), (False, "uncoordinated")])
+def test_who_writes_and_never_joined_has_acknowledged_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, joins: bool, expected: str
+) -> None:
+    """As a participant of form A, which waits for markers that nobody writes."""
+    waiting = Opener._await_acks
+
+    def wait(opener: Opener, reader: ControlReader, checkpoint: int) -> bool:
+        write(site, 3)
+        if joins:
+            say(site, Acked(session=PAYER, id=7, lease_ms=60_000))
+        return waiting(opener, reader, checkpoint)
+
+    monkeypatch.setattr(Opener, "_await_acks", wait)
+    cut = cut_of(site, take(site, 7, stamping(StampForm.ACKS)))
+    assert dict(cut.classes)["orders"] == expected
 
 
 def test_a_marker_that_is_gone_fails_the_checkpoint(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
