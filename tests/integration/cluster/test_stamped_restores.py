@@ -38,7 +38,7 @@ from tests.integration.kafka.cluster import Cluster
 CHECKPOINTS = int(os.environ.get("OFFSITE_STAMPED_CHECKPOINTS", "3"))
 CHECKPOINTS_MAX = 40 + CHECKPOINTS
 """So many are taken until one of the application without stamps is broken."""
-FAR_S = 0.03
+FAR_S = 0.04
 _numbers = itertools.count()
 pytestmark = pytest.mark.timeout(240 + 20 * CHECKPOINTS)
 
@@ -60,14 +60,13 @@ def test_no_checkpoint_of_participants_is_inconsistent(
     with (
         slow_link(monkeypatch, far, delay_s=FAR_S),
         running(stamping, tmp_path, seed=number) as crew,
-        running(plain, tmp_path, seed=number) as others,
+        running(plain, tmp_path, seed=number),
     ):
         first_backup(trial, cluster, stamping, plain)
         backup = trial.repository.backup("relay")
         while taken < CHECKPOINTS or not (broken or taken >= CHECKPOINTS_MAX):
             if taken % 3 == 2:
                 crew.disturb()
-                others.disturb()
             time.sleep(rng.uniform(0, 0.3))
             checkpoint = take(trial, cluster, backup, stamping, form)
             crew.check()
