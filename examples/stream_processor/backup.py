@@ -33,7 +33,7 @@ DIED = "its leader died"
 
 class Backup:
     """Of one `partition`, by the leader of one `term`. Its state changes are compare-and-set, and it looks again once
-    its own copy is in progress, so that of a leader which was deposed and does not know it no verdict turns."""
+    its own copy is in progress, so that a leader which was deposed and does not know it turns no verdict."""
 
     def __init__(self, place: Place, partition: int, folder: SnapshotFolder, *, term: int) -> None:
         self._place, self._partition, self._folder, self._term = place, partition, folder, term
@@ -60,20 +60,24 @@ class Backup:
             LOG.exception("the backup of partition %d failed", self._partition)
 
     def _clean_up(self, newest: int, replayed: tuple[Created, ...]) -> None:
-        own = [each for each in replayed if each.checkpoint > self._store.begun.checkpoint]
-        copies = [each.copy for each in self._store.copies()]
-        begun = [self._begin_ended(each) for each in never_begun(copies, partition=self._partition, replayed=own)]
-        stored = self._store.copies()
-        for copy in orphaned([each.copy for each in stored], partition=self._partition, newest=newest, term=self._term):
-            self._store.change(next(each for each in stored if each.copy == copy), CopyState.FAILED, DIED)
-        for each in filter(None, begun):
-            copies = [known.copy for known in self._store.copies(each.copy.checkpoint)]
-            ends = never_begun_ends(copies, partition=self._partition, checkpoint=each.copy.checkpoint)
-            self._store.change(each, ends, DIED)
+        copies, restored = self._without_orphans(newest), self._store.begun.checkpoint
+        for each in never_begun(copies, partition=self._partition, replayed=replayed, restored=restored):
+            own = self._store.begin(self._copy(Upload(checkpoint=each.checkpoint, position=each.position)))
+            copies = self._without_orphans(newest)
+            if own:
+                state = never_begun_ends(copies, partition=self._partition, checkpoint=each.checkpoint)
+                self._store.change(own, state, DIED)
 
-    def _begin_ended(self, created: Created) -> Stored | None:
-        """A copy that is there to be ended."""
-        return self._store.begin(self._copy(Upload(checkpoint=created.checkpoint, position=created.position)))
+    def _without_orphans(self, newest: int) -> list[Copy]:
+        """All copies, as seen when there was no orphan left. One that another writer ends is looked at again."""
+        me = {"partition": self._partition, "term": self._term, "restored": self._store.begun.checkpoint}
+        while True:
+            stored = {each.copy: each for each in self._store.copies()}
+            left = list(orphaned(stored, newest=newest, **me))
+            if not left:
+                return list(stored)
+            for each in left:
+                self._store.change(stored[each], CopyState.FAILED, DIED)
 
     def _upload(self, upload: Upload, base: Snapshot | None) -> None:
         try:
@@ -83,25 +87,24 @@ class Backup:
             self._folder.unpin(base)
 
     def _begun(self, upload: Upload) -> Stored | None:
-        """Its own copy in progress, looked at again once it was there."""
-        if not self._may_begin(upload):
-            return None
-        stored = self._store.begin(self._copy(upload))
-        if stored is None or self._may_begin(upload):
-            return stored
-        self._store.change(stored, CopyState.ABANDONED)
-        return None
-
-    def _may_begin(self, upload: Upload) -> bool:
+        """Its own copy, in progress, and seen by whoever else may be at one; None if it is not to make one."""
         me = {"partition": self._partition, "checkpoint": upload.checkpoint, "term": self._term}
+        own: Stored | None = None
         while True:
-            stored = self._store.copies(upload.checkpoint)
-            copies = [each.copy for each in stored]
-            if beginning(copies, **me) is not Beginning.COPY:
-                return False
-            older = [each for each in stored if each.copy in set(superseded(copies, **me))]
-            if all(self._store.change(each, CopyState.ABANDONED) for each in older):
-                return True
+            stored = {each.copy: each for each in self._store.copies(upload.checkpoint)}
+            if beginning(stored, **me) is not Beginning.COPY:
+                break
+            older = list(superseded(stored, **me))
+            for each in older:
+                self._store.change(stored[each], CopyState.ABANDONED)
+            if own and not older:
+                return own
+            own = own or self._store.begin(self._copy(upload))
+            if own is None:
+                return None
+        if own:
+            self._store.change(own, CopyState.ABANDONED)
+        return None
 
     def _store_copy(self, stored: Stored, base: Snapshot | None) -> None:
         try:

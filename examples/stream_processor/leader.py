@@ -20,7 +20,6 @@ from examples.stream_processor.records import ELECTED, Message, Record
 from examples.stream_processor.replica import Outcome, commands
 from examples.stream_processor.snapshots import Snapshot, SnapshotFolder, snapshot_of
 from examples.stream_processor.view import read_replica
-from offsite.cut.bcs import Created
 
 REPEAT_S = 0.5
 SNAPSHOT_EVERY = 200  # commands
@@ -40,7 +39,7 @@ class Leader:
         self._term = self._replica.next_position
         self._append([Record(position=self._term, term=self._term, kind=ELECTED, body={"leader": here.number})])
         self._backup = Backup(place, here.number, self._folder, term=self._term)
-        self._backup.clean_up(self._replica.state.checkpoint, self._met(newest))
+        self._backup.clean_up(self._replica.state.checkpoint, self._replica.state.taken)
         self._process()
 
     def receive(self, messages: Sequence[Message]) -> None:
@@ -97,9 +96,3 @@ class Leader:
             if now_s - self._sent.get(name, -REPEAT_S) >= REPEAT_S:
                 self._sent[name] = now_s
                 self._network.send(message, checkpoint=state.checkpoint)
-
-    def _met(self, newest: Snapshot | None) -> list[Created]:
-        """The checkpoints of the log that was replayed, and the one before it that the snapshot knows of."""
-        before = newest.read().progress if newest else None
-        known = [Created(checkpoint=before.checkpoint, position=before.position)] if before else []
-        return [each for each in (*known, *self._replica.replayed) if each.checkpoint]

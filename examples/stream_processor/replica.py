@@ -22,7 +22,7 @@ from examples.stream_processor.records import (
     Record,
 )
 from examples.stream_processor.state import State
-from offsite.cut.bcs import Create, Created, Progress, Step, on_create, on_message, on_replayed
+from offsite.cut.bcs import Create, Created, Progress, Step, on_create, on_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,11 @@ class Outcome:
 
 class Replica:
     """`next_position` is that of the record to come; `offset`, the offset in Kafka from which a log has to be read to
-    arrive at this state again; `replayed`, the checkpoints that were met on the way."""
+    arrive at this state again."""
 
     def __init__(self, here: Here, state: State, *, offset: int = 0) -> None:
         self.here, self.state, self.offset = here, state, offset
         self.next_position = state.processed + 1
-        self.replayed: list[Created] = []
         self._pending: deque[tuple[Record, int]] = deque()
 
     @property
@@ -84,9 +83,7 @@ class Replica:
         if command.position != event.source:
             raise ValueError(f"the event at {event.position} belongs to {event.source}, and not to {command.position}")
         if event.kind == CHECKPOINT_CREATED:
-            created = Created(**event.body)
-            self.replayed.append(created)
-            self.state.take_over(on_replayed(self.state.progress, created))
+            self.state.take_over(Created(**event.body))
         else:
             engine.apply(self.state, self.here, event.kind, event.body)
         self.state.processed, self.state.last = event.source, event.position

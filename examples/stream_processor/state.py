@@ -6,7 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from examples.stream_processor.records import Message
-from offsite.cut.bcs import Progress
+from offsite.cut.bcs import Created, Progress, on_replayed
+
+REMEMBERED = 100
+"""Checkpoints: far more than can wait for their upload while a snapshot is taken."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,7 +23,8 @@ class Instance:
 @dataclass(slots=True, kw_only=True)
 class State:
     """`processed` is the position of the last command whose event is in here, `last` the highest position of any record
-    that is; `checkpoint` and `checkpoint_position` are the partition's `Progress`.
+    that is; `checkpoint` and `checkpoint_position` are the partition's `Progress`; `taken`, the newest checkpoints, of
+    which a later leader may have to tell that nobody copies them.
 
     Of deployments (version → name): on each partition. Of `instances` (name → instance): those that live here.
     Of keys that hash here: who waits (`waiting`, key → instances), what nobody took yet (`buffered`, key → messages),
@@ -31,6 +35,7 @@ class State:
     last: int = -1
     checkpoint: int = 0
     checkpoint_position: int = -1
+    taken: list[Created] = field(default_factory=list)
     deployments: dict[str, str] = field(default_factory=dict)
     instances: dict[str, Instance] = field(default_factory=dict)
     waiting: dict[str, list[str]] = field(default_factory=dict)
@@ -43,8 +48,11 @@ class State:
     def progress(self) -> Progress:
         return Progress(checkpoint=self.checkpoint, position=self.checkpoint_position)
 
-    def take_over(self, progress: Progress) -> None:
+    def take_over(self, created: Created) -> None:
+        """Raises `ValueError` if it cannot follow."""
+        progress = on_replayed(self.progress, created)
         self.checkpoint, self.checkpoint_position = progress.checkpoint, progress.position
+        self.taken = [*self.taken, created][-REMEMBERED:]
 
 
 def state_bytes(state: State) -> bytes:
@@ -53,6 +61,7 @@ def state_bytes(state: State) -> bytes:
 
 def read_state(data: bytes) -> State:
     fields = json.loads(data)
+    fields["taken"] = [Created(**each) for each in fields.get("taken", ())]
     fields["instances"] = {name: Instance(**each) for name, each in fields["instances"].items()}
     fields["outstanding"] = {name: Message(**each) for name, each in fields["outstanding"].items()}
     return State(**fields)

@@ -10,7 +10,19 @@ from collections import Counter
 from tests.simulation.course import play
 from tests.simulation.shrink import shrunk
 
-_TOLD = ("take", "acknowledged", "complete", "forced", "leader", "crash", "store error", "delete", "restored")
+_TOLD = (
+    "take",
+    "acknowledged",
+    "complete",
+    "forced",
+    "leader",
+    "crash",
+    "store error",
+    "late",
+    "stall",
+    "delete",
+    "restored",
+)
 
 
 def main() -> int:

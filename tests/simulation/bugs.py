@@ -15,6 +15,7 @@ from unittest import mock
 from offsite.cut import bcs, bcs_copies
 from offsite.cut.bcs_copies import BackupStatus, Beginning, CopyState
 from tests.simulation import course, restored, world
+from tests.simulation.clean_up import CleanUp
 from tests.simulation.leader import Leader
 from tests.simulation.partition import Partition
 from tests.simulation.store import Store
@@ -30,8 +31,8 @@ def _take_again(progress: bcs.Progress, create: bcs.Create, position: int) -> bc
 
 
 def _complete_first(self: RunningUpload) -> None:
-    self._partition.store.create(self._place, self._copy(CopyState.COMPLETED))
-    self._then("put", self._put)
+    self._put_own(self._upload, CopyState.COMPLETED)
+    self._try("put", self._put)
 
 
 def _count_those_that_are_there(copies: Any, *, checkpoint: int, partitions: int) -> BackupStatus:
@@ -42,8 +43,8 @@ def _count_those_that_are_there(copies: Any, *, checkpoint: int, partitions: int
     )
 
 
-def _newest_alone(copies: Any, *, partition: int, newest: int, term: int) -> Iterator[bcs_copies.Copy]:
-    found = _orphaned(copies, partition=partition, newest=newest, term=term)
+def _newest_alone(copies: Any, *, newest: int, **others: int) -> Iterator[bcs_copies.Copy]:
+    found = _orphaned(copies, newest=newest, **others)
     yield from (each for each in found if each.checkpoint == newest)
 
 
@@ -53,11 +54,22 @@ def _message_first(self: Leader, command: object, checkpoint: int) -> None:
         self.partition.log.append(self.term, [command, *forced])  # type: ignore[list-item]
 
 
+def _write_failed(self: CleanUp, created: bcs.Created) -> None:
+    self._put_own(created, CopyState.FAILED)
+    self.begin()
+
+
+def _pin_by_processed(self: Partition, checkpoint: int, term: int, *, before: int | None) -> None:
+    fitting = [each for each in self.snapshots if before is None or each.state.processed < before]
+    self._pins[term, checkpoint] = fitting[-1]
+
+
 BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
     "no pin before the upload": (
         (Partition, "pin", lambda *_, **__: None),
-        (Partition, "pinned", lambda self, _: self.snapshots[-1]),
+        (Partition, "pinned", lambda self, *_: self.snapshots[-1]),
     ),
+    "a base snapshot by the last command in it alone": ((Partition, "pin", _pin_by_processed),),
     "an id is used again": (
         (bcs, "on_create", _take_again),
         (bcs_copies, "beginning", lambda *_, **__: Beginning.COPY),
@@ -68,12 +80,13 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
     "a new leader forgets what is under way": ((bcs_copies, "orphaned", lambda *_, **__: iter(())),),
     "a new leader fails the newest alone": ((bcs_copies, "orphaned", _newest_alone),),
     "nobody tells that a copy was never begun": ((bcs_copies, "never_begun", lambda *_, **__: iter(())),),
+    "the leader does not look again after its copy is in progress": (
+        (RunningUpload, "_begun", lambda self: self._try("put", self._put)),
+    ),
+    "what was never begun is failed by what was seen before": ((CleanUp, "_place_own", _write_failed),),
     "partitions without a copy are not missed": (
         (bcs_copies, "status_of", _count_those_that_are_there),
         (world, "status_of", _count_those_that_are_there),
-    ),
-    "what was seen before its own copy was there decides": (
-        (RunningUpload, "_look_again", lambda self: self._then("put", self._put)),
     ),
     "messages are not stamped": (
         (Leader, "_send", lambda self, to, command: self.partition.send(to, command, 0) if self.is_alive else None),

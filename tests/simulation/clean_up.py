@@ -1,57 +1,54 @@
-"""What a new leader does about the copies of those before it, step by step."""
+"""What a new leader does about the copies that those before it have left, or never begun."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offsite.cut import bcs, bcs_copies
-from tests.simulation.store import StoreError
+from offsite.cut.bcs_copies import Copy, CopyState
+from tests.simulation.store_work import StoreWork
 
 if TYPE_CHECKING:
     from tests.simulation.leader import Leader
 
-STEP_S = 0.3
 
-
-class CleanUp:
-    """Each step is done again and again until the store has done it, or the leader is no more."""
+class CleanUp(StoreWork):
+    """It looks, does one thing, and looks again, until there is nothing left to do. `_placed` is the checkpoint in the
+    place of whose copy it has put its own one, which is still to be ended."""
 
     def __init__(self, leader: Leader) -> None:
-        self._leader, self._partition = leader, leader.partition
-        self._replayed, self._newest = leader.state.created, leader.state.progress.checkpoint
-        self._begun: tuple[bcs.Created, ...] = ()
+        super().__init__(leader)
+        self._newest, self._created = leader.state.progress.checkpoint, leader.state.created
+        self._placed: bcs.Created | None = None
 
     def begin(self) -> None:
-        self._step(self._begin_missing)
+        self._then("look for what is left", self._look)
 
-    def _then(self, step: Callable[[], None]) -> None:
-        self._partition.scheduler.soon(STEP_S, lambda: self._step(step))
+    def _look(self) -> None:
+        copies, me = self._partition.copies(), self._partition.number
+        restored = self._partition.restored
+        left = bcs_copies.orphaned(copies, partition=me, newest=self._newest, term=self._leader.term, restored=restored)
+        if orphan := next(left, None):
+            self._then("fail an orphan", lambda: self._fail(orphan))
+        elif self._placed:
+            placed = self._placed
+            state = bcs_copies.never_begun_ends(copies, partition=me, checkpoint=placed.checkpoint)
+            self._then("end what was never begun", lambda: self._end(placed, state))
+        else:
+            missing = bcs_copies.never_begun(copies, partition=me, replayed=self._created, restored=restored)
+            if created := next(missing, None):
+                self._then("place what was never begun", lambda: self._place_own(created))
 
-    def _step(self, step: Callable[[], None]) -> None:
-        if self._leader.goes_on:
-            try:
-                step()
-            except StoreError:
-                self._then(step)
+    def _fail(self, orphan: Copy) -> None:
+        self._end_other(orphan, CopyState.FAILED, "its leader changed")
+        self.begin()
 
-    def _begin_missing(self) -> None:
-        """What was found missing stays so when the step is done again: its own copies are there by then."""
-        copies, number = self._partition.copies(), self._partition.number
-        missing = bcs_copies.never_begun(copies, partition=number, replayed=self._replayed)
-        self._begun = tuple({each.checkpoint: each for each in (*self._begun, *missing)}.values())
-        for each in self._begun:
-            self._partition.put_begun(each, self._leader.term)
-        self._then(self._fail_orphaned)
+    def _place_own(self, created: bcs.Created) -> None:
+        self._put_own(created)
+        self._placed = created
+        self.begin()
 
-    def _fail_orphaned(self) -> None:
-        copies, number = self._partition.copies(), self._partition.number
-        for each in bcs_copies.orphaned(copies, partition=number, newest=self._newest, term=self._leader.term):
-            self._partition.fail_copy(each, "its leader changed")
-        self._then(self._end_begun)
-
-    def _end_begun(self) -> None:
-        copies, number = self._partition.copies(), self._partition.number
-        for each in self._begun:
-            ends = bcs_copies.never_begun_ends(copies, partition=number, checkpoint=each.checkpoint)
-            self._partition.end_begun(each, self._leader.term, ends, "its leader died before it began")
+    def _end(self, placed: bcs.Created, state: CopyState) -> None:
+        self._end_own(placed, state, "its leader died before it began")
+        self._placed = None
+        self.begin()

@@ -19,23 +19,19 @@ PROCESS_S = 0.02
 RESEND_S = 2.0
 SNAPSHOT_S = 1.5
 REMEMBERED = 8
-UNAWARE, UNAWARE_S = 0.5, 8.0
-"""How often a leader that is deposed does not know it, and for how long at most."""
 
 Answered = Callable[[bcs.Answer], None]
 
 
 class Leader:
-    """It dies at any effect (`Partition.effect`): from then on it does nothing, and what it had in memory is gone. One
-    that is deposed may go on with what it does to the store for a while (`goes_on`), with the snapshots it had pinned
-    (`pins`): it does not know yet."""
+    """It dies at any effect (`Partition.effect`): from then on it does nothing, and what it had in memory is gone. A
+    deposed one goes on for a while: it sees the log as it was, and what it appends is lost."""
 
     def __init__(self, partition: Partition, term: int) -> None:
         self.partition, self.term = partition, term
-        self.is_alive, self._is_busy = True, False
-        self.pins: dict[int, Snapshot] = {}
-        self._goes_on_until_s = 0.0
+        self.is_alive, self._is_busy, self._is_deposed = True, False, False
         self._asked: dict[int, list[Answered]] = {}
+        self._end = 0
         self.state = self._replayed()
         self._next = self.state.processed + 1
         CleanUp(self).begin()
@@ -63,16 +59,9 @@ class Leader:
             state = apply(state, record, here=self.partition.number, partitions=self.partition.partitions)
         return replace(state, processed=source)
 
-    @property
-    def goes_on(self) -> bool:
-        """With what it does to the store."""
-        return self.is_alive or self.partition.scheduler.now < self._goes_on_until_s
-
-    def depose(self, pins: dict[int, Snapshot]) -> None:
-        scheduler = self.partition.scheduler
-        if self.is_alive and scheduler.happens(UNAWARE):
-            self.pins, self._goes_on_until_s = dict(pins), scheduler.now + scheduler.chance.random() * UNAWARE_S
-        self.is_alive = False
+    def depose(self) -> None:
+        """Another one leads from now on. It is not told, and sees no more of the log."""
+        self._is_deposed, self._end = True, self.partition.log.end
 
     def request(self, create: bcs.Create, answered: Answered) -> None:
         """A coordinator asks for a checkpoint."""
@@ -101,7 +90,10 @@ class Leader:
         """Go on up to the next `Create`, or process that one."""
         log, commands = self.partition.log, []
         self._is_busy = False
-        while self.is_alive and self._next < log.end:
+        end = self._end if self._is_deposed else log.end
+        if self._next < log.start:
+            return  # its own log would still have it; what it did would be lost anyway
+        while self.is_alive and self._next < end:
             position, record = self._next, log.at(self._next)
             if isinstance(record, bcs.Create):
                 break
@@ -110,7 +102,7 @@ class Leader:
                 commands.append((position, record))
         if commands:
             self._handle(commands)
-        elif self.is_alive and self._next < log.end and isinstance(record, bcs.Create):
+        elif self.is_alive and self._next < end and isinstance(record, bcs.Create):
             self._next += 1
             self._take(record, position)
 
@@ -136,7 +128,7 @@ class Leader:
         if step.upload is not None:
             if not self.partition.effect(self, "pin"):
                 return
-            self.partition.pin(step.upload.checkpoint, before=step.pin_before)
+            self.partition.pin(step.upload.checkpoint, self.term, before=step.pin_before)
         self._is_busy = True
         if step.upload is not None and self.partition.eager_s:
             RunningUpload(self, step.upload).begin()
@@ -176,7 +168,8 @@ class Leader:
             self.partition.send(to, command, self.state.progress.checkpoint)
 
     def _snapshot(self) -> None:
-        if not self._is_busy and self.partition.effect(self, "snapshot"):
+        """Of what is applied, also between a `Create` in the log and its processing."""
+        if not self._is_deposed and self.partition.effect(self, "snapshot"):
             self.partition.add_snapshot(Snapshot(self._applied_end, self.state))
 
     def _every(self, seconds: float, work: Callable[[], None]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsite.cut import bcs
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite.cut.bcs_copies import Copy
 from tests.simulation.engine import Command, State
 from tests.simulation.leader import Leader
 from tests.simulation.network import Network
@@ -15,6 +14,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Snapshot, Store
 
 ELECTION_S = 0.5
+_TAKEN_FOR_DEAD = 0.5
 
 Send = Callable[[int, Command, int], None]
 
@@ -22,7 +22,10 @@ Send = Callable[[int, Command, int], None]
 @dataclass(kw_only=True)
 class Partition:
     """`incarnation` is 0 for the processor that was backed up, and rises with each restore: nothing that it stores may
-    take the place of what is there. `eager_s`: uploads begin so long before `Created` is appended, as ZEP008 has it."""
+    take the place of what is there; `restored` is the checkpoint that it comes from, 0 for none. `eager_s`: uploads
+    begin so long before `Created` is appended, as ZEP008 has it. `unaware_s`: for at most so long, a leader does not
+    know that there is another one, and goes on with what it does. `stalling`: how often it stands still with a request
+    to the store under way. `steps_ahead`: of what leaders do with the store."""
 
     number: int
     partitions: int
@@ -32,11 +35,15 @@ class Partition:
     send: Send
     crash: Callable[[str], bool]
     incarnation: int = 0
+    restored: int = 0
     eager_s: float = 0.0
+    unaware_s: float = 0.0
+    stalling: float = 0.0
+    steps_ahead: int = 0
     log: ReplicatedLog = field(init=False)
     snapshots: list[Snapshot] = field(default_factory=lambda: [Snapshot(0, State())])
     leader: Leader | None = None
-    _pins: dict[int, Snapshot] = field(default_factory=dict)
+    _pins: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.log = ReplicatedLog(self.scheduler)
@@ -51,14 +58,25 @@ class Partition:
         return self.incarnation, self.number
 
     def elect(self) -> None:
-        """A new leader, of a higher term. What the one before had pinned in its memory is pinned no more."""
+        """A new leader, of a higher term."""
         term = self.log.term + 1
         if self.leader is not None:
-            self.leader.depose(self._pins)
-        self._pins.clear()
+            self._depose(self.leader)
         self.log.elect(term)
         self.scheduler.tell("leader", f"{self.name} term {term}")
         self.leader = Leader(self, term)
+
+    def _depose(self, leader: Leader) -> None:
+        leader.depose()
+        if leader.is_alive and self.unaware_s:
+            self.scheduler.soon(self.unaware_s, lambda: self._end(leader))
+        else:
+            self._end(leader)
+
+    def _end(self, leader: Leader) -> None:
+        """It has learnt that it is none, or has died. What it had pinned in its memory is pinned no more."""
+        leader.is_alive = False
+        self._pins = {each: held for each, held in self._pins.items() if each[0] != leader.term}
 
     def _grown(self) -> None:
         if self.leader is not None:
@@ -72,51 +90,31 @@ class Partition:
             self.scheduler.soon(ELECTION_S, lambda: self.elect() if self.leader is leader else None)
         return leader.is_alive
 
-    def effect_on_store(self, leader: Leader, name: str) -> bool:
-        """The same for what a leader does to the store: one that was deposed may not know it."""
-        return self.effect(leader, name) if leader.is_alive else leader.goes_on
+    def stalls(self, leader: Leader) -> bool:
+        """Whether `leader` stands still now; often for so long that the others take it for dead, and elect another."""
+        if not self.scheduler.happens(self.stalling):
+            return False
+        self.scheduler.tell("stall", f"{self.name} term {leader.term}")
+        if self.scheduler.happens(_TAKEN_FOR_DEAD):
+            self.scheduler.soon(ELECTION_S, lambda: self.elect() if self.leader is leader else None)
+        return True
 
     def copies(self) -> tuple[Copy, ...]:
         return self.store.copies()
 
-    def fail_copy(self, copy: Copy, reason: str) -> None:
-        self.store.change(self._place_of(copy), expected=CopyState.IN_PROGRESS, new=CopyState.FAILED, reason=reason)
+    def place_of(self, copy: Copy) -> tuple[int, int, int, int]:
+        return self.incarnation, copy.partition, copy.checkpoint, copy.term
 
-    def abandon_copy(self, copy: Copy) -> bool:
-        return self.store.change(self._place_of(copy), expected=CopyState.IN_PROGRESS, new=CopyState.ABANDONED)
-
-    def put_begun(self, created: bcs.Created, term: int) -> None:
-        """A copy that is there to be ended."""
-        copy = Copy(
-            partition=self.number,
-            checkpoint=created.checkpoint,
-            term=term,
-            state=CopyState.IN_PROGRESS,
-            position=created.position,
-            partitions=self.partitions,
-        )
-        self.store.create(self._place_of(copy), copy)
-
-    def end_begun(self, created: bcs.Created, term: int, state: CopyState, reason: str) -> None:
-        place = (self.incarnation, self.number, created.checkpoint, term)
-        self.store.change(place, expected=CopyState.IN_PROGRESS, new=state, reason=reason)
-
-    def _place_of(self, copy: Copy) -> tuple[int, int, int, int]:
-        return next(
-            (each for each, held in self.store.manifests.items() if held == copy),
-            (self.incarnation, copy.partition, copy.checkpoint, copy.term),
-        )
-
-    def pin(self, checkpoint: int, *, before: int | None) -> None:
+    def pin(self, checkpoint: int, term: int, *, before: int | None) -> None:
         fitting = [each for each in self.snapshots if before is None or each.end <= before]
         if fitting:
-            self._pins[checkpoint] = fitting[-1]
+            self._pins[term, checkpoint] = fitting[-1]
 
-    def pinned(self, checkpoint: int) -> Snapshot | None:
-        return self._pins.get(checkpoint)
+    def pinned(self, checkpoint: int, term: int) -> Snapshot | None:
+        return self._pins.get((term, checkpoint))
 
-    def unpin(self, checkpoint: int) -> None:
-        self._pins.pop(checkpoint, None)
+    def unpin(self, checkpoint: int, term: int) -> None:
+        self._pins.pop((term, checkpoint), None)
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
         """Older ones go, unless they are pinned, and so does the log before the oldest one."""

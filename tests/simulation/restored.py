@@ -29,11 +29,13 @@ def restored(store: Store, checkpoint: int, *, seed: int, incarnation: int = 1) 
         copy = chosen[partition.number]
         contents = _contents(store, copy)
         base, log = contents.base, partition.log
+        if base.end > copy.position:
+            raise NotRestorable(f"the base snapshot ends at {base.end}, and the checkpoint is at {copy.position}")
         log.start = base.state.processed + 1
         _check(contents.records[copy.position - log.start], checkpoint)
         log.records = list(truncated(contents, copy.position))
         log.end_of_batch = log.end
-        partition.snapshots = [base]
+        partition.snapshots, partition.restored = [base], checkpoint
     return world
 
 

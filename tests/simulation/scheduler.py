@@ -22,13 +22,13 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._queue: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
 
-    def after(self, delay: float, action: Callable[[], None]) -> None:
+    def after(self, delay: float, action: Callable[[], object]) -> None:
         heapq.heappush(self._queue, (self.now + delay, next(self._numbers), action))
 
-    def soon(self, most: float, action: Callable[[], None]) -> None:
+    def soon(self, most: float, action: Callable[[], object]) -> None:
         """At a random moment within `most` seconds."""
         self.after(self.chance.random() * most, action)
 

@@ -11,8 +11,7 @@ from tests.simulation.engine import State
 from tests.simulation.replicated_log import Record
 from tests.simulation.scheduler import Scheduler
 
-LATE_S = 5.0
-"""Within so many seconds what was late has arrived."""
+LATE_S = 2.0
 
 
 class StoreError(Exception):
@@ -40,17 +39,13 @@ Place = tuple[int, int, int, int]
 
 @dataclass
 class Faults:
-    """How often the store fails before it did something, fails after it, does it later than anybody waits for, or
-    stores something else."""
+    """How often the store fails before it did something, fails after it, does it `late`, when whoever asked has given
+    up, or stores something else."""
 
     errors: float = 0.0
     lost_answers: float = 0.0
     late: float = 0.0
     damage: float = 0.0
-
-
-def _ignored(_result: object) -> None:
-    pass
 
 
 @dataclass
@@ -67,18 +62,31 @@ class Store:
     def create(self, place: Place, copy: Copy) -> bool:
         """Whether the manifest is there now as given: it was not there, or an answer was lost."""
         self._fail(self.faults.errors)
-        self._delay(lambda: self._created(place, copy))
-        held = self._created(place, copy)
+        self._perhaps_late(lambda: self._create(place, copy))
+        held = self._create(place, copy)
         self._fail(self.faults.lost_answers)
         return held == copy
+
+    def _create(self, place: Place, copy: Copy) -> Copy:
+        if place not in self.manifests:
+            self.scheduler.tell("copy", f"{place[1:]} {copy.state}")
+        return self.manifests.setdefault(place, copy)
 
     def change(self, place: Place, *, expected: CopyState, new: CopyState, reason: str = "") -> bool:
         """Whether the state is `new` now: by this call, or by one whose answer was lost."""
         self._fail(self.faults.errors)
-        self._delay(lambda: self._changed(place, expected, new, reason))
-        held = self._changed(place, expected, new, reason)
+        self._perhaps_late(lambda: self._change(place, expected, new, reason))
+        held = self._change(place, expected, new, reason)
         self._fail(self.faults.lost_answers)
-        return held.state is new
+        return held is new
+
+    def _change(self, place: Place, expected: CopyState, new: CopyState, reason: str) -> CopyState:
+        held = self.manifests[place]
+        if held.state is not expected:
+            return held.state
+        self.manifests[place] = replace(held, state=new, reason=reason)
+        self.scheduler.tell("copy", f"{place[1:]} {new} {reason}")
+        return new
 
     def change_to_deleted(self, place: Place) -> None:
         """An operator deletes, and goes on until it is done."""
@@ -86,33 +94,26 @@ class Store:
         self.contents.pop(place, None)
 
     def put(self, place: Place, contents: Contents) -> None:
+        """Objects are created, and never overwritten: what comes late changes nothing that was read back."""
         self._fail(self.faults.errors)
         if self.scheduler.happens(self.faults.damage):
             contents = contents._replace(is_sound=False)
-        self.contents[place] = contents
+        self._perhaps_late(lambda: self._put(place, contents))
+        self._put(place, contents)
         self._fail(self.faults.lost_answers)
+
+    def _put(self, place: Place, contents: Contents) -> None:
+        self.contents.setdefault(place, contents)
 
     def verify(self, place: Place) -> bool:
         self._fail(self.faults.errors)
         return place in self.contents and self.contents[place].is_sound
 
-    def _created(self, place: Place, copy: Copy) -> Copy:
-        if place not in self.manifests:
-            self.scheduler.tell("copy", f"{place[1:]} {copy.state} {copy.reason}")
-        return self.manifests.setdefault(place, copy)
-
-    def _changed(self, place: Place, expected: CopyState, new: CopyState, reason: str) -> Copy:
-        held = self.manifests[place]
-        if held.state is expected:
-            self.manifests[place] = held = replace(held, state=new, reason=reason)
-            self.scheduler.tell("copy", f"{place[1:]} {new} {reason}")
-        return held
-
-    def _delay(self, action: Callable[[], object]) -> None:
-        """Perhaps: it is on its way, and whoever asked for it has given up waiting, or died."""
+    def _perhaps_late(self, effect: Callable[[], object]) -> None:
+        """It happens, in an order that the scheduler decides on, and nobody waits for it any more."""
         if self.scheduler.happens(self.faults.late):
             self.scheduler.tell("late")
-            self.scheduler.soon(LATE_S, lambda: _ignored(action()))
+            self.scheduler.soon(LATE_S, effect)
             raise StoreError
 
     def _fail(self, probability: float) -> None:

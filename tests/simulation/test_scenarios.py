@@ -19,11 +19,12 @@ import pytest
 from offsite.cut import bcs
 from offsite.cut.bcs_copies import BackupStatus, CopyState, restorable
 from tests.simulation.coordinator import Taking
-from tests.simulation.engine import Command
+from tests.simulation.engine import Command, State
 from tests.simulation.judge import state_faults
 from tests.simulation.restored import restored
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.store import Store, StoreError
+from tests.simulation.store import Snapshot, Store, StoreError
+from tests.simulation.upload import RunningUpload
 from tests.simulation.world import PARTITIONS, Rates, World
 
 Crash = Callable[[int, str], bool]
@@ -205,6 +206,43 @@ def test_s21_what_one_partition_lacks_is_missing_from_later_ones_only() -> None:
     statuses = [world.status(each) for each in (5, 6, 7)]
     assert statuses == [BackupStatus.COMPLETED, BackupStatus.INCOMPLETE, BackupStatus.INCOMPLETE]
     assert_restores(world, 5)
+
+
+def test_after_a_restore_nobody_misses_copies_of_what_was_before_it() -> None:
+    world = calm()
+    take(world, 1, asked=(1,))
+    take(world, 2)
+    for place in [each for each, copy in world.store.manifests.items() if copy.checkpoint == 1]:
+        del world.store.manifests[place]
+    assert_restores(world, 2)
+
+
+def test_a_base_snapshot_ends_before_the_checkpoint_with_all_that_followed_from_it() -> None:
+    partition = calm().partitions[0]
+    partition.snapshots = [Snapshot(5, State(processed=4)), Snapshot(13, State(processed=10))]
+    partition.pin(1, 1, before=11)
+    assert partition.pinned(1, 1) == partition.snapshots[0]
+
+
+def test_a_leader_that_stalls_before_its_copy_is_in_progress_gives_way_to_the_next_one() -> None:
+    """It processes the `Create`, stalls, and goes on after its successor has told that there is no copy."""
+    world, stalled = calm(), list[int]()
+    partition = world.partitions[0]
+    partition.unaware_s, create = 1e9, RunningUpload._create
+
+    def late(self: RunningUpload) -> None:
+        if stalled or self._partition is not partition:
+            return create(self)
+        stalled.append(self._leader.term)
+        partition.elect()
+        return world.scheduler.after(5, lambda: create(self))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunningUpload, "_create", late)
+        take(world, 1)
+        world.scheduler.run(world.scheduler.now + 10)
+    assert copies(world, 1) == [(1, "abandoned"), (2, "failed")]
+    assert world.statuses[1][-1] is BackupStatus.FAILED
 
 
 def test_s22_a_record_of_a_version_that_is_not_known_stops_the_partition() -> None:

@@ -32,6 +32,9 @@ class Rates:
     deletions: float = 0.03
     loss: float = 0.1
     repetition: float = 0.1
+    stalling: float = 0.0
+    unaware_s: float = 0.0
+    eager_s: float = 0.0
     faults: Faults = field(default_factory=Faults)
     seconds: float = 10.0
 
@@ -51,11 +54,11 @@ class Rates:
             loss=some(0, 0.1, 0.3),
             repetition=some(0, 0.1, 0.3),
             faults=Faults(
-                errors=some(0, 0.05, 0.25),
-                lost_answers=some(0, 0.05),
-                late=some(0, 0.1, 0.3),
-                damage=some(0, 0.01, 0.1),
+                errors=some(0, 0.05, 0.25), lost_answers=some(0, 0.05), late=some(0, 0.1), damage=some(0, 0.01, 0.1)
             ),
+            stalling=some(0, 0.05, 0.1),
+            unaware_s=some(0, 4, 8),
+            eager_s=some(0, 0, 1),
         )
 
 
@@ -90,6 +93,9 @@ class World:
                 send=self.send,
                 crash=self._effect,
                 incarnation=incarnation,
+                stalling=rates.stalling,
+                unaware_s=rates.unaware_s,
+                eager_s=rates.eager_s,
             )
             for number in range(1, PARTITIONS + 1)
         ]
@@ -196,10 +202,8 @@ class World:
 
     @property
     def is_quiet(self) -> bool:
-        """No command is left to be sent or processed, and no copy is in progress."""
-        ends = (each.log.end for each in self.partitions)
-        before, self._ends = self._ends, tuple(ends)
+        """No command is left to be sent or processed, and nobody is at work on a copy."""
+        ends = tuple(each.log.end for each in self.partitions)
+        before, self._ends = self._ends, ends
         is_idle = not any(each.leader is None or each.leader.state.outbox for each in self.partitions)
-        taken = {each.checkpoint for each in self.store.manifests.values()}
-        copying = any(self.status(each) is BackupStatus.ONGOING for each in taken)
-        return is_idle and not copying and before == self._ends
+        return is_idle and before == ends and not any(each.steps_ahead for each in self.partitions)

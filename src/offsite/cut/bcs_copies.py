@@ -96,24 +96,33 @@ def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term:
             yield each
 
 
-def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int) -> Iterator[Copy]:
+def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, restored: int = 0) -> Iterator[Copy]:
     """The copies that the new leader of `term` has to fail, once it has replayed up to checkpoint `newest`: *every*
     unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever. In the order of
-    their terms, and one after the other: the first of two may still be completed while the second has failed."""
+    their terms, and one after the other: the first of two may still be completed while the second has failed.
+
+    `restored`: the checkpoint that this processor was restored from, 0 for none. It, and what is before it, belongs to
+    the processor that was backed up, whose terms say nothing here."""
     for each in _by_term(copies):
-        is_abandoned = each.partition == partition and each.checkpoint <= newest and each.term < term
+        is_abandoned = each.partition == partition and restored < each.checkpoint <= newest and each.term < term
         if is_abandoned and each.state is CopyState.IN_PROGRESS:
             yield each
 
 
-def never_begun(copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created]) -> Iterator[Created]:
+def never_begun(
+    copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created], restored: int = 0
+) -> Iterator[Created]:
     """Those checkpoints that a new leader has `replayed`, or that the base it began with says were taken, and that have
-    no copy at all. Nobody will make one: the leader puts its own, in progress, fails those of earlier leaders that are
-    `orphaned` now, and ends its own as `never_begun_ends` says, or whoever waits for it waits for ever. Of checkpoints
-    that are deleted there is nothing to say."""
+    no copy, or abandoned ones alone. Nobody will make one: the leader puts its own, in progress, fails those of earlier
+    leaders that are `orphaned` now, and ends its own as `never_begun_ends` says, or whoever waits for it waits for
+    ever. Of checkpoints that are deleted there is nothing to say, nor of those up to the `restored` one, as in
+    `orphaned`."""
     copies = tuple(copies)
-    known = {each.checkpoint for each in copies if each.partition == partition or each.state is CopyState.DELETED}
-    yield from (each for each in replayed if not each.is_marker and each.checkpoint not in known)
+    own = {each.checkpoint for each in copies if each.partition == partition and each.state is not CopyState.ABANDONED}
+    known = own | {each.checkpoint for each in copies if each.state is CopyState.DELETED}
+    for each in replayed:
+        if each.checkpoint > restored and not each.is_marker and each.checkpoint not in known:
+            yield each
 
 
 def never_begun_ends(copies: Iterable[Copy], *, partition: int, checkpoint: int) -> CopyState:

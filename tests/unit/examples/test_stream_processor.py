@@ -134,7 +134,19 @@ def test_a_copy_is_cut_off_after_its_checkpoint_and_refused_if_that_is_not_there
         check_files(COPY, {**files, "base.json": snapshot_bytes(base)})
 
 
-def copies_at(folder: Path) -> CopyStore:
+def test_a_snapshot_knows_the_checkpoints_that_were_taken_before_it() -> None:
+    replica = Replica(HERE, State())
+    asked = [asdict(Create(checkpoint=each, is_marker=each == 8)) for each in (7, 8)]
+    led(replica, *(Message(to=2, kind=CHECKPOINT_CREATE, body=each) for each in asked))
+    read = snapshot_of(replica.state, 0).read()
+    assert [(each.checkpoint, each.is_marker) for each in read.taken] == [(7, False), (8, True)]
+
+
+def place_at(folder: Path) -> Place:
     place = Place(name="engine", bootstrap="", folder=folder, store_url=str(folder / "store"))
     place.store().prepare()
-    return CopyStore(place, begun=Begun(partitions=3))
+    return place
+
+
+def copies_at(folder: Path) -> CopyStore:
+    return CopyStore(place_at(folder), begun=Begun(partitions=3))
