@@ -81,7 +81,7 @@ class Opener:
 
     def _control_log(self, topic: str) -> SmallLog:
         admin = self.cluster.admin
-        if admin.presence([topic])[topic] is Presence.DELETED:
+        if admin.presence_now(topic) is Presence.DELETED:
             try:
                 admin.create_topics([NewTopic(name=topic, partitions=1, configs=dict(CONTROL_TOPIC_CONFIG))])
             except OffsiteError:
