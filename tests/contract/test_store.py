@@ -17,7 +17,7 @@ from offsite.model.size import MIB
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore
-from offsite.stores.store import PutResult, Store
+from offsite.stores.store import ObjectInfo, PutResult, Store
 from tests.s3_servers import moto_server, new_s3_store, s3proxy_server
 
 RACERS = 16
@@ -164,6 +164,21 @@ def test_the_clock_does_not_run_backwards(store: Store) -> None:
     assert [before.modified_ms // 1000, *[t // 1000 for t in times]] == sorted(
         [before.modified_ms // 1000, *[t // 1000 for t in times]]
     )
+
+
+def test_the_clock_is_asked_again_if_somebody_else_has_taken_the_object_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an archive's users do, who leave nothing of ours in it."""
+    store, head, looks = CloudStore(url=f"memory:///{uuid.uuid4()}"), CloudStore.head, list[str]()
+
+    def late(self: CloudStore, key: str) -> ObjectInfo | None:
+        looks.append(key)
+        if len(looks) < 3:
+            self.delete(key)
+        return head(self, key)
+
+    monkeypatch.setattr(CloudStore, "head", late)
+    assert store.now_ms() > 0
+    assert len(looks) == 3
 
 
 def test_a_pickled_store_opens_the_same_place(store: Store) -> None:

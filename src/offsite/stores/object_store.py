@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
 
 CLOCK_KEY = "clock"
+CLOCK_TRIES = 5
 """An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
 
 _MAX_RETRIES = 8
@@ -211,14 +212,13 @@ class CloudStore:
                 return
 
     def now_ms(self) -> int:
-        """When the store says a small object was written just now; S3 gives whole seconds."""
-        self.put_overwrite(CLOCK_KEY, b"")
-        found = self.head(CLOCK_KEY)
-        if found is None:
-            raise StoreUnreachable(
-                f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again"
-            )
-        return found.modified_ms
+        """When the store says a small object was written just now; S3 gives whole seconds. Others may ask as well, and
+        delete it meanwhile."""
+        for _ in range(CLOCK_TRIES):
+            self.put_overwrite(CLOCK_KEY, b"")
+            if (found := self.head(CLOCK_KEY)) is not None:
+                return found.modified_ms
+        raise StoreUnreachable(f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again")
 
     def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
         """Removes nothing: an object that was not sent in full does not exist."""
