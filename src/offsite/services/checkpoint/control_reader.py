@@ -11,13 +11,14 @@ from offsite.participant.errors import ParticipantError
 
 class ControlReader:
     """Folds the records of the topic in order. `newest`: the highest id that was opened in them. `longest_lease_ms`: of
-    all their sessions."""
+    all their sessions. `has_strange`: some records were of no kind that is known."""
 
     def __init__(self, log: SmallLog, topic: str, *, clock: Clock) -> None:
         self._log, self._topic, self._clock = log, topic, clock
         self._state = ControlState()
         self._at = log.start()
         self.longest_lease_ms = 0
+        self.has_strange = False
 
     @property
     def newest(self) -> int:
@@ -34,6 +35,7 @@ class ControlReader:
         """Read what was not read yet below offset `end`. A lease counts from after its record was read."""
         for record in self._log.read(self._at, end) if self._at < end else ():
             said = self._parsed(record.value, record.offset)
+            self.has_strange |= said is None
             if isinstance(said, Presence):
                 self.longest_lease_ms = max(self.longest_lease_ms, said.lease_ms)
             self._state = self._state.after(said, read_at_ms=self._now_ms())

@@ -26,7 +26,7 @@ from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
 from offsite.model.choices import StampForm
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import CheckpointIdUsed, NoSuchTopic, OffsiteError, ParticipantFailed
+from offsite.model.errors import BadOption, CheckpointIdUsed, NoSuchTopic, OffsiteError, ParticipantFailed
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
@@ -75,7 +75,8 @@ class Opener:
             self._mark(windows)
         else:
             windows = replace(windows, is_heard=self._await_acks(reader, checkpoint))
-            self._trim(stamping.control_topic, at)
+            if not reader.has_strange:  # what is not known to be ours is not ours to delete
+                self._trim(stamping.control_topic, at)
         decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
 
@@ -143,7 +144,9 @@ def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> Op
 
 def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
     there = {each.topic for each in bounds} - PROTECTED_TOPICS
-    chosen = set(TopicSelection(include=stamping.topics).select(there)) - {stamping.control_topic}
+    chosen = set(TopicSelection(include=stamping.topics).select(there))
+    if stamping.control_topic in chosen | PROTECTED_TOPICS:
+        raise BadOption(f"{stamping.control_topic} is no control topic", hint="name one that nothing else writes to")
     if not chosen:
         raise NoSuchTopic(
             f"no topic of the backup matches {', '.join(stamping.topics)}",

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from offsite.cut.readings import Evidence, Reading
+from offsite.cut.window import PartitionKey
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.choices import StampForm
-from offsite.model.errors import CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
+from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
 from offsite.participant.control import Acked, ControlRecord, Form, Opened, Presence, Session, Sign, format_record
 from offsite.participant.control import parse_record as parse_said
 from offsite.participant.number import marker_of, stamped
@@ -25,6 +27,7 @@ from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.serve import Server
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.checkpoint.taker import Taker
+from offsite.services.cut.found_cut import Stamps, _moved
 from tests.fake_cluster.site import Site
 from tests.script_clock import Script
 
@@ -236,6 +239,29 @@ def test_a_control_topic_that_cannot_be_read_fails_the_checkpoint_and_says_where
     with pytest.raises(ParticipantFailed, match="offset 0 of control") as refused:
         open_with(site, Script())
     assert "kafka-delete-records" in str(refused.value.hint)
+
+
+def test_what_is_not_known_to_be_ours_is_not_deleted(site: Site) -> None:
+    """As in somebody's own topic that was named by mistake."""
+    say(site)
+    log_of(site, CONTROL).append(b'{"version":1,"kind":"login"}')
+    open_with(site, Script())
+    assert said(site) == [None, Opened(id=7, form=Form.ACKS)]
+
+
+def test_a_topic_of_the_backup_is_no_control_topic(site: Site) -> None:
+    with pytest.raises(BadOption):
+        take(site, 7, Stamping(form=StampForm.ACKS, topics=("*",), control_topic="orders"))
+    assert len(records(site, "orders", 0)) + len(records(site, "orders", 1)) == 2
+
+
+def test_a_topic_that_no_stamp_tells_of_is_not_unchanged() -> None:
+    """It may have been made from what is behind the checkpoint, before the first reading."""
+    audit = PartitionKey("audit", "id", 0)
+    seen = Reading(before={}, ends={audit: 5}, after={})
+    evidence = Evidence(readings=(seen, seen), changes=())
+    assert list(_moved(evidence, Stamps())) == []
+    assert list(_moved(evidence, Stamps(topics=frozenset({"orders"})))) == [audit]
 
 
 def test_a_control_topic_with_partitions_has_no_order(site: Site) -> None:
