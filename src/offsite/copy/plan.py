@@ -99,6 +99,10 @@ class CopyTask:
     was_compacted: bool = False
 
     @property
+    def key(self) -> PositionKey:
+        return self.range.topic, self.topic_id, self.range.partition
+
+    @property
     def partition_id(self) -> PartitionId:
         """The partition as a backup names it."""
         return PartitionId(topic=self.range.topic, topic_id=self.topic_id, partition=self.range.partition)

@@ -100,7 +100,7 @@ def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
 
 def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[CopyTask]:
     for each in tasks:
-        start = windows.starts.get(_key(each), NO_WINDOW)
+        start = windows.starts.get(each.key, NO_WINDOW)
         yield each if start == NO_WINDOW else replace(each, checkpoint=windows.checkpoint, stamps_start=start)
 
 
@@ -110,9 +110,5 @@ def joined_stamps(tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]) 
     found: defaultdict[PositionKey, SeenStamps] = defaultdict(SeenStamps)
     for task, each in zip(tasks, seen, strict=True):
         if each is not None:
-            found[_key(task)] = found[_key(task)].then(each)
+            found[task.key] = found[task.key].then(each)
     return dict(found)
-
-
-def _key(task: CopyTask) -> PositionKey:
-    return task.range.topic, task.topic_id, task.range.partition

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
 
 CLOCK_KEY = "clock"
-CLOCK_TRIES = 5
 """An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
+CLOCK_TRIES = 5
+"""Others that ask for the time of an archive may delete it meanwhile."""
 
 _MAX_RETRIES = 8
 _RETRY_TIMEOUT_S = 120
@@ -212,8 +213,7 @@ class CloudStore:
                 return
 
     def now_ms(self) -> int:
-        """When the store says a small object was written just now; S3 gives whole seconds. Others may ask as well, and
-        delete it meanwhile."""
+        """When the store says a small object was written just now; S3 gives whole seconds."""
         for _ in range(CLOCK_TRIES):
             self.put_overwrite(CLOCK_KEY, b"")
             if (found := self.head(CLOCK_KEY)) is not None:

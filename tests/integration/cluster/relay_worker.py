@@ -18,7 +18,6 @@ from offsite.participant import confluent, kafka_python
 from offsite.participant.control import Form
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
 from offsite.participant.participant import Participant, Settings
-from offsite.participant.ports import Record
 
 PARTITIONS = 3
 PAUSE_S = 0.01
@@ -58,16 +57,17 @@ def _step(worker: Participant, order: WorkerOrder, number: int) -> None:
     found = worker.poll(PAUSE_S)
     if order.source:
         if found is not None:
-            worker.produce(order.target, _output(found.topic, found.partition, found.offset), partition=_to(found))
+            output = _output(found.topic, found.partition, found.offset)
+            worker.produce(order.target, output, partition=_to(found.partition, found.offset))
             worker.commit()
     else:
         worker.produce(order.target, b"order %d" % number, partition=number % PARTITIONS)
         time.sleep(ORDERS_EVERY_S)
 
 
-def _to(found: Record) -> int:
-    """Another partition, which another broker leads."""
-    return (found.partition + 1 + found.offset) % PARTITIONS
+def _to(partition: int, offset: int) -> int:
+    """Mostly another partition, which another broker leads."""
+    return (partition + 1 + offset) % PARTITIONS
 
 
 def _output(topic: str, partition: int, offset: int) -> bytes:
@@ -80,22 +80,12 @@ def _is_over() -> bool:
 
 def _participant(order: WorkerOrder) -> Participant:
     form = Form(order.form)
-    settings = Settings(
-        form=form, name=order.name, lease_ms=order.lease_ms, control_topic=order.control_topic
-    )  # fmt: skip
+    settings = Settings(form=form, name=order.name, lease_ms=order.lease_ms, control_topic=order.control_topic)
     topics = [order.source] if order.source else []
     if order.client == "confluent":
         producer = {"bootstrap.servers": order.bootstrap, "linger.ms": 0}
-        reads = {
-            "bootstrap.servers": order.bootstrap,
-            "group.id": order.group,
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6_000,
-            "fetch.wait.max.ms": 20,
-        }
-        return confluent.participant(
-            producer=producer, consumer=reads if topics else None, topics=topics, settings=settings
-        )
+        reads = _reads(order) if topics else None
+        return confluent.participant(producer=producer, consumer=reads, topics=topics, settings=settings)
     to = {"bootstrap_servers": order.bootstrap}
     reading = {
         **to,
@@ -106,6 +96,17 @@ def _participant(order: WorkerOrder) -> Participant:
         "fetch_max_wait_ms": 20,
     }
     return kafka_python.participant(producer=to, consumer=reading if topics else None, topics=topics, settings=settings)
+
+
+def _reads(order: WorkerOrder) -> dict[str, str | int]:
+    """For the consumer of confluent-kafka, with stamps or without."""
+    return {
+        "bootstrap.servers": order.bootstrap,
+        "group.id": order.group,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+        "fetch.wait.max.ms": 20,
+    }
 
 
 def _plain(order: WorkerOrder) -> None:
@@ -119,26 +120,14 @@ def _plain(order: WorkerOrder) -> None:
             time.sleep(ORDERS_EVERY_S)
         producer.flush()
         return
-    consumer = Consumer(
-        {
-            "bootstrap.servers": order.bootstrap,
-            "group.id": order.group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "session.timeout.ms": 6_000,
-            "fetch.wait.max.ms": 20,
-        }
-    )
+    consumer = Consumer({**_reads(order), "enable.auto.commit": False})
     consumer.subscribe([order.source])
     while not _is_over():
         found = consumer.poll(PAUSE_S)
         if found is not None and found.error() is None:
             partition, offset = found.partition() or 0, found.offset() or 0
-            producer.produce(
-                order.target,
-                _output(order.source, partition, offset),
-                partition=(partition + 1 + offset) % PARTITIONS,
-            )
+            output = _output(order.source, partition, offset)
+            producer.produce(order.target, output, partition=_to(partition, offset))
             producer.flush()
             consumer.commit(asynchronous=False)
     consumer.close()

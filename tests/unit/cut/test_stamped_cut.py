@@ -275,9 +275,7 @@ def test_what_was_written_to_a_partition_that_was_made_since_is_not_kept() -> No
     """Of a topic that is backed up; what lies in others is no part of any cut."""
     orders, new, elsewhere = (PartitionKey(*each) for each in (("a", "id", 0), ("a", "id", 1), ("b", "", 0)))
     for output, expected in ((new, ()), (elsewhere, (4,))):
-        commit = GroupCommit(
-            group="g", partition=orders, offset=4, log=OFFSETS, position=0, outputs=((output, 7),)
-        )  # fmt: skip
+        commit = GroupCommit(group="g", partition=orders, offset=4, log=OFFSETS, position=0, outputs=((output, 7),))
         window = Window(commits=(commit,))
         cut = greatest.greatest_cut({orders: 9, OFFSETS: 1}, window)
         assert tuple(each.offset for each in cut.groups) == expected

@@ -9,8 +9,6 @@ from offsite.model.selections.selection import is_readable
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_topic_name
 
-DEFAULT_CONTROL_TOPIC = "offsite-checkpoints"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamping:
@@ -19,7 +17,7 @@ class Stamping:
 
     form: StampForm
     topics: tuple[str, ...]
-    control_topic: str = DEFAULT_CONTROL_TOPIC
+    control_topic: str
 
 
 def stamping_to_json(stamping: Stamping | None) -> dict[str, JsonValue]:

@@ -82,7 +82,7 @@ def _receipts(outcomes: Sequence[Outcome]) -> tuple[BackupReceipt, ...] | None:
 
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
     """Partitions without news are sound, where all failures are of single partitions."""
-    without_news = {bounds.key for bounds in plan.bounds} - {_key(task) for task in plan.tasks}
+    without_news = {bounds.key for bounds in plan.bounds} - {task.key for task in plan.tasks}
     of_all = [error for error in failures if not isinstance(error, OF_ONE_PARTITION)]
     if of_all or not without_news:
         errors = [*of_all, *failures, *(each.error for each in plan.sick)]
@@ -220,7 +220,3 @@ def _proven(gap: Gap, partition_id: PartitionId) -> ProvenGap:
     return ProvenGap(
         partition_id=partition_id, start=gap.start, end=gap.end, evidence=gap.evidence.value, seen_at=gap.seen_at
     )
-
-
-def _key(task: CopyTask) -> tuple[str, str, int]:
-    return task.range.topic, task.topic_id, task.range.partition

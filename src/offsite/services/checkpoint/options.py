@@ -37,7 +37,8 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     """How checkpoints are opened to applications; None: they are not. Raises `BadOption`, `BadName`."""
     from offsite.model.selections.selection import parse_selection
     from offsite.model.untrusted.names import check_topic_name
-    from offsite.repository.checkpoints.stamping import DEFAULT_CONTROL_TOPIC, Stamping
+    from offsite.participant.control import CONTROL_TOPIC
+    from offsite.repository.checkpoints.stamping import Stamping
 
     form, topics = words.get("participants"), words.get("participant_topics")
     control_topic = words.get("control_topic")
@@ -50,5 +51,5 @@ def parse_participants(words: ParticipantWords) -> Stamping | None:
     return Stamping(
         form=chosen(StampForm, form),
         topics=parse_selection(topics).include,
-        control_topic=DEFAULT_CONTROL_TOPIC if control_topic is None else check_topic_name(control_topic),
+        control_topic=CONTROL_TOPIC if control_topic is None else check_topic_name(control_topic),
     )

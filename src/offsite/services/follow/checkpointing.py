@@ -105,13 +105,15 @@ class Checkpointing:
         """`plan`, with the checkpoint that was prepared for it: then every partition has started it. Raises nothing of
         ours."""
         prepared = self._prepared
+        if prepared is None:
+            return plan
         try:
-            taker = None if prepared is None else self._held(backup)
-            taken = None if taker is None or prepared is None else taker.take(prepared.id, plan, prepared.declared)
+            taker = self._held(backup)
+            taken = None if taker is None else taker.take(prepared.id, plan, prepared.declared)
         except OffsiteError as error:
             warned("checkpoint_not_taken", error=error.id, why=error.message)
             return plan
-        if taken is None or prepared is None:
+        if taken is None:
             return plan
         self._taking = prepared.id
         self._plan_next()
