@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 
 from offsite.participant import confluent, kafka_python
-from offsite.participant.control import CONTROL_TOPIC, Form
+from offsite.participant.control import CONTROL_TOPIC
 from offsite.participant.core import Hooks
 from offsite.participant.errors import LeaseLost, NotCommitted, NotDelivered
-from offsite.participant.number import TopicPartition
+from offsite.participant.number import Form, TopicPartition
 from offsite.participant.participant import Participant, Settings
 from offsite.participant.ports import Record
 

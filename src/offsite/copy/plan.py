@@ -21,6 +21,7 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.size import MIB
+from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
 
 OF_ONE_PARTITION = (
@@ -80,12 +81,23 @@ class PartitionBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StampWindow:
+    """Where stamps of checkpoint `checkpoint` are looked for: from offset `start` of a partition on, and below that in
+    what was written later than in `leader_epoch` (-1: not known): an unclean election took what was there before. Its
+    participants all hear of it by `form`."""
+
+    checkpoint: int
+    form: Form
+    start: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
     """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
     before it. `border`: the batch that the log must hold right before it. `window_start`: the offset of the partition
-    from which on a cut needs every marker, before the range, in it or behind it. `checkpoint`: the one whose stamps
-    are looked for, from offset `stamps_start` of the partition on; 0 for none. The rest is what `PartitionBounds`
-    says."""
+    from which on a cut needs every marker, before the range, in it or behind it. `stamps`: which stamps are looked for,
+    if any. The rest is what `PartitionBounds` says."""
 
     topic_id: str
     range: LogRange
@@ -93,8 +105,7 @@ class CopyTask:
     is_first: bool = True
     border: LastBatch | None = None
     window_start: int = NO_WINDOW
-    checkpoint: int = 0
-    stamps_start: int = NO_WINDOW
+    stamps: StampWindow | None = None
     leader_epoch: int = -1
     was_compacted: bool = False
 

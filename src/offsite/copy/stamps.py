@@ -9,27 +9,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from offsite.copy.plan import NO_WINDOW, CopyPlan, CopyTask, PositionKey
+from offsite.copy.plan import CopyPlan, CopyTask, PositionKey, StampWindow
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
-from offsite.participant.number import marker_of, number_of, stamp_of
+from offsite.participant.number import Form, marker_of, number_of, stamp_of
 
 NONE_BEHIND = -1
 
 
+class EpochOffset(NamedTuple):
+    """An offset, and the leader epoch that it was told in; -1: not known."""
+
+    offset: int
+    leader_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampWindows:
-    """Checkpoint `checkpoint` was opened to the participants of some topics. `starts`: of each of their partitions the
-    high watermark that was read before the opening, so no record below it can be behind the checkpoint. `has_markers`:
-    each of them got a marker of the checkpoint. `is_heard`: somebody is known who has to have heard of it."""
+    """Checkpoint `checkpoint` was opened to the participants of some topics, in `form`: by markers each partition got
+    one. `starts`: of each of their partitions the high watermark that was read before the opening, and in which leader
+    epoch: no record below it can be behind the checkpoint, but one of a later epoch. `is_heard`: somebody is known who
+    has to have heard of it. `doubts`: why what was stamped may not prove anything, besides."""
 
     checkpoint: int
-    has_markers: bool = False
+    form: Form
     is_heard: bool = True
-    starts: Mapping[PositionKey, int] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    starts: Mapping[PositionKey, EpochOffset] = field(default_factory=dict)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -40,7 +50,7 @@ class StampWindows:
 class SeenStamps:
     """Of one stretch of a log, from the window's beginning on: the offset of the first record whose stamp or marker is
     that of the checkpoint or higher (`NONE_BEHIND`: there is none), and the highest number of all these; whether there
-    is data at all, and data without a stamp, on either side of it."""
+    is data at all, and data without a stamp of the checkpoint's form, on either side of it."""
 
     first: int = NONE_BEHIND
     number: int = 0
@@ -59,38 +69,41 @@ class SeenStamps:
 
 
 class StampFold:
-    """Looks at the batches of one range, in order; the last one may reach past the range, and is looked at here alone.
-    `window_start`: records below are not looked at; it is at most the high watermark before the checkpoint was opened,
-    so none below can be behind it."""
+    """Looks at the batches of one range of `topic`, in order; the last one may reach past the range, and is looked at
+    here alone. Records before the window are not decoded: none of them can be behind the checkpoint."""
 
-    def __init__(self, *, checkpoint: int, window_start: int) -> None:
-        self._checkpoint, self._start = checkpoint, window_start
+    def __init__(self, topic: str, window: StampWindow) -> None:
+        self._topic, self._window = topic, window
         self.seen = SeenStamps()
 
     def look(self, data: Buffer, batches: Iterable[BatchHeader]) -> None:
         """Decode the batches that reach into the window. Raises `DamagedBatch`."""
         for header in batches:
-            if header.next_offset > self._start and not header.is_control:
+            start = 0 if self._is_later(header) else self._window.start
+            if header.next_offset > start and not header.is_control:
                 for record in iterate(header.view(data), header):
-                    if record.offset >= self._start:
+                    if record.offset >= start:
                         self.seen = self.seen.then(self._of(record))
 
+    def _is_later(self, header: BatchHeader) -> bool:
+        """Whether it was written after the window's beginning was told, wherever it stands."""
+        return header.leader_epoch > self._window.leader_epoch >= 0
+
     def _of(self, record: Record) -> SeenStamps:
-        number = number_of(record.headers)
-        is_behind, is_data = number >= self._checkpoint, marker_of(record.headers) is None
+        number, stamp = number_of(record.headers, self._topic), stamp_of(record.headers, self._topic)
+        is_behind = number >= self._window.checkpoint
+        is_data = marker_of(record.key, record.value, record.headers, self._topic) is None
         return SeenStamps(
             first=record.offset if is_behind else NONE_BEHIND,
             number=number if is_behind else 0,
             has_data=is_data,
-            has_unstamped=is_data and stamp_of(record.headers) is None,
+            has_unstamped=is_data and (stamp is None or stamp.form is not self._window.form),
         )
 
 
 def fold_of(task: CopyTask) -> StampFold | None:
-    """The fold of a task; None if its topic does not take part, or all of its range lies before the window."""
-    if not task.checkpoint or task.range.end <= task.stamps_start:
-        return None
-    return StampFold(checkpoint=task.checkpoint, window_start=task.stamps_start)
+    """The fold of a task; None if its topic does not take part."""
+    return None if task.stamps is None else StampFold(task.range.topic, task.stamps)
 
 
 def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
@@ -100,8 +113,14 @@ def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
 
 def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[CopyTask]:
     for each in tasks:
-        start = windows.starts.get(each.key, NO_WINDOW)
-        yield each if start == NO_WINDOW else replace(each, checkpoint=windows.checkpoint, stamps_start=start)
+        start = windows.starts.get(each.key)
+        yield each if start is None else replace(each, stamps=_window(windows, start))
+
+
+def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
+    return StampWindow(
+        checkpoint=windows.checkpoint, form=windows.form, start=start.offset, leader_epoch=start.leader_epoch
+    )
 
 
 def joined_stamps(tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]) -> Mapping[PositionKey, SeenStamps]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form
+from offsite.participant.again import until_read
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG
 from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.lease import delivery_timeout_ms
-from offsite.participant.number import Header, TopicPartition
+from offsite.participant.number import Form, Header, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
 from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read
 
@@ -160,10 +161,9 @@ class ConfluentControl:
         _make_topic(shared, self._topic)
         limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
-        # A group is asked for, but never joined.
-        self._consumer = Consumer(
-            {**shared, "group.id": self._topic, "enable.auto.commit": False, "fetch.wait.max.ms": _FETCH_WAIT_MS}
-        )
+        # A group is asked for, but never joined. What was deleted since is an error: nothing is passed over.
+        own = {"enable.auto.commit": False, "auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._consumer = Consumer({**shared, "group.id": self._topic, **own})
 
     def append(self, value: bytes) -> None:
         reported = threading.Event()
@@ -180,17 +180,9 @@ class ConfluentControl:
             raise ControlUnavailable(f"cannot write to {self._topic}: {problems[0]}")
 
     def read_from(self, offset: int) -> ControlRead:
-        """A topic that was just made, or whose leader moves, is asked again."""
         from confluent_kafka import KafkaException
 
-        end_s = time.monotonic() + ANSWER_S
-        while True:
-            try:
-                return self._read(offset)
-            except KafkaException as problem:
-                if time.monotonic() > end_s:
-                    raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
-            time.sleep(_AGAIN_S)
+        return until_read(partial(self._read, offset), KafkaException, self._topic)
 
     def close(self) -> None:
         self._consumer.close()
@@ -220,7 +212,6 @@ class ConfluentControl:
         return ControlRead(values=tuple(values), end=at)
 
 
-_AGAIN_S = 0.1
 _FETCH_WAIT_MS = 10
 _CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "broker.address.", "socket.", "oauth")
 

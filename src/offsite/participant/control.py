@@ -24,7 +24,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from offsite.participant.errors import UnknownVersion, Unreadable
-from offsite.participant.number import MAX_NUMBER
+from offsite.participant.number import MAX_NUMBER, Form
 
 CONTROL_TOPIC = "offsite-checkpoints"
 CONTROL_PARTITION = 0
@@ -37,11 +37,6 @@ MAX_LEASE_MS = 600_000
 """Ten minutes: so long may a participant that died hold up a checkpoint."""
 
 _VERSION = 1
-
-
-class Form(StrEnum):
-    MARKERS = "markers"
-    ACKS = "acks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +110,11 @@ def parse_record(value: bytes | None) -> ControlRecord | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """What is known of a session that has not left: until when its lease lasts by the reader's clock, and the highest
-    id that it acknowledged. One that joined after an opening need not acknowledge it: it reads the topic to its end
-    before it produces."""
+    """What is known of a session that has not left: its lease, until when that lasts by the reader's clock, and the
+    highest id that it acknowledged. One that joined after an opening need not acknowledge it: it reads the topic to its
+    end before it produces."""
 
+    lease_ms: int
     until_ms: int
     acked: int
 
@@ -146,9 +142,9 @@ class ControlState:
             case Presence(sign=Sign.LEAVE):
                 return replace(self, stays={each: stay for each, stay in self.stays.items() if each != record.session})
             case Presence():
-                return self._with(record.session, self._stay(record, until_ms=read_at_ms + record.lease_ms))
+                return self._with(record.session, self._stay(record, read_at_ms=read_at_ms))
             case Acked():
-                stay = self._stay(record, until_ms=read_at_ms + record.lease_ms)
+                stay = self._stay(record, read_at_ms=read_at_ms)
                 return self._with(record.session, replace(stay, acked=max(stay.acked, record.id)))
         return self
 
@@ -170,13 +166,13 @@ class ControlState:
     def _with(self, session: Session, stay: Stay) -> ControlState:
         return replace(self, stays={**self.stays, session: stay})
 
-    def _stay(self, sign: Presence | Acked, *, until_ms: int) -> Stay:
+    def _stay(self, sign: Presence | Acked, *, read_at_ms: int) -> Stay:
         """A beat of a session whose join is not known counts as its join, but says nothing of when it joined."""
-        known = self.stays.get(sign.session)
+        until_ms, known = read_at_ms + sign.lease_ms, self.stays.get(sign.session)
         if known is not None:
-            return replace(known, until_ms=max(until_ms, known.until_ms))
+            return replace(known, lease_ms=sign.lease_ms, until_ms=max(until_ms, known.until_ms))
         is_join = isinstance(sign, Presence) and sign.sign is Sign.JOIN
-        return Stay(until_ms=until_ms, acked=self.newest if is_join else 0)
+        return Stay(lease_ms=sign.lease_ms, until_ms=until_ms, acked=self.newest if is_join else 0)
 
 
 def _fields(record: ControlRecord) -> dict[str, str | int]:

@@ -8,6 +8,8 @@ and none is produced with less than that number.** So a number may be too high a
 - A partition that others read before, or of which records are gone, may have held a higher number. Every number is in
   the control topic before it is anywhere else, so that topic is read to its end before the first record of an
   assignment, and after every gap. Committed offsets say the number too: twice is safer.
+- For the same reason a number that is not in the control topic, however often that is read, is none of ours: it comes
+  from another cluster, as after a restore, or from a stranger. It says nothing.
 - A commit says which outputs it stands for. Whoever takes a backup drops it unless it has all of those.
 - If an output is missing, what was handled since the last commit counts as not handled, and is read again.
 
@@ -22,7 +24,17 @@ from dataclasses import dataclass
 from offsite.participant.control import ControlState, Opened, parse_record
 from offsite.participant.errors import ParticipantError
 from offsite.participant.membership import Membership
-from offsite.participant.number import CommitNote, Header, TopicPartition, marker_of, number_of, parse_note, stamped
+from offsite.participant.number import (
+    CommitNote,
+    Form,
+    Header,
+    Stamp,
+    TopicPartition,
+    marker_of,
+    number_of,
+    parse_note,
+    stamped,
+)
 from offsite.participant.ports import Clock, ControlLog, Group, Record
 from offsite.participant.reading import Reading
 from offsite.participant.writing import Writing
@@ -102,18 +114,19 @@ class ParticipantCore:
         if not self._reading.follows(record.where, record.offset):
             self._read_control()
         self._reading.at(record.where, record.offset)
-        self._reach(number_of(record.headers))
+        self._reach_if_opened(number_of(record.headers, record.topic))
         self._reading.past(record.where, record.offset)
-        return marker_of(record.headers) is None
+        return marker_of(record.key, record.value, record.headers, record.topic) is None
 
-    def outgoing(self, headers: Iterable[Header] | None) -> list[Header]:
-        """The headers for a record that is handed to the producer now. Raises `LeaseLost`, and whatever else makes the
-        outputs so far incomplete: then nothing is sent until `tick`."""
+    def outgoing(self, headers: Iterable[Header] | None, topic: str) -> list[Header]:
+        """The headers for a record to `topic` that is handed to the producer now. Raises `LeaseLost`, and whatever else
+        makes the outputs so far incomplete: then nothing is sent until `tick`."""
         if self._failure is None and self._membership:
             self._failure = _caught(self._membership.check)
         if self._failure:
             raise self._failure
-        return stamped(headers, self.number)
+        form = Form.ACKS if self._membership else Form.MARKERS
+        return stamped(headers, Stamp(self.number, form, topic))
 
     def commit(self) -> None:
         """Flush, and commit what was handled, with the outputs it led to. Raises `NotDelivered` or `LeaseLost`: nothing
@@ -175,8 +188,8 @@ class ParticipantCore:
         notes = [parse_note(each.metadata) for each in found.values()]
         for where, committed in found.items():
             self._reading.begin_at(where, committed.offset)
+        self._reach_if_opened(max((each.number for each in notes if each), default=0))
         self._reading.asked(unknown)
-        self._reach(max((each.number for each in notes if each), default=0))
 
     def _is_read_due(self, every_ms: int) -> bool:
         is_behind = self._acked < self._opened.newest_by_acks
@@ -191,6 +204,13 @@ class ParticipantCore:
                 self._opened = self._opened.after(record, read_at_ms=now_ms)
         self._control_end, self._read_ms = found.end, now_ms
         self._reach(self._opened.newest)
+
+    def _reach_if_opened(self, number: int) -> None:
+        """If the control topic does not know `number` yet, it is read once more; what it says then, counts."""
+        if number > self._opened.newest:
+            self._read_control()
+        if number <= self._opened.newest:
+            self._reach(number)
 
     def _reach(self, number: int) -> None:
         """Remember first: if the hook raises, what said the number is not read again."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form
+from offsite.participant.again import until_read
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG
 from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.lease import delivery_timeout_ms
-from offsite.participant.number import TopicPartition
+from offsite.participant.number import Form, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
 from offsite.participant.ports import ANSWER_S, Committed, ControlRead, Outgoing, Record, first_to_read
 
@@ -138,7 +140,8 @@ class KafkaPythonControl:
         limit_ms = int(ANSWER_S * 1000)
         limits = {"delivery_timeout_ms": limit_ms, "request_timeout_ms": limit_ms, "max_block_ms": limit_ms}
         self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
-        self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False})
+        # What was deleted since is an error: nothing is passed over.
+        self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False, "auto_offset_reset": "none"})
         self._where = _theirs(TopicPartition(self._topic, CONTROL_PARTITION))
         self._consumer.assign([self._where])
 
@@ -153,10 +156,7 @@ class KafkaPythonControl:
     def read_from(self, offset: int) -> ControlRead:
         from kafka.errors import KafkaError
 
-        try:
-            return self._read(offset)
-        except KafkaError as problem:
-            raise ControlUnavailable(f"cannot read {self._topic}: {problem}") from problem
+        return until_read(partial(self._read, offset), KafkaError, self._topic)
 
     def close(self) -> None:
         self._producer.close()

@@ -1,5 +1,8 @@
 """The number of a participant's newest checkpoint, and how it travels: on records, and in the metadata of commits.
 
+A stamp names the topic that it was written to. Applications that are no participants pass headers on from what they
+read to what they write, as Kafka Streams does; such a stamp says nothing of who passed it on.
+
 Everything that is read here may come from anybody who may write to the topic or the group, so all of it is bounded.
 Pure.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from offsite.participant.errors import UnknownVersion, Unreadable
 
@@ -25,7 +29,7 @@ MAX_PARTITION = 2**31 - 1
 
 Header = tuple[str, bytes | None]
 
-_NUMBER = re.compile(rb"0|[1-9][0-9]{0,18}")
+_STAMP = re.compile(rb"(0|[1-9][0-9]{0,18});(markers|acks);([A-Za-z0-9._-]{1,249})")
 _NOTE = re.compile(r"offsite:([0-9]{1,9});(.*)", re.ASCII | re.DOTALL)
 _BODY = re.compile(r"cp=(0|[1-9][0-9]{0,18});out=([^;]*);.*", re.ASCII | re.DOTALL)  # clients add bytes of their own
 _OUTPUT = re.compile(r"([A-Za-z0-9._-]{1,249})/(0|[1-9][0-9]{0,9})@(0|[1-9][0-9]{0,18})", re.ASCII)
@@ -42,40 +46,69 @@ class TopicPartition:
         return f"{self.topic}/{self.partition}"
 
 
-def parse_number(value: bytes | None) -> int | None:
-    """The number that a header's `value` says in ASCII digits; None for anything else, which counts as no number."""
-    if value is None or not _NUMBER.fullmatch(value):
+class Form(StrEnum):
+    """How a participant hears of a checkpoint: form A, form B."""
+
+    MARKERS = "markers"
+    ACKS = "acks"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """The `number` that whoever wrote a record to `topic` had then, and the form it hears of checkpoints by."""
+
+    number: int
+    form: Form
+    topic: str
+
+    def format(self) -> bytes:
+        """The value of its header. Raises `ValueError` for what `parse_stamp` would refuse."""
+        data = f"{self.number};{self.form.value};{self.topic}".encode()
+        if parse_stamp(data) != self:
+            raise ValueError(f"{self} is no stamp")
+        return data
+
+
+def parse_stamp(value: bytes | None) -> Stamp | None:
+    """The stamp that a header's `value` says; None for anything else, which counts as none."""
+    found = None if value is None else _STAMP.fullmatch(value)
+    if found is None or int(found[1]) > MAX_NUMBER:
         return None
-    number = int(value)
-    return number if number <= MAX_NUMBER else None
+    return Stamp(int(found[1]), Form(found[2].decode()), found[3].decode())
 
 
-def stamp_of(headers: Iterable[Header] | None) -> int | None:
-    """The stamp of a record; the highest one if there are several. None: its producer is no participant."""
-    return _highest(headers, STAMP_HEADER)
+def stamp_of(headers: Iterable[Header] | None, topic: str) -> Stamp | None:
+    """The stamp of a record of `topic`; the highest one if there are several. None: its producer is no participant."""
+    return _highest(headers, STAMP_HEADER, topic)
 
 
-def marker_of(headers: Iterable[Header] | None) -> int | None:
-    """The checkpoint that a record is a marker of. None: it is data. There is no marker 0."""
-    return _highest(headers, MARKER_HEADER) or None
+def marker_of(key: bytes | None, value: bytes | None, headers: Iterable[Header] | None, topic: str) -> int | None:
+    """The checkpoint that a record of `topic` is a marker of. None: it is data, whatever its headers say. There is no
+    marker 0."""
+    if key != MARKER_KEY or value is not None:
+        return None
+    found = _highest(headers, MARKER_HEADER, topic)
+    return found.number or None if found else None
 
 
-def number_of(headers: Iterable[Header] | None) -> int:
-    """The number that the reader of a record has to have before it handles it; 0 if the record says none."""
+def number_of(headers: Iterable[Header] | None, topic: str) -> int:
+    """The number that the reader of a record of `topic` has to have before it handles it; 0 if the record says none."""
     known = tuple(headers or ())
-    return max(stamp_of(known) or 0, marker_of(known) or 0)
+    found = (_highest(known, each, topic) for each in (STAMP_HEADER, MARKER_HEADER))
+    return max(each.number if each else 0 for each in found)
 
 
-def stamped(headers: Iterable[Header] | None, number: int) -> list[Header]:
-    """`headers` with the stamp `number`, and without a stamp or marker that was there: applications pass on the headers
-    of what they read."""
+def stamped(headers: Iterable[Header] | None, stamp: Stamp) -> list[Header]:
+    """`headers` with `stamp`, and without a stamp or marker that was there: applications pass on the headers of what
+    they read."""
     others = [each for each in headers or () if each[0] not in {STAMP_HEADER, MARKER_HEADER}]
-    return [*others, (STAMP_HEADER, _digits(number))]
+    return [*others, (STAMP_HEADER, stamp.format())]
 
 
-def marker_headers(number: int) -> list[Header]:
-    """The headers of the marker of checkpoint `number`; its key is `MARKER_KEY`, its value null."""
-    return [(MARKER_HEADER, _digits(number)), (STAMP_HEADER, _digits(number))]
+def marker_headers(number: int, topic: str) -> list[Header]:
+    """The headers of the marker of checkpoint `number` in `topic`; its key is `MARKER_KEY`, its value null."""
+    stamp = Stamp(number, Form.MARKERS, topic)
+    return [(MARKER_HEADER, stamp.format()), (STAMP_HEADER, stamp.format())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +160,6 @@ def _parse_outputs(text: str) -> dict[TopicPartition, int] | None:
     return outputs
 
 
-def _highest(headers: Iterable[Header] | None, name: str) -> int | None:
-    numbers = (parse_number(value) for key, value in headers or () if key == name)
-    return max((each for each in numbers if each is not None), default=None)
-
-
-def _digits(number: int) -> bytes:
-    if not 0 <= number <= MAX_NUMBER:
-        raise ValueError(f"{number} is no number of a checkpoint")
-    return b"%d" % number
+def _highest(headers: Iterable[Header] | None, name: str, topic: str) -> Stamp | None:
+    stamps = (parse_stamp(value) for key, value in headers or () if key == name)
+    return max((each for each in stamps if each is not None and each.topic == topic), default=None)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from offsite.participant.control import CONTROL_TOPIC, Form
+from offsite.participant.control import CONTROL_TOPIC
 from offsite.participant.core import Hooks, ParticipantCore
 from offsite.participant.errors import ParticipantError
 from offsite.participant.lease import DEFAULT_LEASE_MS, beat_every_ms
 from offsite.participant.membership import Membership
-from offsite.participant.number import Header, TopicPartition
+from offsite.participant.number import Form, Header, TopicPartition
 from offsite.participant.ports import Client, Clock, ControlLog, Outgoing, Record
 
 _SLICE_S = 0.1
@@ -135,7 +135,7 @@ class Participant:
         given = tuple(headers)
         while True:
             self._client.prepare(topic)
-            stamped = self._core.outgoing(given)
+            stamped = self._core.outgoing(given, topic)
             if self._client.send(Outgoing(topic=topic, value=value, key=key, partition=partition, headers=stamped)):
                 return
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 
 from offsite.participant import confluent, kafka_python
-from offsite.participant.control import Form
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotCommitted, NotDelivered
+from offsite.participant.number import Form
 from offsite.participant.participant import Participant, Settings
 
 PARTITIONS = 3

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsite.participant import confluent, kafka_python
-from offsite.participant.control import ControlRecord, Form, Opened, format_record, parse_record
-from offsite.participant.number import MARKER_KEY, Header, marker_headers
+from offsite.participant.control import ControlRecord, Opened, format_record, parse_record
+from offsite.participant.number import MARKER_KEY, Form, Header, Stamp, marker_headers, stamp_of, stamped
 from offsite.participant.participant import Participant, Settings
 from offsite.participant.ports import Record
 
@@ -50,11 +50,26 @@ class Site:
         reads = {**to, "group_id": group, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
         return kafka_python.participant(producer=to, consumer=reads, topics=[self.orders], settings=settings)
 
-    def order(self, value: bytes, *, partition: int = 0, headers: list[Header] | None = None) -> None:
-        self._write(self.orders, value, partition, headers)
+    def order(self, value: bytes, *, partition: int = 0, number: int | None = None) -> None:
+        """Of a participant with that number, which was opened before; None: of somebody else."""
+        if number:
+            self.open(number)
+        stamp = None if number is None else Stamp(number, Form.MARKERS, self.orders)
+        self._write(self.orders, value, partition, stamped([], stamp) if stamp else None)
 
     def mark(self, number: int, *, partition: int = 0) -> None:
-        self._write(self.orders, None, partition, marker_headers(number), key=MARKER_KEY)
+        self.open(number)
+        self._write(self.orders, None, partition, marker_headers(number, self.orders), key=MARKER_KEY)
+
+    def paid_numbers(self) -> list[int | None]:
+        """The stamps of all that is paid; None for what has none."""
+        stamps = [stamp_of(each.headers(), self.paid) for each in self.read(self.paid)]
+        return [each.number if each else None for each in stamps]
+
+    def forget(self, below: int) -> None:
+        """Delete the records of the control topic before that offset."""
+        where = Theirs(self.control, 0, below)
+        self.admin.delete_records([where])[where].result(LIMIT_S)
 
     def open(self, number: int, form: Form = Form.MARKERS) -> None:
         self._write(self.control, format_record(Opened(id=number, form=form)), 0, None)

@@ -7,8 +7,8 @@ import select
 import sys
 
 from offsite.participant import confluent, kafka_python
-from offsite.participant.control import Form
 from offsite.participant.errors import LeaseLost, NotDelivered
+from offsite.participant.number import Form
 from offsite.participant.participant import Participant, Settings
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.participant.control import Acked, Form, Presence
-from offsite.participant.number import parse_note, stamp_of, stamped
+from offsite.participant import confluent, kafka_python, ports
+from offsite.participant.control import Acked, Presence
+from offsite.participant.number import Form, parse_note
 from offsite.participant.participant import Participant, Settings
 from offsite.participant.ports import Record
 from tests.integration.participant.site import CLIENTS, Site, found, next_of
@@ -13,29 +14,28 @@ from tests.integration.participant.site import CLIENTS, Site, found, next_of
 pytestmark = pytest.mark.parametrize("client", CLIENTS)
 
 
-def stamps(site: Site) -> list[int | None]:
-    return [stamp_of(each.headers()) for each in site.read(site.paid)]
-
-
 def test_stamps_follow_what_is_read_and_commits_say_what_was_written(site: Site, client: str) -> None:
     site.order(b"0")
-    site.mark(4)
-    site.order(b"2", headers=stamped([], 6))
     with site.participant(client) as payer:
-        for value, number in ((b"0", 0), (b"2", 6)):
-            order = next_of(payer)
-            assert (order.value, payer.number) == (value, number)
-            payer.produce(site.paid, order.value, headers=order.headers)
+        pay(site, payer, b"0", number=0)
+        site.mark(4)
+        site.order(b"2", number=6)
+        pay(site, payer, b"2", number=6)
         payer.commit()
-    assert stamps(site) == [0, 6]
+    assert site.paid_numbers() == [0, 6]
     offset, metadata = site.metadata()
     assert (offset, metadata.rpartition(";")[0]) == (3, f"offsite:1;cp=6;out={site.paid}/0@1")
 
 
-def test_a_restart_does_not_forget_the_number(site: Site, client: str) -> None:
-    """Neither by what was opened, nor, if that is gone, by what was committed."""
-    site.order(b"0", headers=stamped([], 4))
-    site.open(4)
+def pay(site: Site, payer: Participant, value: bytes, *, number: int) -> None:
+    order = next_of(payer)
+    assert (order.value, payer.number) == (value, number)
+    payer.produce(site.paid, order.value, headers=order.headers)
+
+
+def test_a_restart_does_not_forget_the_number_and_another_control_topic_begins_anew(site: Site, client: str) -> None:
+    """As on a cluster that the records were restored to: its checkpoints have ids of their own."""
+    site.order(b"0", number=4)
     with site.participant(client) as payer:
         next_of(payer)
         payer.commit()
@@ -44,9 +44,29 @@ def test_a_restart_does_not_forget_the_number(site: Site, client: str) -> None:
     site.control = f"{site.control}-anew"
     site.order(b"1")
     with site.participant(client) as payer:
-        assert payer.number == 0
         assert next_of(payer).value == b"1"
-        assert payer.number == 4
+        assert payer.number == 0
+
+
+def test_what_is_deleted_while_it_is_read_hides_nothing(
+    site: Site, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whoever opens a checkpoint does, with what is older."""
+    for number in (3, 4, 5):
+        site.open(number)
+    deleted: list[int] = []
+
+    def first_to_read(offset: int, *, low: int, high: int) -> int:
+        at = ports.first_to_read(offset, low=low, high=high)
+        if not deleted:
+            deleted.append(at)
+            site.forget(below=2)
+        return at
+
+    monkeypatch.setattr(confluent, "first_to_read", first_to_read)
+    monkeypatch.setattr(kafka_python, "first_to_read", first_to_read)
+    with site.participant(client) as payer:
+        assert (deleted, payer.number) == ([0], 5)
 
 
 def test_who_takes_over_a_partition_has_the_number_of_who_read_it(site: Site, client: str) -> None:
@@ -86,10 +106,10 @@ def test_form_b_acknowledges_after_its_outputs_have_arrived_and_leaves(site: Sit
         site.open(7, Form.ACKS)
         payer.produce(site.paid, order.value)
         found(lambda: payer.poll(0.05) or _acked(site))
-        assert stamps(site) == [0]
+        assert site.paid_numbers() == [0]
         payer.produce(site.paid, order.value)
         payer.commit()
-    assert stamps(site) == [0, 7]
+    assert site.paid_numbers() == [0, 7]
     note = parse_note(site.metadata()[1])
     assert note is not None
     assert note.number == 7

@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from offsite.participant.control import ControlState, Form
-from offsite.participant.number import stamp_of
+from offsite.participant.control import ControlState
+from offsite.participant.number import Form
 from tests.integration.participant.site import CLIENTS, LIMIT_S, Site
 
 LEASE_MS = 1_500
@@ -36,7 +36,7 @@ def test_who_wakes_up_after_its_lease_writes_nothing_of_before(site: Site, clien
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(LIMIT_S) == 0
-    stamps = [stamp_of(each.headers()) for each in site.read(site.paid)]
+    stamps = site.paid_numbers()
     assert set(stamps[:end]) == {0}
     assert set(stamps[end:]) == {9}
 

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
 import pytest
 
-from offsite.copy.plan import CopyTask
+from offsite.copy.plan import CopyTask, StampWindow
 from offsite.copy.stamps import NONE_BEHIND, SeenStamps, StampFold, fold_of, joined_stamps
 from offsite.log.batch import scan
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import CREATE_TIME, Record, RecordHeaders
-from offsite.participant.number import marker_headers, stamped
+from offsite.participant.number import MARKER_KEY, Form, Stamp, marker_headers, stamped
 
 CHECKPOINT = 7
 
 
-def of_number(number: int | None) -> RecordHeaders:
-    return () if number is None else tuple(stamped((), number))
+def of_number(number: int | None, *, form: Form = Form.MARKERS, topic: str = "orders") -> RecordHeaders:
+    return () if number is None else tuple(stamped((), Stamp(number, form, topic)))
+
+
+def window(start: int, *, leader_epoch: int = -1) -> StampWindow:
+    return StampWindow(checkpoint=CHECKPOINT, form=Form.MARKERS, start=start, leader_epoch=leader_epoch)
 
 
 def record(offset: int, headers: RecordHeaders = ()) -> Record:
     return Record(offset, 1_000, CREATE_TIME, None, b"v", headers)
 
 
-def task(start: int, end: int, *, window_start: int = 0, checkpoint: int = CHECKPOINT) -> CopyTask:
+def task(start: int, end: int, *, window_start: int = 0) -> CopyTask:
     span = LogRange(topic="orders", partition=0, start=start, end=end)
-    return CopyTask(
-        topic_id="id", range=span, estimated_bytes=1, stamps_start=window_start, checkpoint=checkpoint
-    )  # fmt: skip
+    return CopyTask(topic_id="id", range=span, estimated_bytes=1, stamps=window(window_start))
 
 
 def seen(records: list[Record], *, start: int = 0, size: int = 3) -> SeenStamps:
-    fold = StampFold(checkpoint=CHECKPOINT, window_start=start)
+    fold = StampFold("orders", window(start))
     for place in range(0, len(records), size):
         data = memoryview(encode(records[place : place + size]))
         fold.look(data, scan(data))
@@ -62,8 +65,10 @@ def test_stretches_say_what_all_records_say(seed: int) -> None:
 
 
 def test_a_marker_is_behind_and_is_no_data() -> None:
-    marker = record(4, tuple(marker_headers(CHECKPOINT)))
+    headers = tuple(marker_headers(CHECKPOINT, "orders"))
+    marker = record(4, headers)._replace(key=MARKER_KEY, value=None)
     assert seen([marker]) == SeenStamps(first=4, number=CHECKPOINT)
+    assert seen([record(4, headers)]) == SeenStamps(first=4, number=CHECKPOINT, has_data=True)
 
 
 def test_a_batch_that_reaches_into_the_window_counts_inside_alone() -> None:
@@ -80,11 +85,29 @@ def test_a_batch_that_reaches_past_its_range_is_looked_at_whole() -> None:
     assert found.seen.first == 1
 
 
-def test_a_stamp_that_is_no_number_is_none() -> None:
-    assert seen([record(0, (("offsite-checkpoint", b"soon"),))]).has_unstamped
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("offsite-checkpoint", b"soon"),),
+        of_number(9, topic="mails"),  # passed on by an application that takes no part
+    ],
+)
+def test_what_is_no_stamp_of_this_topic_is_none(headers: RecordHeaders) -> None:
+    assert seen([record(0, headers)]) == SeenStamps(has_data=True, has_unstamped=True)
 
 
-def test_nothing_is_decoded_for_a_topic_that_does_not_take_part() -> None:
-    assert fold_of(task(0, 9, checkpoint=0)) is None
-    assert fold_of(task(0, 9, window_start=9)) is None
-    assert fold_of(task(0, 9, window_start=8)) is not None
+def test_who_hears_of_checkpoints_in_another_way_did_not_take_this_one() -> None:
+    found = seen([record(0, of_number(3, form=Form.ACKS)), record(1, of_number(7, form=Form.ACKS))])
+    assert found == SeenStamps(first=1, number=7, has_data=True, has_unstamped=True)
+
+
+def test_what_an_unclean_election_put_below_the_window_is_looked_at() -> None:
+    fold = StampFold("orders", window(9, leader_epoch=4))
+    for epoch, offset in ((4, 0), (5, 1)):
+        data = memoryview(encode([record(offset, of_number(8))], leader_epoch=epoch))
+        fold.look(data, scan(data))
+    assert fold.seen.first == 1
+
+
+def test_nothing_is_looked_at_in_a_topic_that_does_not_take_part() -> None:
+    assert fold_of(replace(task(0, 9), stamps=None)) is None

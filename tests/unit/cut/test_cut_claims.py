@@ -12,6 +12,7 @@ from offsite.log.transaction_tail import PartitionTail, StretchTail
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.commit import PartitionId
 from offsite.services.cut.found_cut import SnapshotGroups, found_cut
+from offsite.services.cut.readings import TakenReadings
 
 PAID = PartitionKey("paid", "id", 0)
 OFFSETS = PartitionKey("__consumer_offsets", "", 0)
@@ -38,6 +39,16 @@ def test_a_topic_is_not_whole_where_the_group_offsets_of_its_transactions_are_no
         commits=(LoggedCommit(commit, 7),),
     )
     cut = found_cut(evidence, {PartitionId(topic="paid", topic_id="id", partition=0): 10}, NO_GROUPS)
+    assert dict(cut.classes) == {"paid": "uncoordinated"}
+
+
+def test_a_topic_with_partitions_that_were_not_read_is_not_whole() -> None:
+    """They were added while the ends were read: a transaction may lie there with one half."""
+    reading = Reading(before={}, ends={PAID: 10}, after={})
+    taken = TakenReadings(readings=(reading,), changes=(), listed={}, there={"paid": 2, "orders": 1})
+    evidence = Evidence(readings=(reading,) * 3, changes=())
+    positions = {PartitionId(topic="paid", topic_id="id", partition=0): 10}
+    cut = found_cut(evidence, positions, NO_GROUPS, partial=taken.partial)
     assert dict(cut.classes) == {"paid": "uncoordinated"}
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from offsite.participant.control import Form, Opened, format_record
+from offsite.participant.control import Opened, format_record
 from offsite.participant.core import Hooks, ParticipantCore
 from offsite.participant.errors import ControlUnavailable, NotCommitted
 from offsite.participant.membership import Membership
-from offsite.participant.number import Header, TopicPartition, stamped
+from offsite.participant.number import (
+    MARKER_KEY,
+    Form,
+    Header,
+    Stamp,
+    TopicPartition,
+    marker_headers,
+    stamp_of,
+    stamped,
+)
 from offsite.participant.ports import Committed, ControlRead, Record
 
 IN, ALSO_IN, OUT = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("paid", 0)
@@ -53,7 +62,25 @@ class World:
         self.control.append(format_record(Opened(id=number, form=form)))
 
     def record(self, offset: int, *, number: int = 0, where: TopicPartition = IN) -> Record:
-        return self.given(offset, stamped([], number), where=where)
+        """Of a participant; its number was opened before."""
+        self._opened(number)
+        return self.given(offset, stamped([], Stamp(number, Form.MARKERS, where.topic)), where=where)
+
+    def stamp(self, headers: Iterable[Header] = ()) -> int:
+        """The number on what is written now."""
+        found = stamp_of(self.core.outgoing(headers, OUT.topic), OUT.topic)
+        assert found is not None
+        return found.number
+
+    def marker(self, offset: int, number: int) -> Record:
+        self._opened(number)
+        given = self.given(offset, marker_headers(number, IN.topic))
+        return replace(given, key=MARKER_KEY, value=None)
+
+    def _opened(self, number: int) -> None:
+        opened = format_record(Opened(id=number, form=Form.MARKERS)) if number else None
+        if opened and opened not in self.control:
+            self.control.append(opened)
 
     def given(self, offset: int, headers: Iterable[Header], *, where: TopicPartition = IN) -> Record:
         return Record(

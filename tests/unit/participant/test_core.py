@@ -8,7 +8,15 @@ import pytest
 
 from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, NotCommitted, NotDelivered, UnknownVersion, Unreadable
-from offsite.participant.number import CommitNote, TopicPartition, marker_headers, stamp_of
+from offsite.participant.number import (
+    MAX_NUMBER,
+    CommitNote,
+    Form,
+    Stamp,
+    TopicPartition,
+    marker_headers,
+    stamped,
+)
 from offsite.participant.ports import Committed
 from offsite.participant.writing import MAX_OUTPUTS, Writing
 from tests.unit.participant.participant_world import ALSO_IN, IN, OUT, World
@@ -23,9 +31,9 @@ def world() -> World:
 
 
 def test_what_is_produced_carries_the_number(world: World) -> None:
-    assert stamp_of(world.core.outgoing([])) == 0
+    assert world.stamp() == 0
     world.core.received(world.record(0, number=3))
-    assert stamp_of(world.core.outgoing([("offsite-checkpoint", b"1")])) == 3
+    assert world.stamp([("offsite-checkpoint", b"1")]) == 3
 
 
 def test_a_higher_stamp_forces_the_number_and_a_lower_one_does_not_take_it_back(world: World) -> None:
@@ -36,7 +44,7 @@ def test_a_higher_stamp_forces_the_number_and_a_lower_one_does_not_take_it_back(
 
 def test_a_marker_forces_the_number_and_is_not_for_the_application(world: World) -> None:
     assert world.core.received(world.record(0))
-    assert not world.core.received(world.given(1, marker_headers(4)))
+    assert not world.core.received(world.marker(1, 4))
     assert world.core.number == 4
     world.core.commit()
     assert world.commits[IN].offset == 2
@@ -60,9 +68,10 @@ def test_a_checkpoint_that_the_application_cannot_take_is_tried_again_for_the_sa
     world = World(hooks=Hooks(on_checkpoint=refuse))
     world.core.assigned([IN])
     world.commits[IN] = Committed(offset=8, metadata=CommitNote(number=6).format())
+    world.open(6)
     with pytest.raises(OSError, match="disk full"):
         world.core.received(world.record(8, number=3))
-    assert stamp_of(world.core.outgoing([])) == 0
+    assert world.stamp() == 0
     world.core.commit()
     assert world.commits[IN].metadata == CommitNote(number=6).format()
     world.now = 1
@@ -79,12 +88,43 @@ def test_a_start_takes_the_newest_opened_number() -> None:
 
 
 def test_an_assignment_takes_the_number_of_its_commits() -> None:
-    """As if the control topic had been made anew."""
     world = World(commits={IN: Committed(offset=8, metadata=CommitNote(number=6).format())})
     world.core.start()
     world.core.assigned([IN])
+    world.open(6)
     world.core.received(world.record(8))
     assert world.core.number == 6
+
+
+def test_a_number_that_was_never_opened_says_nothing(world: World) -> None:
+    """As on records of another cluster, that were restored with their commits, or of a stranger."""
+    foreign = MAX_NUMBER
+    world.commits[ALSO_IN] = Committed(offset=8, metadata=CommitNote(number=foreign).format())
+    world.core.assigned([ALSO_IN])
+    world.core.received(world.given(8, stamped([], Stamp(foreign, Form.MARKERS, IN.topic)), where=ALSO_IN))
+    assert world.core.number == 0
+    world.core.received(world.record(0, number=3))
+    assert world.core.number == 3
+
+
+def test_a_number_that_was_opened_just_now_is_looked_up(world: World) -> None:
+    world.core.received(world.record(0))
+    world.core.received(world.record(1, number=3))
+    assert world.core.number == 3
+
+
+def test_a_stamp_that_was_passed_on_says_nothing(world: World) -> None:
+    """By an application that takes no part, from a topic that it reads."""
+    world.core.received(world.record(0))
+    world.open(9)
+    world.core.received(world.given(1, stamped([], Stamp(9, Form.MARKERS, "mails"))))
+    assert world.core.number == 0
+
+
+def test_data_with_the_header_of_a_marker_is_for_the_application(world: World) -> None:
+    world.open(4)
+    assert world.core.received(world.given(0, marker_headers(4, IN.topic)))
+    assert world.core.number == 4
 
 
 def test_the_first_record_of_an_assignment_comes_after_all_that_was_opened(world: World) -> None:
@@ -222,7 +262,7 @@ def test_an_output_that_was_given_up_takes_back_what_was_handled(world: World) -
         with pytest.raises(NotDelivered):
             world.core.commit()
     with pytest.raises(NotDelivered):
-        world.core.outgoing([])
+        world.stamp()
     assert world.commits[IN].offset == 1
     world.core.tick()
     assert world.sought == {IN: 1}
@@ -280,7 +320,7 @@ def test_a_restart_does_not_forget_the_number(world: World) -> None:
     world.core.commit()
     world.core = world.new_core()
     world.core.start()
-    assert stamp_of(world.core.outgoing([])) == 5
+    assert world.stamp() == 5
 
 
 def test_form_a_is_not_seen_in_the_control_topic(world: World) -> None:

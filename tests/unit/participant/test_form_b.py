@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offsite.participant.control import Acked, ControlRecord, Form, Presence, parse_record
+from offsite.participant.control import Acked, ControlRecord, Presence, parse_record
 from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
 from offsite.participant.lease import Lease, beat_every_ms, delivery_timeout_ms
-from offsite.participant.number import stamp_of
+from offsite.participant.number import Form
 from tests.unit.participant.participant_world import IN, LEASE_MS, OUT, World
 
 
@@ -63,11 +63,11 @@ def test_it_may_not_produce_before_it_has_read() -> None:
     with pytest.raises(ControlUnavailable):
         world.core.start()
     with pytest.raises(LeaseLost):
-        world.core.outgoing([])
+        world.stamp()
     world.read_from = away  # type: ignore[method-assign]
     world.open(5)
     world.core.tick()
-    assert stamp_of(world.core.outgoing([])) == 5
+    assert world.stamp() == 5
 
 
 def test_it_acknowledges_once_all_that_it_produced_before_has_arrived(world: World) -> None:
@@ -78,7 +78,7 @@ def test_it_acknowledges_once_all_that_it_produced_before_has_arrived(world: Wor
     world.core.tick()
     assert [each if each == "flush" else "ack" for each in world.done[1:]] == ["flush", "ack"]
     assert said(world) == ["join s1", "open 5", "ack 5 s1"]
-    assert stamp_of(world.core.outgoing([])) == 5
+    assert world.stamp() == 5
 
 
 def test_it_acknowledges_nothing_that_goes_by_markers(world: World) -> None:
@@ -105,7 +105,7 @@ def test_it_does_not_acknowledge_what_may_still_arrive(world: World) -> None:
     world.core.tick()
     assert said(world) == ["join s1", "open 5"]
     with pytest.raises(NotDelivered):
-        world.core.outgoing([])
+        world.stamp()
     world.core.tick()
     assert said(world) == ["join s1", "open 5", "join s2", "ack 5 s2"]
     assert world.sought == {IN: 0}
@@ -132,15 +132,15 @@ def test_it_beats_when_a_third_of_the_lease_is_over(world: World) -> None:
     world.core.beat()
     assert said(world) == ["join s1", "beat s1"]
     world.now = 333 + LEASE_MS // 2
-    world.core.outgoing([])
+    world.stamp()
 
 
 def test_it_does_not_produce_when_the_last_beat_is_half_a_lease_old(world: World) -> None:
     world.now = LEASE_MS // 2
-    world.core.outgoing([])
+    world.stamp()
     world.now += 1
     with pytest.raises(LeaseLost):
-        world.core.outgoing([])
+        world.stamp()
 
 
 def test_a_beat_counts_from_when_it_was_sent(world: World) -> None:
@@ -152,7 +152,7 @@ def test_a_beat_counts_from_when_it_was_sent(world: World) -> None:
     world.now = 350
     world.core.beat()
     with pytest.raises(LeaseLost):
-        world.core.outgoing([])
+        world.stamp()
 
 
 def test_a_beat_that_did_not_arrive_does_not_count(world: World) -> None:
@@ -162,7 +162,7 @@ def test_a_beat_that_did_not_arrive_does_not_count(world: World) -> None:
         world.core.beat()
     world.now = 600
     with pytest.raises(LeaseLost):
-        world.core.outgoing([])
+        world.stamp()
 
 
 def test_a_lost_session_never_beats_again(world: World) -> None:
@@ -178,13 +178,13 @@ def test_after_the_loss_it_joins_anew_and_handles_again_what_it_could_not_write(
     world.now = 600
     world.open(5, Form.ACKS)
     with pytest.raises(LeaseLost):
-        world.core.outgoing([])
+        world.stamp()
     with pytest.raises(LeaseLost):
         world.core.commit()
     world.core.tick()
     assert said(world)[:3] == ["join s1", "open 5", "join s2"]
     assert world.sought == {IN: 1}
-    assert stamp_of(world.core.outgoing([])) == 5
+    assert world.stamp() == 5
 
 
 def test_a_loss_that_kept_it_from_nothing_takes_nothing_back(world: World) -> None:
@@ -225,7 +225,7 @@ def test_a_checkpoint_is_told_between_two_records_only() -> None:
     world.open(5, Form.ACKS)
     world.now = 350
     world.core.beat()
-    assert stamp_of(world.core.outgoing([])) == 0
+    assert world.stamp() == 0
     assert told == []
     world.core.tick()
     assert told == [5]

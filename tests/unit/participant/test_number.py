@@ -6,15 +6,18 @@ import pytest
 
 from offsite.participant.errors import UnknownVersion, Unreadable
 from offsite.participant.number import (
+    MARKER_KEY,
     MAX_METADATA_BYTES,
     MAX_NUMBER,
     CommitNote,
+    Form,
+    Stamp,
     TopicPartition,
     marker_headers,
     marker_of,
     number_of,
     parse_note,
-    parse_number,
+    parse_stamp,
     stamp_of,
     stamped,
 )
@@ -22,33 +25,71 @@ from offsite.participant.number import (
 PAID = TopicPartition("paid", 2)
 
 
+def stamp(number: int, topic: str = "paid", form: Form = Form.ACKS) -> Stamp:
+    return Stamp(number, form, topic)
+
+
 @pytest.mark.parametrize("number", [0, 1, 42, MAX_NUMBER])
 def test_a_stamp_says_its_number(number: int) -> None:
-    assert stamp_of(stamped([], number)) == number
+    assert stamp_of(stamped([], stamp(number)), "paid") == stamp(number)
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"-1", b"007", b"1_0", b" 1", b"1\n", b"\xd9\xa1", b"1.0", b"9" * 19, b"9" * 5000]
+    "value",
+    [
+        None,
+        b"",
+        b"7",
+        b"-1;acks;paid",
+        b"007;acks;paid",
+        b"1_0;acks;paid",
+        b" 1;acks;paid",
+        b"1;acks;paid\n",
+        b"\xd9\xa1;acks;paid",
+        b"1.0;acks;paid",
+        b"1;later;paid",
+        b"1;acks;",
+        b"1;acks;p aid",
+        b"9" * 19 + b";acks;paid",
+        b"9" * 5000,
+    ],
 )
-def test_what_is_no_number_counts_as_none(value: bytes | None) -> None:
-    assert parse_number(value) is None
-    assert number_of([("offsite-checkpoint", value)]) == 0
+def test_what_is_no_stamp_counts_as_none(value: bytes | None) -> None:
+    assert parse_stamp(value) is None
+    assert number_of([("offsite-checkpoint", value)], "paid") == 0
+
+
+@pytest.mark.parametrize("impossible", [stamp(-1), stamp(MAX_NUMBER + 1), stamp(1, "no topic"), stamp(1, "t" * 250)])
+def test_a_stamp_that_could_not_be_read_is_not_written(impossible: Stamp) -> None:
+    with pytest.raises(ValueError, match="is no stamp"):
+        impossible.format()
 
 
 def test_a_stamp_that_is_passed_on_is_replaced_and_a_marker_is_not_passed_on() -> None:
-    headers = stamped([("trace", b"x"), *marker_headers(9)], 3)
-    assert headers == [("trace", b"x"), ("offsite-checkpoint", b"3")]
+    headers = stamped([("trace", b"x"), *marker_headers(9, "orders")], stamp(3))
+    assert headers == [("trace", b"x"), ("offsite-checkpoint", b"3;acks;paid")]
+
+
+def test_a_stamp_of_another_topic_is_none() -> None:
+    headers = [*stamped([], stamp(3, "orders")), *marker_headers(9, "orders")]
+    assert stamp_of(headers, "paid") is None
+    assert number_of(headers, "paid") == 0
+    assert marker_of(MARKER_KEY, None, headers, "paid") is None
 
 
 def test_the_highest_of_several_numbers_counts() -> None:
-    assert number_of([("offsite-checkpoint", b"3"), ("offsite-checkpoint", b"?"), ("offsite-checkpoint", b"2")]) == 3
-    assert number_of([("offsite-marker", b"7"), ("offsite-checkpoint", b"2")]) == 7
+    values = [stamp(3).format(), b"?", stamp(2).format(), stamp(9, "orders").format()]
+    assert number_of([("offsite-checkpoint", each) for each in values], "paid") == 3
+    assert number_of([*marker_headers(7, "paid"), ("offsite-checkpoint", stamp(2).format())], "paid") == 7
 
 
 def test_a_marker_is_told_from_data() -> None:
-    assert marker_of(marker_headers(4)) == 4
-    assert marker_of(stamped([], 4)) is None
-    assert marker_of([("offsite-marker", b"0")]) is None
+    headers = marker_headers(4, "paid")
+    assert marker_of(MARKER_KEY, None, headers, "paid") == 4
+    assert marker_of(MARKER_KEY, b"data", headers, "paid") is None
+    assert marker_of(b"a key", None, headers, "paid") is None
+    assert marker_of(MARKER_KEY, None, stamped([], stamp(4)), "paid") is None
+    assert marker_of(MARKER_KEY, None, marker_headers(0, "paid"), "paid") is None
 
 
 def test_a_commit_says_number_and_outputs() -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from offsite.participant.control import Form
 from offsite.participant.core import Hooks
 from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDelivered
-from offsite.participant.number import TopicPartition, marker_headers, stamp_of
+from offsite.participant.number import Form, Stamp, TopicPartition, stamp_of
 from offsite.participant.participant import Assignment, Participant, Settings, SystemClock
 from offsite.participant.ports import Outgoing, Record
 from tests.unit.participant.participant_world import ALSO_IN, IN, LEASE_MS, World
@@ -80,7 +79,7 @@ def test_a_record_waits_for_the_control_topic() -> None:
 def test_markers_are_passed_over_within_one_call() -> None:
     client = FakeClient()
     with client.participant() as participant:
-        client.coming = [client.given(0, marker_headers(3)), client.record(1)]
+        client.coming = [client.marker(0, 3), client.record(1)]
         assert participant.poll(5) == client.record(1)
         assert participant.number == 3
 
@@ -95,8 +94,9 @@ def test_what_is_taken_is_not_handled_if_it_comes_again() -> None:
 
     client = FakeClient()
     with client.participant(Settings(hooks=Hooks(on_checkpoint=save))) as participant:
-        client.coming = [client.record(0), client.record(1, number=4)]
+        client.coming = [client.record(0)]
         participant.poll(0)
+        client.coming = [client.record(1, number=4)]
         with pytest.raises(OSError, match="disk full"):
             participant.poll(0)
         is_full[0] = False
@@ -123,7 +123,7 @@ def test_a_record_waits_for_room() -> None:
         participant.produce("paid", b"0", key=b"k", partition=1, headers=[("trace", b"x")])
     (sent,) = client.sent
     assert replace(sent, headers=[]) == Outgoing(topic="paid", value=b"0", key=b"k", partition=1)
-    assert stamp_of(sent.headers) == 0
+    assert stamp_of(sent.headers, "paid") == Stamp(0, Form.MARKERS, "paid")
     assert sent.headers[0] == ("trace", b"x")
 
 

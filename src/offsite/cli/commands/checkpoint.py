@@ -43,14 +43,16 @@ class TakeOptions:
     applications: ParticipantWords = field(default_factory=ParticipantWords)
 
     def arguments(self, checkpoint: int) -> list[str]:
-        """The same as arguments of a command that waits for that checkpoint, which is asked for already: how it is
-        opened to applications stands in the request."""
+        """The same as arguments of a command that waits for that checkpoint, which is asked for already."""
         given = {
             "--repo": self.repo,
             "--backup": self.backup,
             "--bootstrap": self.bootstrap,
             "--kafka-config": self.kafka_config,
             "--spark-master": self.spark_master,
+            "--participants": self.applications.get("participants"),
+            "--participant-topics": ",".join(self.applications.get("participant_topics") or ()) or None,
+            "--control-topic": self.applications.get("control_topic"),
             "--id": checkpoint,
         }
         named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
@@ -107,6 +109,7 @@ def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> Checkp
                 runner=runner,
                 slots=slots(options.spark_master),
                 on_progress=on_progress,
+                stamping=parse_participants(options.applications),
             ).serve()
 
     repository, cluster = open_repository(options.repo), connect(options.bootstrap, options.kafka_config)

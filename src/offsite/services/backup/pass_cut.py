@@ -12,6 +12,7 @@ from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
 from offsite.model.named import named
+from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.snapshots.participant import CheckpointParticipant
@@ -56,10 +57,18 @@ def cut_of_pass(
         evidence,
         positions,
         SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
-        notes=plan.seen.taken.notes if plan.seen.taken else (),
+        notes=tuple(_notes(plan)),
         participants=participants,
         stamps=stamps,
+        partial=plan.seen.taken.partial if plan.seen.taken else frozenset(),
     )
+
+
+def _notes(plan: BackupPlan) -> Iterator[str]:
+    taken = plan.seen.taken
+    yield from taken.notes if taken else ()
+    if taken and (partial := sorted(taken.partial)):
+        yield f"{named(partial, most=3)} has partitions that are not in the cut: were they added meanwhile?"
 
 
 def _stamps(plan: BackupPlan, found: Committable) -> Stamps:
@@ -81,14 +90,15 @@ def _doubts_of_stamps(windows: StampWindows, seen: Mapping[PositionKey, SeenStam
     ahead = max((each.number for each in seen.values()), default=0)
     if ahead > windows.checkpoint:
         yield (
-            f"a participant has number {ahead} already, and did not have to take checkpoint {windows.checkpoint}: "
-            f"take one with --id {ahead + 1} or higher"
+            f"somebody wrote with number {ahead}, and so did not have to take checkpoint {windows.checkpoint}: was a "
+            "higher one opened meanwhile, or are records of another cluster written here?"
         )
+    yield from windows.doubts
 
 
 def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:
     """The partitions where readers did not have to pass a marker before they went on."""
-    if plan.stamps is None or not plan.stamps.has_markers:
+    if plan.stamps is None or plan.stamps.form is not Form.MARKERS:
         return []
     marked = {PartitionKey(*key) for key in plan.stamps.starts}
     return sorted(marked - {key for key, seen in stamps.seen.items() if seen.first != NONE_BEHIND})

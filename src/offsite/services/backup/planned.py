@@ -4,7 +4,7 @@ copied from where to where."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.copy.bundle import CopyBundle, bundled
 from offsite.copy.plan import CopyPlan, PartitionBounds, plan_copy, without
@@ -14,7 +14,9 @@ from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.model.choices import CompressionChoice
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
+from offsite.model.named import named
 from offsite.model.selections.selection import GroupPatterns, TopicSelection, no_topics
+from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
 from offsite.repository.commit import CutBack
@@ -124,6 +126,9 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         raise no_topics(selection)  # none is listed, and nobody can say why
     stamps = opening(source.bounds) if opening is not None else None
     seen, bounds = see_ends(admin, begun, source.bounds)
+    if stamps is not None and (grown := _grown(seen, selection, source)):
+        doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"
+        stamps = replace(stamps, doubts=(doubt,))
     truncations = find_truncations(admin, repository.store, base, bounds)
     known_ends = base.reached() | {cut.partition_id: cut.at for cut in truncations.cuts}
     positions = {(each.topic, each.topic_id, each.partition): end for each, end in known_ends.items()}
@@ -150,6 +155,14 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
         stamps=stamps,
     )
+
+
+def _grown(seen: SeenEnds, selection: TopicSelection, source: Source) -> list[str]:
+    """Topics of the backup that are new, or have partitions that are in no reading: who takes part may have read from
+    there, and written what is in the cut."""
+    there = seen.taken.there if seen.taken else {}
+    new = set(selection.select(there)) - source.ids.keys() - PROTECTED_TOPICS
+    return sorted(new | (seen.taken.partial - PROTECTED_TOPICS if seen.taken else frozenset()))
 
 
 def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:

@@ -17,22 +17,28 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.copy.plan import PartitionBounds
-from offsite.copy.stamps import StampWindows
+from offsite.copy.stamps import EpochOffset, StampWindows
 from offsite.kafka.net.routing import Router, shared_router
 from offsite.kafka.presence import Presence
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
-from offsite.model.choices import StampForm
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import BadOption, CheckpointIdUsed, NoSuchTopic, OffsiteError, ParticipantFailed
+from offsite.model.errors import (
+    BadOption,
+    CheckpointIdUsed,
+    NoSuchTopic,
+    OffsiteError,
+    ParticipantFailed,
+    SourceTruncated,
+)
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import PROTECTED_TOPICS
-from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Form, Opened, format_record
-from offsite.participant.number import MARKER_KEY, marker_headers
+from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG, Opened, Session, format_record
+from offsite.participant.number import MARKER_KEY, MAX_NUMBER, Form, marker_headers
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.services.backup.planned import Opening
 from offsite.services.checkpoint.control_reader import ControlReader
@@ -60,25 +66,41 @@ class Opener:
         """Return when the ends may be read. `bounds`: the partitions of the backup, with their high watermarks.
 
         Raises `NoSuchTopic` where no topic of the backup takes part, `CheckpointIdUsed` where that id or a higher one
-        was opened before, `ParticipantFailed` where somebody does not acknowledge it in time or the control topic
-        cannot be read, `Denied`, and what writing raises. Then the id must not be opened again.
+        was opened before, `ParticipantFailed` where somebody does not acknowledge it in time, another one is opened
+        meanwhile, or the control topic cannot be read, `Denied`, and what writing raises. Then the id must not be
+        opened again.
         """
         windows = _windows(checkpoint, stamping, bounds)
         log = self._control_log(stamping.control_topic)
         reader = ControlReader(log, stamping.control_topic, clock=self.clock)
-        reader.catch_up()
+        reader.begin()
         _check_is_new(checkpoint, reader.newest, stamping)
-        at = log.append(format_record(Opened(id=checkpoint, form=Form(stamping.form.value))))
-        reader.read_to(at)
-        _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the one that comes first
-        if stamping.form is StampForm.MARKERS:
-            self._mark(windows)
-        else:
-            windows = replace(windows, is_heard=self._await_acks(reader, checkpoint))
-            if not reader.has_strange:  # what is not known to be ours is not ours to delete
-                self._trim(stamping.control_topic, at)
+        at = log.append(format_record(Opened(id=checkpoint, form=windows.form)))
+        try:
+            reader.read_to(at)
+            _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the one that comes first
+            windows = self._spread(windows, reader, stamping.control_topic, at)
+        except SourceTruncated as error:  # who opens another one deletes what is older
+            raise _overtaken(checkpoint, stamping.control_topic) from error
         decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
+
+    def _spread(self, windows: StampWindows, reader: ControlReader, topic: str, at: int) -> StampWindows:
+        """Return when what was opened at offset `at` of the control topic is heard of, and no other one was opened
+        until then."""
+        missing: frozenset[Session] = frozenset()
+        if windows.form is Form.MARKERS:
+            self._mark(windows)
+            reader.catch_up()
+        else:
+            missing = self._await_acks(reader, windows.checkpoint)
+        if reader.newest > windows.checkpoint:
+            raise _overtaken(windows.checkpoint, topic)
+        if windows.form is Form.ACKS:
+            self._trim(reader, topic, at)
+        if missing:
+            raise _silent(windows.checkpoint, missing)
+        return replace(windows, is_heard=windows.form is Form.MARKERS or reader.has_sessions)
 
     def _control_log(self, topic: str) -> SmallLog:
         admin = self.cluster.admin
@@ -105,7 +127,7 @@ class Opener:
             SmallLog(self._router, TopicPartition(topic=topic, partition=partition), clock=self.clock).append(
                 None,
                 key=MARKER_KEY,
-                headers=tuple(marker_headers(windows.checkpoint)),
+                headers=tuple(marker_headers(windows.checkpoint, topic)),
                 producer=Producer(producer_id=shared.producer_id, epoch=shared.epoch),
             )
 
@@ -113,23 +135,22 @@ class Opener:
             for done in [pool.submit(mark, topic, partition) for topic, _, partition in sorted(windows.starts)]:
                 done.result()
 
-    def _await_acks(self, reader: ControlReader, checkpoint: int) -> bool:
-        """Return when nobody is missing; whether anybody is there."""
+    def _await_acks(self, reader: ControlReader, checkpoint: int) -> frozenset[Session]:
+        """Return when nobody is missing, or a higher one was opened; who is missing when that takes too long."""
         began_s = self.clock.monotonic_s()
-        while missing := reader.missing(checkpoint, asked_ms=(asked_ms := reader.catch_up())):
-            limit_s = max(ACKS_TIMEOUT_S, 2 * reader.longest_lease_ms / 1000)
-            if self.clock.monotonic_s() - began_s > limit_s:
-                names = named(sorted({each.participant for each in missing}), most=3)
-                raise ParticipantFailed(
-                    f"participant {names} has not acknowledged checkpoint {checkpoint} within {limit_s:g} s",
-                    hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",
-                )
+        while missing := reader.missing(checkpoint):
+            limit_s = max(ACKS_TIMEOUT_S, 2 * reader.lease_ms(missing) / 1000)
+            if reader.newest > checkpoint or self.clock.monotonic_s() - began_s > limit_s:
+                return missing
             self.clock.sleep(POLL_S)
-        return reader.has_sessions(asked_ms=asked_ms)
+        return frozenset()
 
-    def _trim(self, topic: str, at: int) -> None:
-        """Who has acknowledged what was opened at offset `at` has said behind it that it lives. What is older is of no
-        use, and the next checkpoint would wait for all who died since the topic was made, a whole lease each time."""
+    def _trim(self, reader: ControlReader, topic: str, at: int) -> None:
+        """Delete what was said before the opening at offset `at`: else the next checkpoint would wait for all who died
+        since the topic was made, a whole lease each time. Who lives has spoken behind it: acknowledged it, or beaten in
+        all the time that it was waited for. What is not known to be ours is not ours to delete."""
+        if reader.has_strange:
+            return
         where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
         try:
             self.cluster.admin.delete_records({where: at})
@@ -144,18 +165,34 @@ def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> Op
 
 def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
     there = {each.topic for each in bounds} - PROTECTED_TOPICS
-    chosen = set(TopicSelection(include=stamping.topics).select(there))
+    selection = TopicSelection(include=stamping.topics)
+    chosen, missing = set(selection.select(there)), selection.missing(there)
     if stamping.control_topic in chosen | PROTECTED_TOPICS:
         raise BadOption(f"{stamping.control_topic} is no control topic", hint="name one that nothing else writes to")
-    if not chosen:
+    if missing or not chosen:
         raise NoSuchTopic(
-            f"no topic of the backup matches {', '.join(stamping.topics)}",
+            f"no topic of the backup matches {', '.join(missing or stamping.topics)}",
             hint="name those whose writers take part: --participant-topics",
         )
     return StampWindows(
         checkpoint=checkpoint,
-        starts={each.key: each.end for each in bounds if each.topic in chosen},
-        has_markers=stamping.form is StampForm.MARKERS,
+        starts={each.key: EpochOffset(each.end, each.leader_epoch) for each in bounds if each.topic in chosen},
+        form=Form(stamping.form.value),
+    )
+
+
+def _overtaken(checkpoint: int, topic: str) -> ParticipantFailed:
+    return ParticipantFailed(
+        f"another checkpoint was opened in {topic}, or its records were deleted, before {checkpoint} was heard of",
+        hint="one at a time: do two backups use it? Give each a control topic, or let them take turns",
+    )
+
+
+def _silent(checkpoint: int, missing: frozenset[Session]) -> ParticipantFailed:
+    names = named(sorted({each.participant for each in missing}), most=3)
+    return ParticipantFailed(
+        f"participant {names} has not acknowledged checkpoint {checkpoint} in time",
+        hint="does it call poll() at least every few seconds? See to it, and take the next checkpoint",
     )
 
 
@@ -169,5 +206,11 @@ def _check_is_new(checkpoint: int, newest: int, stamping: Stamping) -> None:
     if newest > checkpoint:
         raise CheckpointIdUsed(
             f"checkpoint {newest} was opened in {stamping.control_topic} before, so {checkpoint} cannot be opened",
-            hint=f"take one with a higher id: offsite checkpoint take --id {newest + 1}",
+            hint=_higher(newest, stamping),
         )
+
+
+def _higher(newest: int, stamping: Stamping) -> str:
+    if newest < MAX_NUMBER:
+        return f"take one with a higher id: offsite checkpoint take --id {newest + 1}"
+    return f"no id is left in {stamping.control_topic}: name another one, for all participants as well, --control-topic"

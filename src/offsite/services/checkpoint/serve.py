@@ -9,6 +9,7 @@ from functools import partial
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.repository.backup import Backup
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.repository import Repository
 from offsite.services.backup.planned import BackupPlan, Known, Opening, find_known, plan_backup
 from offsite.services.backup.request import BackupRequest
@@ -27,7 +28,8 @@ UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
 
 
 class Server:
-    """Takes the checkpoints that are asked for of one backup, by one pass each; `participants` take part in all."""
+    """Takes the checkpoints that are asked for of one backup, by one pass each; `participants` take part in all, and
+    all are opened to applications as `stamping` says."""
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,
@@ -39,17 +41,18 @@ class Server:
         slots: int,
         on_progress: OnProgress | None = None,
         participants: Participants | None = None,
+        stamping: Stamping | None = None,
     ) -> None:
         self._repository, self._backup, self._cluster = repository, backup, cluster
         self._runner, self._slots, self._on_progress = runner, slots, on_progress
-        self._participants = participants or Participants()
+        self._participants, self._stamping = participants or Participants(), stamping
 
     def serve(self) -> bool:
         """Take one checkpoint after the other until none is asked for; False where another process takes them now.
 
         Raises what planning and copying raise; then the checkpoint has failed, and says why.
         """
-        taker = Taker(backup=self._backup, participants=self._participants.names)
+        taker = Taker(backup=self._backup, participants=self._participants.names, stamping=self._stamping)
         with held_lease(taker) as held:
             if held is None:
                 return False
@@ -60,7 +63,7 @@ class Server:
     def _take(self, taker: Taker, checkpoint: int) -> None:
         try:
             declared = self._participants.take(checkpoint)  # before anything is read: see there why
-            opening = opening_of(Opener(cluster=self._cluster), checkpoint, taker.stamping_of(checkpoint))
+            opening = opening_of(Opener(cluster=self._cluster), checkpoint, self._stamping)
             plan = taker.take(checkpoint, self._plan(opening), declared)
         except OffsiteError as error:
             taker.broke(checkpoint, error)

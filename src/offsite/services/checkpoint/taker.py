@@ -32,7 +32,8 @@ _TERMS_SWEPT = 10
 @dataclass(slots=True, kw_only=True)
 class Taker:
     """Takes checkpoints of `backup` while it holds the lease, together with the participants that have these names; its
-    `word` stands in all that it tells. `stamping`: how those are opened that nobody asked otherwise for."""
+    `word` stands in all that it tells. `stamping`: how all of them are opened to applications, if they are. A request
+    that asks for another way fails: what a repository says makes nobody write to a cluster."""
 
     backup: Backup
     participants: tuple[str, ...] = ()
@@ -62,10 +63,15 @@ class Taker:
         except DamagedObject as error:
             self.fail(checkpoint, f"{error.id}: {error.message}")
             return False
-        missing = sorted(set(asked.participants if asked else ()) - set(self.participants))
-        if missing:
+        if asked is None:
+            return True
+        if missing := sorted(set(asked.participants) - set(self.participants)):
             self.fail(checkpoint, f"the process that came to take it does not know participant {', '.join(missing)}")
-        return not missing
+            return False
+        if asked.stamping not in {None, self.stamping}:
+            self.fail(checkpoint, "the process that came to take it was started with other options for participants")
+            return False
+        return True
 
     def next_id(self) -> int:
         """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
@@ -80,11 +86,6 @@ class Taker:
             told(self.backup, checkpoint, writer=self.word), participants=self.participants, stamping=self.stamping
         )
         return checkpoint if self.records.put(asked, Told.REQUESTED) else None
-
-    def stamping_of(self, checkpoint: int) -> Stamping | None:
-        """How `checkpoint` is to be opened to applications, if it is: as whoever asked for it has said."""
-        asked = self.records.told(checkpoint, Told.REQUESTED)
-        return self.stamping if asked is None or asked.stamping is None else asked.stamping
 
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()

@@ -65,14 +65,17 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
     notes: tuple[str, ...] = (),
     participants: tuple[CheckpointParticipant, ...] = (),
     stamps: Stamps = Stamps(),
+    partial: frozenset[str] = frozenset(),
 ) -> CommitCut:
     """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
-    has others. Every partition is in the readings. A cut that contradicts what `participants` declared is refused (rule
-    C5)."""
+    has others. Every partition is in the readings; of `partial` topics there are more, and nothing is claimed for them.
+    A cut that contradicts what `participants` declared is refused (rule C5)."""
     ends = evidence.readings[-1].ends
     moved = frozenset(_moved(evidence, stamps))
+    window = window_of(evidence)
     window = replace(
-        window_of(evidence),
+        window,
+        unpaired=window.unpaired | partial,
         stamped=tuple(_stamped(stamps)),
         writers=_writers(moved, evidence.tails, stamps),
         externals=tuple(_externals(participants, positions)),

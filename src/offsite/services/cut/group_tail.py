@@ -19,12 +19,13 @@ from offsite.log.groups.fold import OffsetRecord, parse_group_record
 from offsite.log.range import LogRange
 from offsite.log.transaction_tail import PartitionTail, of_unknown_beginning
 from offsite.log.transactions import TransactionIndexer
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import LeaderUnavailable, OffsiteError
 from offsite.participant.errors import ParticipantError
 from offsite.participant.number import parse_note
 from offsite.services.cut.dense_reading import read_dense
 from offsite.services.cut.readings import Begun, TakenReadings
 
+_UNREAD = LeaderUnavailable("its end could not be read again")
 TAIL_MAX = 500_000
 """Offsets of one partition read from before the groups were: some seconds of reading."""
 _PLAIN = -1
@@ -47,6 +48,7 @@ def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, top
     tails: dict[PartitionKey, PartitionTail] = {}
     failed: dict[PartitionKey, OffsiteError] = {}
     reader, last = admin.reader(), taken.readings[-1].ends
+    failed |= {log: taken.failed.get(log, _UNREAD) for log in begun.group_ends.keys() - last.keys()}
     for log in sorted(begun.group_ends.keys() & last.keys()):
         stable, end = begun.group_stable[log], last[log]
         start = max(stable, begun.group_ends[log] - TAIL_MAX)

@@ -8,6 +8,7 @@ then it is found out who was not clean in any, and there are three more.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -61,13 +62,22 @@ class Begun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenReadings:
     """Fields as of `Evidence`. `failed`: partitions that are in none of the readings, since the end of at least one
-    could not be told, or since it is another topic's by now. `notes`: what a person should know."""
+    could not be told, or since it is another topic's by now. `there`: how many partitions each topic of the cluster had
+    after the last reading. `notes`: what a person should know."""
 
     readings: tuple[Reading, ...]
     changes: tuple[TransactionChange, ...] | None
     listed: Mapping[int, ListedTransaction]
     failed: Mapping[PartitionKey, OffsiteError] = field(default_factory=dict)
+    there: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """The topics of which partitions are in the readings, and others are not: they were added meanwhile, or could
+        not be read. What lies in those is in no cut."""
+        read = Counter(key.topic for key in self.readings[-1].ends)
+        return frozenset(topic for topic, count in read.items() if count < self.there.get(topic, 0))
 
 
 def begin_readings(admin: ClusterAdmin) -> Begun:
@@ -230,6 +240,7 @@ def _without_strangers(admin: ClusterAdmin, taken: TakenReadings) -> TakenReadin
             failed[key] = NoSuchTopic(f"{key.topic} was deleted while its ends were read")
         elif key.topic_id and topic.topic_id is not None and str(topic.topic_id) != key.topic_id:
             failed[key] = TopicReplaced(f"{key.topic} was made anew", hint="run again")
+    taken = replace(taken, there={name: len(topic.partitions) for name, topic in there.items()})
     if len(failed) == len(taken.failed):
         return taken
     logs = taken.readings[-1].after.keys()

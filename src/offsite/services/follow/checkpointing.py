@@ -33,7 +33,6 @@ class _Prepared:
     """The checkpoint that the round is to take. `declared`: by participants, which have saved their states for it."""
 
     id: int
-    stamping: Stamping | None
     declared: tuple[CheckpointParticipant, ...]
 
 
@@ -72,7 +71,6 @@ class Checkpointing:
             if taker is not None and checkpoint is not None:
                 self._prepared = _Prepared(
                     id=checkpoint,
-                    stamping=taker.stamping_of(checkpoint),
                     declared=self._participants.take(checkpoint),
                 )
         except OffsiteError as error:
@@ -81,10 +79,10 @@ class Checkpointing:
     def open(self, bounds: Sequence[PartitionBounds]) -> StampWindows | None:
         """An `Opening` of the plan of the round. Raises nothing of ours: then the round goes on without."""
         prepared = self._prepared
-        if prepared is None or prepared.stamping is None:
+        if prepared is None or self._stamping is None:
             return None
         try:
-            return self._opener.open(prepared.id, prepared.stamping, bounds)
+            return self._opener.open(prepared.id, self._stamping, bounds)
         except OffsiteError as error:
             self._prepared = None
             self._give_up(prepared.id, error)

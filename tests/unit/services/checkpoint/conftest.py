@@ -14,5 +14,5 @@ def site(tmp_path: Path) -> Iterator[Site]:
     with open_site(tmp_path) as opened:
         opened.source.make_topic("orders", partitions=2)
         opened.source.write("orders", [b"a", b"b"])
-        opened.back_up("orders")
+        opened.back_up("orders*")
         yield opened

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from offsite.copy.stamps import StampWindows
 from offsite.cut.readings import Evidence, Reading
 from offsite.cut.window import PartitionKey
 from offsite.kafka.net.routing import shared_router
@@ -14,9 +16,9 @@ from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.choices import StampForm
 from offsite.model.errors import BadOption, CheckpointIdUsed, DamagedObject, NoSuchTopic, ParticipantFailed
-from offsite.participant.control import Acked, ControlRecord, Form, Opened, Presence, Session, Sign, format_record
+from offsite.participant.control import Acked, ControlRecord, Opened, Presence, Session, Sign, format_record
 from offsite.participant.control import parse_record as parse_said
-from offsite.participant.number import marker_of, stamped
+from offsite.participant.number import MAX_NUMBER, Form, Stamp, marker_of, stamped
 from offsite.repository.checkpoints.marker import decode_told
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.checkpoints.stamping import Stamping
@@ -28,6 +30,7 @@ from offsite.services.checkpoint.serve import Server
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints
 from offsite.services.checkpoint.taker import Taker
 from offsite.services.cut.found_cut import Stamps, _moved
+from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.site import Site
 from tests.script_clock import Script
 
@@ -60,21 +63,28 @@ def records(site: Site, topic: str, partition: int) -> list[Record]:
     return list(log.read(log.start(), log.end()))
 
 
-def write(site: Site, number: int | None, partition: int = 0) -> int:
+def write(
+    site: Site, number: int | None, partition: int = 0, form: Form = Form.MARKERS, topic: str = "orders"
+) -> int:
     """A record of a participant with that number, or of somebody who is none."""
-    headers = () if number is None else tuple(stamped((), number))
-    return log_of(site, "orders", partition).append(b"paid", headers=headers)
+    headers = () if number is None else tuple(stamped((), Stamp(number, form, topic)))
+    return log_of(site, topic, partition).append(b"paid", headers=headers)
 
 
 def take(site: Site, checkpoint: int, how: Stamping) -> CheckpointReport:
     ask(site.backup, checkpoint, stamping=how)
-    assert server(site).serve()
+    assert server(site, how).serve()
     return Checkpoints(site.backup).report(checkpoint)
 
 
-def server(site: Site) -> Server:
+def server(site: Site, how: Stamping | None = None) -> Server:
     return Server(
-        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
+        repository=site.repository,
+        backup=site.backup,
+        cluster=site.source.connected,
+        runner=site.runner,
+        slots=2,
+        stamping=how,
     )
 
 
@@ -97,10 +107,23 @@ def test_each_partition_gets_a_marker_and_the_cut_ends_before_what_is_behind_it(
     site.source.make_topic("mail")
     report = take(site, 7, stamping())
     assert report.status == "completed", report.failure_reason
-    assert [[marker_of(each.headers) for each in records(site, "orders", number)][-1] for number in (0, 1)] == [7, 7]
+    last = [records(site, "orders", number)[-1] for number in (0, 1)]
+    assert [marker_of(each.key, each.value, each.headers, "orders") for each in last] == [7, 7]
     assert said(site) == [Opened(id=7, form=Form.MARKERS)]
     ends = {each.partition_id.partition: each.end for each in cut_of(site, report).partitions}
     assert ends == {number: len(records(site, "orders", number)) - 1 for number in (0, 1)}
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+    """Done between the opening of form A and the ends."""
+    marking = Opener._mark
+
+    def mark(opener: Opener, windows: StampWindows) -> None:
+        for each in steps:
+            each()
+        marking(opener, windows)
+
+    monkeypatch.setattr(Opener, "_mark", mark)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +132,7 @@ def test_each_partition_gets_a_marker_and_the_cut_ends_before_what_is_behind_it(
 def test_a_topic_is_of_participants_if_all_that_is_new_is_stamped(
     site: Site, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int | None, ...], expected: str
 ) -> None:
-    marking = Opener._mark  # what comes between the opening and the ends
-
-    def mark(opener: Opener, windows: object) -> None:
-        for each in numbers:
-            write(site, each)
-        marking(opener, windows)  # type: ignore[arg-type]  # as it came
-
-    monkeypatch.setattr(Opener, "_mark", mark)
+    meanwhile(monkeypatch, *(partial(write, site, each) for each in numbers))
     report = take(site, 7, stamping())
     assert dict(cut_of(site, report).classes)["orders"] == expected
 
@@ -136,18 +152,39 @@ def test_what_is_stamped_with_the_number_is_not_in_the_cut_and_what_is_older_is(
 
 
 def test_who_has_a_higher_number_did_not_take_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a restore onto a cluster where ids are lower: it passes the markers, and takes no checkpoint."""
-    marking = Opener._mark
-
-    def mark(opener: Opener, windows: object) -> None:
-        write(site, 3)
-        marking(opener, windows)  # type: ignore[arg-type]  # as it came
-        write(site, 90)
-
-    monkeypatch.setattr(Opener, "_mark", mark)
+    """It heard of one that was opened meanwhile, or is a stranger: it passes the markers, and takes no checkpoint."""
+    meanwhile(monkeypatch, lambda: write(site, 3), lambda: write(site, 90))
     cut = cut_of(site, take(site, 7, stamping()))
     assert dict(cut.classes)["orders"] == "uncoordinated"
-    assert any("--id 91 or higher" in each for each in cut.notes)
+    assert any("somebody wrote with number 90" in each for each in cut.notes)
+
+
+def test_who_hears_of_it_in_another_way_did_not_take_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    meanwhile(monkeypatch, lambda: write(site, 3), lambda: write(site, 3, form=Form.ACKS))
+    assert dict(cut_of(site, take(site, 7, stamping())).classes)["orders"] == "uncoordinated"
+
+
+def test_partitions_that_come_meanwhile_are_in_no_cut_and_who_read_them_proves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.source.make_topic("orders-paid")
+
+    def grow() -> None:
+        site.source.topics["orders"].partitions.append(PartitionLog())
+
+    meanwhile(monkeypatch, lambda: write(site, 3, topic="orders-paid"), grow)
+    cut = cut_of(site, take(site, 7, stamping(StampForm.MARKERS, "orders*")))
+    assert dict(cut.classes) == {"orders": "uncoordinated", "orders-paid": "uncoordinated"}
+    assert any("orders got partitions while" in each for each in cut.notes)
+
+
+def test_a_topic_that_comes_meanwhile_is_in_no_cut_and_who_read_it_proves_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile(monkeypatch, lambda: site.source.make_topic("orders-2"), lambda: write(site, 3))
+    cut = cut_of(site, take(site, 7, stamping()))
+    assert dict(cut.classes)["orders"] == "uncoordinated"
+    assert any("orders-2 got partitions while" in each for each in cut.notes)
 
 
 @pytest.mark.parametrize(("joins", "expected"), [(True, "participant"), (False, "uncoordinated")])
@@ -157,8 +194,8 @@ def test_who_writes_and_never_joined_has_acknowledged_nothing(
     """As a participant of form A, which waits for markers that nobody writes."""
     waiting = Opener._await_acks
 
-    def wait(opener: Opener, reader: ControlReader, checkpoint: int) -> bool:
-        write(site, 3)
+    def wait(opener: Opener, reader: ControlReader, checkpoint: int) -> frozenset[Session]:
+        write(site, 3, form=Form.ACKS)
         if joins:
             say(site, Acked(session=PAYER, id=7, lease_ms=60_000))
         return waiting(opener, reader, checkpoint)
@@ -196,8 +233,13 @@ def test_a_session_that_died_is_waited_for_until_its_lease_is_over(site: Site) -
 
 def test_a_session_that_lives_and_is_silent_fails_the_checkpoint(site: Site) -> None:
     say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
-    with pytest.raises(ParticipantFailed, match="payer has not acknowledged checkpoint 7 within 60 s"):
-        open_with(site, Script(*[beats(site)] * 700))
+    say(site, Presence(sign=Sign.JOIN, session=Session("dead", "d1"), lease_ms=600_000))
+    say(site, Presence(sign=Sign.LEAVE, session=Session("dead", "d1"), lease_ms=600_000))
+    script = Script(*[beats(site)] * 700)
+    with pytest.raises(ParticipantFailed, match="payer has not acknowledged checkpoint 7 in time"):
+        open_with(site, script)
+    assert script.now_s < 1061, "whoever is not waited for does not make it longer"
+    assert said(site)[0] == Opened(id=7, form=Form.ACKS), "what is older is of no use any more"
 
 
 def test_who_acknowledged_is_known_when_what_is_older_was_deleted(site: Site) -> None:
@@ -215,6 +257,45 @@ def test_an_id_is_opened_once_and_ids_rise(site: Site) -> None:
     with pytest.raises(CheckpointIdUsed, match="checkpoint 7 was opened in control before, so 6 cannot") as refused:
         open_with(site, Script(), checkpoint=6)
     assert "--id 8" in str(refused.value.hint)
+    say(site, Opened(id=MAX_NUMBER, form=Form.MARKERS))
+    with pytest.raises(CheckpointIdUsed) as refused:
+        open_with(site, Script())
+    assert "--control-topic" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("form", StampForm)
+def test_who_is_overtaken_by_another_opener_fails(site: Site, monkeypatch: pytest.MonkeyPatch, form: StampForm) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=1_000))
+    other = partial(say, site, Opened(id=9, form=Form(form.value)))
+    meanwhile(monkeypatch, other)
+    with pytest.raises(ParticipantFailed, match="another checkpoint was opened in control"):
+        open_with(site, Script(other), form=form)
+
+
+def test_who_deletes_what_is_older_does_not_disturb_who_begins(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(site, Opened(id=5, form=Form.ACKS), Opened(id=6, form=Form.ACKS))
+    read, deleted = SmallLog.read, []
+
+    def read_late(log: SmallLog, start: int, end: int) -> Iterator[Record]:
+        if not deleted:
+            deleted.append(True)
+            site.source.admin.delete_records({TopicPartition(topic=CONTROL, partition=0): 1})
+        return read(log, start, end)
+
+    monkeypatch.setattr(SmallLog, "read", read_late)
+    open_with(site, Script())
+    assert said(site) == [Opened(id=7, form=Form.ACKS)]
+
+
+def test_a_control_topic_that_is_made_anew_meanwhile_fails_it(site: Site) -> None:
+    say(site, Presence(sign=Sign.JOIN, session=PAYER, lease_ms=10_000))
+
+    def make_anew() -> None:
+        site.source.admin.delete_topics([CONTROL])
+        say(site)
+
+    with pytest.raises(ParticipantFailed, match="or its records were deleted"):
+        open_with(site, Script(make_anew))
 
 
 def test_of_two_openers_the_first_one_goes_on(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +358,29 @@ def test_topics_that_are_not_backed_up_cannot_take_part(site: Site) -> None:
     report = Checkpoints(site.backup).report(7)
     assert report.status == "failed"
     assert CONTROL not in site.source.admin.topics(), "nothing was opened"
+    with pytest.raises(NoSuchTopic, match=r"no topic of the backup matches order$"):
+        take(site, 8, stamping(StampForm.MARKERS, "orders", "order", "mails*"))
+
+
+def test_a_repository_makes_nobody_write_to_a_cluster(site: Site) -> None:
+    """Whoever may write there may ask for what the process that takes it was not started with."""
+    before = len(records(site, "orders", 0))
+    ask(site.backup, 7, stamping=stamping())
+    assert server(site).serve()
+    report = Checkpoints(site.backup).report(7)
+    assert (report.status, report.failure_reason) == (
+        "failed",
+        "the process that came to take it was started with other options for participants",
+    )
+    assert len(records(site, "orders", 0)) == before
+
+
+def test_an_id_that_was_asked_for_otherwise_is_not_answered_as_the_same(site: Site) -> None:
+    ask(site.backup, 7, stamping=stamping())
+    assert not ask(site.backup, 7, stamping=stamping()).is_new
+    assert not ask(site.backup, 7).is_new
+    with pytest.raises(CheckpointIdUsed, match="was asked for with other options for participants"):
+        ask(site.backup, 7, stamping=stamping(StampForm.ACKS))
 
 
 def test_a_request_says_how_it_is_opened_and_an_offsite_that_cannot_fails_it(site: Site) -> None:
