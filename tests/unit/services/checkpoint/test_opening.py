@@ -63,9 +63,7 @@ def records(site: Site, topic: str, partition: int) -> list[Record]:
     return list(log.read(log.start(), log.end()))
 
 
-def write(
-    site: Site, number: int | None, partition: int = 0, form: Form = Form.MARKERS, topic: str = "orders"
-) -> int:
+def write(site: Site, number: int | None, partition: int = 0, form: Form = Form.MARKERS, topic: str = "orders") -> int:
     """A record of a participant with that number, or of somebody who is none."""
     headers = () if number is None else tuple(stamped((), Stamp(number, form, topic)))
     return log_of(site, topic, partition).append(b"paid", headers=headers)
