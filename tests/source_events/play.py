@@ -44,6 +44,7 @@ from tests.batches import FIRST_TIME_MS
 from tests.inline_runner import InlineRunner
 from tests.source_events.judge import Judge, Planned
 from tests.source_events.memory_store import MemoryStore
+from tests.source_events.parsed import parsed_once
 from tests.source_events.source import SimAdmin, SimLog, SimSource
 
 NAMES = ("a", "b", "c")
@@ -352,6 +353,7 @@ class _InlinePool:
 def small(*, commits_per_catalog: int) -> Iterator[None]:
     """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
     with (
+        parsed_once(),
         mock.patch.object(copy_roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),

@@ -1,0 +1,59 @@
+"""What was parsed once is not parsed again within a schedule: a state is asked for hundreds of times, and read from the
+same few objects each time.
+
+The key is always the whole of the bytes that the store gave, so that an object that is gone or changed is still seen;
+and what is kept is immutable. An error is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from offsite.repository import catalog, commit_log
+from offsite.repository.catalogs import parquet_form, segment_parts
+from offsite.repository.snapshots.parquet_object import ParquetGroups
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Until the end of the block, each form of the same bytes is made once."""
+    with ExitStack() as patches:
+        for place, name in (
+            (commit_log, "decode_commit"),
+            (commit_log, "commit_hash"),
+            (catalog, "decode_lines"),
+            (catalog, "decode_seal"),
+            (parquet_form, "read_parquet"),
+        ):
+            patches.enter_context(mock.patch.object(place, name, once(getattr(place, name))))
+        patches.enter_context(mock.patch.object(segment_parts, "ParquetGroups", _groups_once()))
+        yield
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called once for the same arguments."""
+    known: dict[Hashable, Any] = {}
+
+    def kept(*values: Any, **named: Any) -> Any:
+        arguments = (values, tuple(named.items()))
+        if arguments not in known:
+            known[arguments] = function(*values, **named)
+        return known[arguments]
+
+    return kept
+
+
+def _groups_once() -> Callable[..., Any]:
+    known: dict[bytes, ParquetGroups] = {}
+
+    def kept(data: bytes, *, damaged: Callable[[str], Exception]) -> ParquetGroups:
+        if data not in known:
+            made = ParquetGroups(data, damaged=damaged)
+            made.read = once(made.read)  # type: ignore[method-assign]
+            known[data] = made
+        return known[data]
+
+    return kept
