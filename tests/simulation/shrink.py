@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from typing import Protocol, TypeVar
 
 from tests.simulation.course import Course, play
 from tests.simulation.scheduler import Scheduler
@@ -13,13 +14,30 @@ from tests.simulation.world import Rates
 _NEEDED = {"commands", "checkpoints", "faults", "seconds"}
 
 
+GivenT = TypeVar("GivenT")
+
+
+class Judged(Protocol):
+    @property
+    def faults(self) -> tuple[str, ...]: ...
+
+
+JudgedT = TypeVar("JudgedT", bound=Judged)
+
+
 def shrunk(seed: int) -> tuple[Rates, Course]:
     """The smallest rates that were found with which `seed` still fails, and that course."""
-    rates = Rates.drawn(Scheduler(seed))
-    found = play(seed, rates)
-    while less := next(((each, course) for each in smaller(rates) if (course := play(seed, each)).faults), None):
-        rates, found = less
-    return rates, found
+    return smallest(Rates.drawn(Scheduler(seed)), smaller, lambda rates: play(seed, rates))
+
+
+def smallest(
+    given: GivenT, less_of: Callable[[GivenT], Iterator[GivenT]], played: Callable[[GivenT], JudgedT]
+) -> tuple[GivenT, JudgedT]:
+    """What is left of `given` when nothing that `less_of` tells fails any more, and the course of it."""
+    found = played(given)
+    while less := next(((each, course) for each in less_of(given) if (course := played(each)).faults), None):
+        given, found = less
+    return given, found
 
 
 def smaller(rates: Rates) -> Iterator[Rates]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 from unittest import mock
+from uuid import UUID
 
 from offsite.copy import plan as copy_plan
 from offsite.copy import roll_up as copy_roll_up
@@ -22,6 +23,7 @@ from offsite.copy.bundle import CopyBundle
 from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.log.range import TopicPartition
+from offsite.model import ids
 from offsite.model.choices import CompressionChoice
 from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
@@ -90,6 +92,9 @@ class Play:
     source: SimSource = field(default_factory=SimSource)
     judge: Judge = field(default_factory=Judge)
     told: list[str] = field(default_factory=list)
+    left_out: frozenset[int] | None = None
+    """Steps that do not happen. If given, also when empty, each step has its own chance: without one step the others
+    stay as they are."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.number)
@@ -103,7 +108,7 @@ class Play:
     def play(self) -> None:
         self.source.make("a", 1)
         with small(commits_per_catalog=(2, 3, 100, 100)[self.number % 4]):
-            for _ in range(self.random.randint(6, ACTIONS)):
+            for _ in self._steps(6, ACTIONS):
                 self._happen()
                 if self.random.random() < 0.3:
                     self._back_up()
@@ -116,6 +121,22 @@ class Play:
                 self._collect(grace_ms=grace_ms)
             if self.judge.points:
                 self._check_all()
+
+    def _steps(self, low: int, high: int) -> Iterator[int]:
+        count = self.random.randint(low, high)
+        for step in range(count):
+            if self.left_out is None or step not in self.left_out:
+                self._begin(step)
+                yield step
+        self._begin(count)
+
+    def _begin(self, step: int) -> None:
+        if self.left_out is not None:
+            for name, chance in self._chances().items():
+                chance.seed(f"{name} {self.number} {step}")
+
+    def _chances(self) -> dict[str, random.Random]:
+        return {"source": self.random, "collecting": self.collecting}
 
     def _check_all(self) -> None:
         backup = self.repository.backup("sim")
@@ -349,6 +370,39 @@ class _InlinePool:
     def shutdown(self, **_: object) -> None: ...
 
 
+class _NoMemory:
+    """Of heads that were seen, in files: here nobody takes a store back."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def check(self, *_: object) -> None: ...
+
+    def check_absent(self) -> None: ...
+
+    def remember(self, *_: object) -> None: ...
+
+
+class _SameIds:
+    """In place of the modules that ids are drawn with."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(0)
+
+    def token_hex(self, count: int) -> str:
+        return self._chance.randbytes(count).hex()
+
+    def uuid4(self) -> UUID:
+        return UUID(int=self._chance.getrandbits(128), version=4)
+
+
+@contextmanager
+def same_ids() -> Iterator[None]:
+    """Ids are the same in each process: they stand in messages, and things are sorted by them."""
+    drawn = _SameIds()
+    with mock.patch.object(ids, "secrets", drawn), mock.patch.object(ids, "uuid", drawn):
+        yield
+
+
 @contextmanager
 def small(*, commits_per_catalog: int) -> Iterator[None]:
     """Tasks of few offsets, roll-ups of few segments, and no memory of heads in files."""
@@ -357,8 +411,8 @@ def small(*, commits_per_catalog: int) -> Iterator[None]:
         mock.patch.object(copy_roll_up, "FAN_IN", 2),
         mock.patch.object(copy_plan, "TASK_OFFSETS_MAX", 4),
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", commits_per_catalog),
-        mock.patch.object(planned, "SeenHead", mock.MagicMock()),
-        mock.patch.object(pass_commits, "SeenHead", mock.MagicMock()),
+        mock.patch.object(planned, "SeenHead", _NoMemory),
+        mock.patch.object(pass_commits, "SeenHead", _NoMemory),
         mock.patch.object(commit_log, "ThreadPoolExecutor", _InlinePool),
         mock.patch.object(stored_backup, "ThreadPoolExecutor", _InlinePool),
         mock.patch.object(collect_plan, "ThreadPoolExecutor", _InlinePool),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -98,7 +98,7 @@ class RetentionPlay(Play):
     def play(self) -> None:
         self.source.make("a", 1)
         with small(commits_per_catalog=(2, 100, 5, 100)[self.number % 4]):
-            for _ in range(self.random.randint(5, 16)):
+            for _ in self._steps(5, 16):
                 self._happen()
                 if self.random.random() < 0.5:
                     self._back_up()
@@ -112,6 +112,13 @@ class RetentionPlay(Play):
             if self.judge.points:
                 self._retain_at_each_step()
                 self._end()
+
+    def _chances(self) -> dict[str, random.Random]:
+        return {**super()._chances(), "retaining": self.retaining, "setting": self.setting}
+
+    def _broken_off(self) -> Iterable[int]:
+        """Before which changes of a retention it is broken off: before each, or one that is drawn."""
+        return range(20) if self.left_out is None else [self.retaining.randrange(8)]
 
     def _happen(self) -> None:
         super()._happen()
@@ -205,7 +212,7 @@ class RetentionPlay(Play):
         policy, whole = self._policy(), deepcopy((self.repository, self.judge))
         self._retain(policy=policy)
         wanted = [line.seq for line in self.repository.backup("sim").state().history]
-        for at in range(20):
+        for at in self._broken_off():
             self.repository, self.judge = deepcopy(whole)
             backup = self.repository.backup("sim")
             store = Meddling(self.store, at=at, what=_kill)
@@ -219,7 +226,7 @@ class RetentionPlay(Play):
             self.judge.compare_all(backup)
             found = [line.seq for line in backup.state().history]
             assert wanted[0] <= found[0] or policy.mirrors, f"broken off at {at}: kept {found}, not {wanted}"
-        raise AssertionError("a retention of more than 20 changes")
+        assert self.left_out is not None, "a retention of more than 20 changes"
 
     def _end(self) -> None:
         """After all grace nothing is left that no kept point needs."""

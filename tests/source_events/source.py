@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +37,6 @@ from offsite.model.errors import (
     TopicReplaced,
 )
 from tests.batches import FIRST_TIME_MS
-from tests.fake_cluster.cluster import FakeTopic
 from tests.fake_cluster.partition_log import PartitionLog
 
 _FETCH_BYTES = 200
@@ -112,9 +112,11 @@ class SimSource:
         self.shut: set[str] = set()
         self.failing: set[TopicPartition] = set()
         self.settings: dict[str, dict[str, str]] = {}
+        self._ids = Random(0)
 
     def make(self, name: str, partitions: int) -> None:
-        self.topics[name] = SimTopic(FakeTopic(name, [], {}).topic_id, [SimLog() for _ in range(partitions)])
+        topic_id = UUID(int=self._ids.getrandbits(128), version=4)
+        self.topics[name] = SimTopic(topic_id, [SimLog() for _ in range(partitions)])
 
     def seen(self) -> dict[str, SimTopic]:
         """The topics that we may describe."""
