@@ -38,9 +38,9 @@ test: $(JAVA) $(DEV) ## Run all tests but the long ones
 soak: $(JAVA) $(DEV) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak $(TESTS)
 
-# With SEED=n one course of events, printed; with SEEDS=n so many.
-sim: $(DEV) ## Play checkpoints of log processors under faults, by seeds
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
+# With SEED=n one course of events, printed; with SEEDS=n so many; with WORLD=processor or WORLD=source one world alone.
+sim: $(DEV) ## Play checkpoints, backups and retention under faults, by seeds
+	@$(BIN)/python -m tests.simulation $(if $(WORLD),--world $(WORLD)) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench: $(JAVA) $(DEV) ## Measure throughput and start-up
 	@$(BIN)/python -m bench

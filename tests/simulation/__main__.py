@@ -1,60 +1,106 @@
-"""`make sim [SEEDS=n] [SEED=n]`: play many seeds, or one with all that happened in it."""
+"""`make sim [WORLD=name] [SEEDS=n] [SEED=n]`: play many seeds, or one with all that happened in it.
+
+The worlds: `processor`, whose checkpoints go with its messages; `source`, to which anything happens, with its backups,
+roll-ups, collections and retention.
+"""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
-from tests.simulation.course import play
-from tests.simulation.shrink import shrunk
+from tests.simulation import course, shrink
+from tests.source_events import course as source_course
 
-_TOLD = (
-    "take",
-    "acknowledged",
-    "complete",
-    "forced",
-    "leader",
-    "crash",
-    "store error",
-    "late",
-    "stall",
-    "delete",
-    "restored",
-)
+
+class Played(Protocol):
+    @property
+    def faults(self) -> tuple[str, ...]: ...
+    @property
+    def counts(self) -> dict[str, int]: ...
+    @property
+    def trace(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A world: how a seed is played, how one that fails is made smaller, and what is counted."""
+
+    play: Callable[[int], Played]
+    shrunk: Callable[[int], tuple[object, Played]]
+    told: tuple[str, ...]
+
+
+WORLDS = {
+    "processor": Simulated(
+        course.play,
+        shrink.shrunk,
+        (
+            "take",
+            "acknowledged",
+            "complete",
+            "forced",
+            "leader",
+            "crash",
+            "store error",
+            "late",
+            "stall",
+            "delete",
+            "restored",
+        ),
+    ),
+    "source": Simulated(
+        source_course.play,
+        source_course.shrunk,
+        ("plan", "run", "write", "cut", "elect", "fall", "trim", "delete", "roll", "collect", "retain", "pin"),
+    ),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
+    parser.add_argument("--world", choices=WORLDS, help="only this one (default: all)")
     parser.add_argument("--seed", type=int, help="play this one, and print all that happened")
     parser.add_argument("--seeds", type=int, default=1000, help="how many to play, from 0 on (default 1000)")
     options = parser.parse_args()
-    return _one(options.seed) if options.seed is not None else _many(options.seeds)
+    gc.freeze()  # what was imported stays: it need not be gone through again and again
+    gc.set_threshold(20_000)
+    codes = []
+    for name in [options.world] if options.world else WORLDS:
+        print(f"world {name}:")
+        world = WORLDS[name]
+        codes.append(_one(world, options.seed) if options.seed is not None else _many(world, options.seeds))
+    return max(codes)
 
 
-def _one(seed: int) -> int:
-    course = play(seed)
-    print("\n".join(course.trace))
-    return 1 if course.faults else 0
+def _one(world: Simulated, seed: int) -> int:
+    played = world.play(seed)
+    print("\n".join(played.trace))
+    return 1 if played.faults else 0
 
 
-def _many(seeds: int) -> int:
+def _many(world: Simulated, seeds: int) -> int:
     began_s, counts, wrong = time.perf_counter(), Counter[str](), None
     for seed in range(seeds):
-        course = play(seed)
-        counts.update(course.counts)
-        if course.faults:
+        played = world.play(seed)
+        counts.update(played.counts)
+        if played.faults:
             wrong = seed
             break
     took_s = time.perf_counter() - began_s
-    print(", ".join(f"{counts[each]:,} {each}" for each in _TOLD))
+    print(", ".join(f"{counts[each]:,} {each}" for each in world.told))
     if wrong is None:
         print(f"{seeds:,} seeds, nothing wrong; {seeds / took_s * 60:,.0f} a minute")
         return 0
-    rates, course = shrunk(wrong)
-    print(*course.trace, sep="\n")
-    print(f"seed {wrong} is wrong; the smallest that still is: {rates}", *course.faults, sep="\n")
+    less, played = world.shrunk(wrong)
+    print(*played.trace, sep="\n")
+    print(f"seed {wrong} is wrong; the smallest that still is: {less}", *played.faults, sep="\n")
     return 1
 
 

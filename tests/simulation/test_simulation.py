@@ -46,12 +46,12 @@ def test_a_mistake_is_found(bug: str) -> None:
 
 
 def test_a_seed_is_the_same_each_time_in_another_process_too() -> None:
-    command = [sys.executable, "-m", "tests.simulation", "--seed", "5"]
+    command = [sys.executable, "-m", "tests.simulation", "--world", "processor", "--seed", "5"]
     outputs = {
         subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
         for seed in ("1", "2")
     }
-    assert outputs == {"\n".join((*play(5).trace, "")).encode()}
+    assert outputs == {"\n".join(("world processor:", *play(5).trace, "")).encode()}
 
 
 def test_what_fails_is_made_smaller() -> None:

@@ -12,7 +12,7 @@ from tests.simulation.shrink import smallest
 from tests.source_events.play import Play, same_ids
 from tests.source_events.retaining import RetentionPlay
 
-RETENTION_EVERY = 4
+RETENTION_EVERY = 5
 """One seed of so many has retention, which takes about three times as long."""
 _STEPS_MAX = 40
 

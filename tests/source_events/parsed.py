@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from offsite.repository import catalog, commit_log
-from offsite.repository.catalogs import parquet_form, segment_parts
+from offsite.repository.catalogs import parquet_form, partition_table, segment_parts
 from offsite.repository.snapshots.parquet_object import ParquetGroups
 
 
@@ -27,8 +27,11 @@ def parsed_once() -> Iterator[None]:
             (catalog, "decode_lines"),
             (catalog, "decode_seal"),
             (parquet_form, "read_parquet"),
+            (partition_table, "parse_part"),
         ):
             patches.enter_context(mock.patch.object(place, name, once(getattr(place, name))))
+        for place, name in ((partition_table, "state_from_json"), (segment_parts, "whole_rows")):
+            patches.enter_context(mock.patch.object(place, name, _once_for_the_same(getattr(place, name))))
         patches.enter_context(mock.patch.object(segment_parts, "ParquetGroups", _groups_once()))
         yield
 
@@ -42,6 +45,18 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
         if arguments not in known:
             known[arguments] = function(*values, **named)
         return known[arguments]
+
+    return kept
+
+
+def _once_for_the_same(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called once for each object that is its first argument, itself kept by `parsed_once`."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def kept(first: Any, *others: Any) -> Any:
+        if id(first) not in known:
+            known[id(first)] = first, function(first, *others)
+        return known[id(first)][1]
 
     return kept
 
