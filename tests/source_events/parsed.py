@@ -14,6 +14,7 @@ from unittest import mock
 
 from offsite.repository import catalog, commit_log
 from offsite.repository.catalogs import parquet_form, partition_table, segment_parts
+from offsite.repository.catalogs.segment_parts import CatalogPart
 from offsite.repository.snapshots.parquet_object import ParquetGroups
 
 
@@ -33,6 +34,7 @@ def parsed_once() -> Iterator[None]:
         for place, name in ((partition_table, "state_from_json"), (segment_parts, "whole_rows")):
             patches.enter_context(mock.patch.object(place, name, _once_for_the_same(getattr(place, name))))
         patches.enter_context(mock.patch.object(segment_parts, "ParquetGroups", _groups_once()))
+        patches.enter_context(mock.patch.object(CatalogPart, "segments", _segments_once()))
         yield
 
 
@@ -57,6 +59,23 @@ def _once_for_the_same(function: Callable[..., Any]) -> Callable[..., Any]:
         if id(first) not in known:
             known[id(first)] = first, function(first, *others)
         return known[id(first)][1]
+
+    return kept
+
+
+def _segments_once() -> Callable[..., Any]:
+    """Those of a part, whose groups are kept by the bytes of it."""
+    segments = CatalogPart.segments
+    known: dict[tuple[ParquetGroups, int, int], Any] = {}
+
+    def kept(self: CatalogPart, low: int, high: int) -> Any:
+        self._open()
+        if self._file is None:
+            return segments(self, low, high)
+        where = (self._file, low, high)
+        if where not in known:
+            known[where] = segments(self, low, high)
+        return known[where]
 
     return kept
 

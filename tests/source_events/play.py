@@ -157,6 +157,7 @@ class Play:
                     self._happen()
             if not quiet and self.random.random() < 0.2:
                 self.source.failing = {key for key in planned.partitions if self.random.random() < 0.5}
+                self.source.answers_nothing = self.left_out is not None and self.random.random() < 0.5
             result = run_backup(
                 plan,
                 repository=self.repository,

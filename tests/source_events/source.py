@@ -104,13 +104,15 @@ class SimAdmin:
 
 
 class SimSource:
-    """`hidden` topics may not be described, `shut` ones not be read. `failing`: partitions whose workers fail."""
+    """`hidden` topics may not be described, `shut` ones not be read. `failing`: partitions whose workers fail,
+    with `answers_nothing` by answers without a record."""
 
     def __init__(self) -> None:
         self.topics: dict[str, SimTopic] = {}
         self.hidden: set[str] = set()
         self.shut: set[str] = set()
         self.failing: set[TopicPartition] = set()
+        self.answers_nothing = False
         self.settings: dict[str, dict[str, str]] = {}
         self._ids = Random(0)
 
@@ -210,7 +212,7 @@ class SimSource:
                 position = min(log.start, log_range.end)
                 yield Hole(topic=key.topic, partition=key.partition, start=hole.start, end=position, reason=hole.reason)
                 continue
-            data = memoryview(bytearray(log.read(position, _FETCH_BYTES)))
+            data = memoryview(bytearray(b"" if key in self.failing else log.read(position, _FETCH_BYTES)))
             start = position if task.reach_back and position == log_range.start else log.start
             window = batch_window(data, log_range, position, log_start=start)
             if window.next_offset == position:
@@ -224,7 +226,7 @@ class SimSource:
             position = window.next_offset
 
     def _led(self, key: TopicPartition, task: ReadTask) -> PartitionLog:
-        if key in self.failing:
+        if key in self.failing and not self.answers_nothing:
             raise LeaderUnavailable(f"{key} has no leader")
         if key.topic in self.shut:
             raise KafkaNotAuthorized(f"{key} may not be read")

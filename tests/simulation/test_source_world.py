@@ -1,0 +1,60 @@
+"""Seeds of source events under `make sim`, and mistakes that they have to find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from tests.source_events.bugs import BUGS, found_within, with_bug
+from tests.source_events.course import play, shrunk
+
+SEEDS = 60
+SOAKED = 10_000
+
+
+def test_no_seed_is_wrong_and_much_happens_in_them() -> None:
+    counts = Counter[str]()
+    for seed in range(SEEDS):
+        course = play(seed)
+        assert not course.faults, f"make sim WORLD=source SEED={seed}"
+        counts.update(course.counts)
+    for what in ("run", "cut", "roll", "collect", "retain"):
+        assert counts[what] > SEEDS / 4, what
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_no_seed_of_very_many_is_wrong() -> None:
+    began_s = time.process_time()
+    wrong = next((seed for seed in range(SOAKED) if play(seed).faults), None)
+    assert wrong is None, f"make sim WORLD=source SEED={wrong}"
+    print(f"{SOAKED / (time.process_time() - began_s) * 60:,.0f} a minute")
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_mistake_is_found(bug: str) -> None:
+    assert found_within(bug, 20) is not None
+
+
+def test_a_seed_is_the_same_in_another_process() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--world", "source", "--seed", "5"]
+    outputs = {
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in ("1", "2")
+    }
+    assert outputs == {"\n".join(("world source:", *play(5).trace, "")).encode()}
+
+
+def test_what_fails_is_made_smaller() -> None:
+    with with_bug("a position moves on an empty answer"):
+        seed = next(each for each in range(20) if play(each).faults)
+        left_out, course = shrunk(seed)
+        assert course.faults
+        assert left_out
+        assert len(course.trace) < len(play(seed).trace)
+        assert play(seed, left_out).trace == course.trace
