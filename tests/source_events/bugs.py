@@ -48,8 +48,8 @@ def _without_the_newest(given: RollUp, *others: Any) -> Segment:
 
 def _past_nothing(records: memoryview, log_range: LogRange, position: int, **named: Any) -> BatchWindow:
     found = batch_window(records, log_range, position, **named)
-    return found if len(records) else replace(
-        found, next_offset=log_range.end, gap_start=position, gap_end=log_range.end
+    return (
+        found if len(records) else replace(found, next_offset=log_range.end, gap_start=position, gap_end=log_range.end)
     )
 
 

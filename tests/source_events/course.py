@@ -1,4 +1,4 @@
-"""One seed of a source to which anything happens, its backups, roll-ups, collections and retention, with the verdict."""
+"""One seed of a source to which anything happens, its backups, roll-ups, collections and retention; the verdict."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.simulation.shrink import smallest
 from tests.source_events.play import Play, same_ids
 from tests.source_events.retaining import RetentionPlay
 
-RETENTION_EVERY = 5
-"""One seed of so many has retention, which takes about three times as long."""
+RETENTION_EVERY = 7
+"""One seed of so many has retention, which takes about four times as long."""
 _STEPS_MAX = 40
 
 
