@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many to play, from 0 on (default 1000)")
     options = parser.parse_args()
     gc.freeze()  # what was imported stays: it need not be gone through again and again
-    gc.set_threshold(20_000)
+    gc.set_threshold(100_000)
     codes = []
     for name in [options.world] if options.world else WORLDS:
         print(f"world {name}:")

@@ -8,8 +8,7 @@ of which no two are the same. After every run it compares the newest state, at t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.source_view import stored_log
@@ -47,6 +46,9 @@ class Known:
     @property
     def position(self) -> int:
         return len(self.values)
+
+    def copied(self) -> Known:
+        return replace(self, values=list(self.values), before=set(self.before), lost=set(self.lost))
 
     def was_never_read(self, start: int) -> bool:
         """Whether all from `start` on was gone before it was read."""
@@ -146,7 +148,7 @@ class Judge:
         self._take_deleted(planned)
         told = {(each.topic, each.topic_id): shape.is_deleted for each, shape in state.topics.items()}
         assert told == {each: self.deleted[each] for each in told}, "what is deleted"
-        self.points[state.seq] = deepcopy(self.known)
+        self.points[state.seq] = {partition: each.copied() for partition, each in self.known.items()}
         self.compare(state, self.known)
 
     def _take(  # noqa: PLR0917 - all that is known of a partition
