@@ -74,18 +74,20 @@ def main() -> int:
     codes = []
     for name in [options.world] if options.world else WORLDS:
         print(f"world {name}:")
-        world = WORLDS[name]
-        codes.append(_one(world, options.seed) if options.seed is not None else _many(world, options.seeds))
+        codes.append(one(name, options.seed) if options.seed is not None else many(name, options.seeds))
     return max(codes)
 
 
-def _one(world: Simulated, seed: int) -> int:
-    played = world.play(seed)
+def one(name: str, seed: int) -> int:
+    """Print all that happens in a seed of the world `name`; the exit code is 1 if it is wrong."""
+    played = WORLDS[name].play(seed)
     print("\n".join(played.trace))
     return 1 if played.faults else 0
 
 
-def _many(world: Simulated, seeds: int) -> int:
+def many(name: str, seeds: int) -> int:
+    """Play the seeds of the world `name` up to the first that is wrong, and print that, and how to play it again."""
+    world = WORLDS[name]
     began_s, counts, wrong = time.process_time(), Counter[str](), None
     for seed in range(seeds):
         played = world.play(seed)
@@ -101,6 +103,7 @@ def _many(world: Simulated, seeds: int) -> int:
     less, played = world.shrunk(wrong)
     print(*played.trace, sep="\n")
     print(f"seed {wrong} is wrong; the smallest that still is: {less}", *played.faults, sep="\n")
+    print(f"to play all of it again: make sim WORLD={name} SEED={wrong}")
     return 1
 
 

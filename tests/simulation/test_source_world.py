@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.simulation.__main__ import many
 from tests.source_events.bugs import BUGS, found_within, with_bug
 from tests.source_events.course import play, shrunk
 
@@ -55,3 +56,10 @@ def test_what_fails_is_made_smaller() -> None:
         assert left_out
         assert len(course.trace) < len(play(seed).trace)
         assert play(seed, left_out).trace == course.trace
+
+
+def test_what_fails_tells_the_command_that_plays_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with with_bug("a position moves on an empty answer"):
+        assert many("source", 20) == 1
+        seed = next(each for each in range(20) if play(each).faults)
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f": make sim WORLD=source SEED={seed}")
