@@ -112,6 +112,7 @@ def take(trial: Trial, cluster: Ends, backup: Backup, relay: Relay, form: StampF
         cluster=cluster,
         runner=InlineRunner(),
         slots=2,
+        stamping=stamping,
     )
     assert server.serve()
     return asked.id
