@@ -20,8 +20,8 @@ from offsite.cut.bcs_copies import (
     Copy,
     CopyState,
     beginning,
+    ending,
     never_begun,
-    never_begun_ends,
     orphaned,
     superseded,
 )
@@ -41,7 +41,7 @@ class Backup:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"backup-{partition}")
 
     def clean_up(self, newest: int, replayed: Iterable[Created]) -> None:
-        """Fail what leaders before this one have left unfinished: they are not coming back to it."""
+        """End what leaders before this one have left unfinished: they are not coming back to it."""
         met = tuple(replayed)
         self._thread.submit(self._logged, lambda: self._clean_up(newest, met))
 
@@ -65,19 +65,22 @@ class Backup:
             own = self._store.begin(self._copy(Upload(checkpoint=each.checkpoint, position=each.position)))
             copies = self._without_orphans(newest)
             if own:
-                state = never_begun_ends(copies, partition=self._partition, checkpoint=each.checkpoint)
-                self._store.change(own, state, DIED)
+                self._end(own, copies)
 
     def _without_orphans(self, newest: int) -> list[Copy]:
-        """All copies, as seen when there was no orphan left. One that another writer ends is looked at again."""
+        """All copies, as seen when there was no orphan left. It looks again behind each that it ends."""
         me = {"partition": self._partition, "term": self._term, "restored": self._store.begun.checkpoint}
         while True:
             stored = {each.copy: each for each in self._store.copies()}
-            left = list(orphaned(stored, newest=newest, **me))
-            if not left:
+            left = next(orphaned(stored, newest=newest, **me), None)
+            if left is None:
                 return list(stored)
-            for each in left:
-                self._store.change(stored[each], CopyState.FAILED, DIED)
+            self._end(stored[left], list(stored))
+
+    def _end(self, left: Stored, copies: Iterable[Copy]) -> None:
+        copy = left.copy
+        state = ending(copies, partition=copy.partition, checkpoint=copy.checkpoint, term=copy.term)
+        self._store.change(left, state, DIED)
 
     def _upload(self, upload: Upload, base: Snapshot | None) -> None:
         try:

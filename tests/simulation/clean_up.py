@@ -29,18 +29,19 @@ class CleanUp(StoreWork):
         restored = self._partition.restored
         left = bcs_copies.orphaned(copies, partition=me, newest=self._newest, term=self._leader.term, restored=restored)
         if orphan := next(left, None):
-            self._then("fail an orphan", lambda: self._fail(orphan))
+            state = bcs_copies.ending(copies, partition=me, checkpoint=orphan.checkpoint, term=orphan.term)
+            self._then("end an orphan", lambda: self._end_orphan(orphan, state))
         elif self._placed:
-            placed = self._placed
-            state = bcs_copies.never_begun_ends(copies, partition=me, checkpoint=placed.checkpoint)
+            placed, term = self._placed, self._leader.term
+            state = bcs_copies.ending(copies, partition=me, checkpoint=placed.checkpoint, term=term)
             self._then("end what was never begun", lambda: self._end(placed, state))
         else:
             missing = bcs_copies.never_begun(copies, partition=me, replayed=self._created, restored=restored)
             if created := next(missing, None):
                 self._then("place what was never begun", lambda: self._place_own(created))
 
-    def _fail(self, orphan: Copy) -> None:
-        self._end_other(orphan, CopyState.FAILED, "its leader changed")
+    def _end_orphan(self, orphan: Copy, state: CopyState) -> None:
+        self._end_other(orphan, state, "its leader changed")
         self.begin()
 
     def _place_own(self, created: bcs.Created) -> None:

@@ -97,9 +97,9 @@ def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term:
 
 
 def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, restored: int = 0) -> Iterator[Copy]:
-    """The copies that the new leader of `term` has to fail, once it has replayed up to checkpoint `newest`: *every*
+    """The copies that the new leader of `term` has to end, once it has replayed up to checkpoint `newest`: *every*
     unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever. In the order of
-    their terms, and one after the other: the first of two may still be completed while the second has failed.
+    their terms. It ends the first one as `ending` says, and looks again, until there is none.
 
     `restored`: the checkpoint that this processor was restored from, 0 for none. It, and what is before it, belongs to
     the processor that was backed up, whose terms say nothing here."""
@@ -113,10 +113,9 @@ def never_begun(
     copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created], restored: int = 0
 ) -> Iterator[Created]:
     """Those checkpoints that a new leader has `replayed`, or that the base it began with says were taken, and that have
-    no copy, or abandoned ones alone. Nobody will make one: the leader puts its own, in progress, fails those of earlier
-    leaders that are `orphaned` now, and ends its own as `never_begun_ends` says, or whoever waits for it waits for
-    ever. Of checkpoints that are deleted there is nothing to say, nor of those up to the `restored` one, as in
-    `orphaned`."""
+    no copy, or abandoned ones alone. Nobody will make one: the leader puts its own, in progress, ends those of earlier
+    leaders that are `orphaned` now, and then its own as `ending` says, or whoever waits for it waits for ever. Of
+    checkpoints that are deleted there is nothing to say, nor of those up to the `restored` one, as in `orphaned`."""
     copies = tuple(copies)
     own = {each.checkpoint for each in copies if each.partition == partition and each.state is not CopyState.ABANDONED}
     known = own | {each.checkpoint for each in copies if each.state is CopyState.DELETED}
@@ -125,11 +124,15 @@ def never_begun(
             yield each
 
 
-def never_begun_ends(copies: Iterable[Copy], *, partition: int, checkpoint: int) -> CopyState:
-    """How the leader ends a copy that it put in the place of one that was `never_begun`, having looked again: failed,
-    unless an earlier leader has completed one after all."""
-    own = (each.state for each in copies if (each.partition, each.checkpoint) == (partition, checkpoint))
-    return CopyState.ABANDONED if CopyState.COMPLETED in own else CopyState.FAILED
+def ending(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> CopyState:
+    """How a leader ends the unfinished copy of `term`, an orphan or its own one of what was `never_begun`, having just
+    looked: failed, but only if no other one counts. A completed one does, and one of a later term that is unfinished:
+    its leader may not know yet that it is none, and complete it after this one has failed. Whoever begins after that
+    look sees this one."""
+    own = [each for each in copies if (each.partition, each.checkpoint) == (partition, checkpoint)]
+    is_completed = any(each.state is CopyState.COMPLETED for each in own)
+    is_at_work = any(each.term > term and each.state is CopyState.IN_PROGRESS for each in own)
+    return CopyState.ABANDONED if is_completed or is_at_work else CopyState.FAILED
 
 
 def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> BackupStatus:

@@ -1,11 +1,12 @@
-"""Two leaders of one partition, of which the earlier one does not know that it was deposed, in all orders of their
-steps: a verdict that somebody was told never turns."""
+"""Leaders of one partition, of which the earlier ones do not know that they were deposed, in all orders of their steps:
+a verdict that somebody was told never turns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import pytest
 
@@ -16,8 +17,8 @@ from offsite.cut.bcs_copies import (
     Copy,
     CopyState,
     beginning,
+    ending,
     never_begun,
-    never_begun_ends,
     orphaned,
     status_of,
     superseded,
@@ -55,7 +56,7 @@ class Store:
         self.statuses.append(status_of(self.look(), checkpoint=ID, partitions=1))
 
 
-def uploads(store: Store, term: int, ending: CopyState, *, looks_again: bool) -> Steps:
+def uploads(store: Store, term: int, end: CopyState, *, looks_again: bool) -> Steps:
     """A leader that processes the `Create`, and whose copy ends so if nobody keeps it from it."""
     is_put = False
     while True:
@@ -75,35 +76,37 @@ def uploads(store: Store, term: int, ending: CopyState, *, looks_again: bool) ->
             yield
             older = [copy_of(term)] if looks_again else []
         if not older:
-            store.swap(copy_of(term), ending)
+            store.swap(copy_of(term), end)
             return
 
 
 def cleans_up(store: Store, term: int, *, looks_again: bool) -> Steps:
     """A leader that replays the `Created`, and ends what will never end otherwise."""
-    copies = store.look()
-    yield
-    for each in orphaned(copies, partition=PARTITION, newest=ID, term=term):
-        store.swap(each, CopyState.FAILED)
-        yield
+    copies = yield from without_orphans(store, term)
     for _ in never_begun(copies, partition=PARTITION, replayed=[TAKEN]):
         if not looks_again:
             store.put(copy_of(term, CopyState.FAILED))
             return
         store.put(copy_of(term))
         yield
+        copies = yield from without_orphans(store, term)
+        store.swap(copy_of(term), ending(copies, partition=PARTITION, checkpoint=ID, term=term))
+
+
+def without_orphans(store: Store, term: int) -> Generator[None, None, tuple[Copy, ...]]:
+    """All copies, as seen when there was no orphan left."""
+    while True:
         copies = store.look()
         yield
-        for each in orphaned(copies, partition=PARTITION, newest=ID, term=term):
-            store.swap(each, CopyState.FAILED)
-            yield
-        copies = store.look()
+        left = next(orphaned(copies, partition=PARTITION, newest=ID, term=term), None)
+        if left is None:
+            return copies
+        store.swap(left, ending(copies, partition=PARTITION, checkpoint=ID, term=left.term))
         yield
-        store.swap(copy_of(term), never_begun_ends(copies, partition=PARTITION, checkpoint=ID))
 
 
 Leader = Callable[[Store], Steps]
-EARLIER_STEPS = LATER_STEPS = 7
+EARLIER_STEPS = LATER_STEPS = 8
 
 
 def histories(earlier: Leader, later: Leader) -> Iterator[list[BackupStatus]]:
@@ -142,6 +145,28 @@ def test_no_verdict_turns_in_any_order_of_the_steps_of_two_leaders(case: str) ->
     assert {each[-1] for each in seen} == VERDICTS
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("ends", [(CopyState.COMPLETED, CopyState.COMPLETED), (CopyState.FAILED, CopyState.COMPLETED)])
+def test_no_verdict_turns_where_two_leaders_do_not_know_that_they_are_none(
+    seed: int, ends: tuple[CopyState, CopyState]
+) -> None:
+    """Seed 16135 of the simulator: the copy of the earlier one, begun late, was failed while that of the other one went
+    on."""
+    random = Random(seed)
+    for _ in range(500):
+        store = Store()
+        leaders = {
+            1: uploads(store, 1, ends[0], looks_again=True),
+            2: uploads(store, 2, ends[1], looks_again=True),
+            3: cleans_up(store, 3, looks_again=True),
+        }
+        while leaders:
+            term = random.choice(list(leaders))
+            if next(leaders[term], "ended") == "ended":
+                del leaders[term]
+        assert not turned(store.statuses), store.statuses
+
+
 @pytest.mark.parametrize("case", ["replays", "processes it anew"])
 def test_one_does_if_nobody_looks_again(case: str) -> None:
     assert any(turned(each) for each in histories(*leaders_of(case, looks_again=False)))
@@ -152,9 +177,14 @@ def test_nothing_is_said_of_a_deleted_checkpoint_that_was_never_begun_here() -> 
     assert not list(never_begun([deleted], partition=PARTITION, replayed=[TAKEN]))
 
 
-def test_the_earliest_of_several_unfinished_copies_is_ended_first() -> None:
+def test_of_several_unfinished_copies_the_earliest_is_ended_first_and_the_last_one_fails() -> None:
     copies = [copy_of(3), copy_of(1), copy_of(2)]
-    assert [each.term for each in orphaned(copies, partition=PARTITION, newest=ID, term=4)] == [1, 2, 3]
+    left = list(orphaned(copies, partition=PARTITION, newest=ID, term=4))
+    assert [each.term for each in left] == [1, 2, 3]
+    ends = [ending(copies, partition=PARTITION, checkpoint=ID, term=each.term) for each in left]
+    assert ends == [CopyState.ABANDONED, CopyState.ABANDONED, CopyState.FAILED]
+    copies.append(copy_of(1, CopyState.COMPLETED))
+    assert ending(copies, partition=PARTITION, checkpoint=ID, term=3) is CopyState.ABANDONED
 
 
 def test_of_what_is_not_above_the_restored_checkpoint_nothing_is_said_or_failed() -> None:
