@@ -35,7 +35,7 @@ from offsite.participant.number import (
     parse_note,
     stamped,
 )
-from offsite.participant.ports import Clock, ControlLog, Group, Record
+from offsite.participant.ports import Clock, ControlLog, ControlRead, Group, Record
 from offsite.participant.reading import Reading
 from offsite.participant.writing import Writing
 
@@ -76,6 +76,7 @@ class ParticipantCore:
         self._writing = Writing()
         self._opened = ControlState()
         self._control_end = 0
+        self._control_last: bytes | None = None
         self._read_ms = 0
         self._acked = 0
         self._failure: ParticipantError | None = None
@@ -197,13 +198,22 @@ class ParticipantCore:
 
     def _read_control(self) -> None:
         now_ms = self._clock.now_ms()
-        found = self._control.read_from(self._control_end)
+        found = self._new_in_control()
         for value in found.values:
             record = parse_record(value)
             if isinstance(record, Opened):
                 self._opened = self._opened.after(record, read_at_ms=now_ms)
         self._control_end, self._read_ms = found.end, now_ms
+        self._control_last = found.values[-1] if found.values else None
         self._reach(self._opened.newest)
+
+    def _new_in_control(self) -> ControlRead:
+        """From the record on that was read last. If that is not there any more, the topic may have been made anew, and
+        be as long as before: then all of it."""
+        if self._control_end == 0:
+            return self._control.read_from(0)
+        found = self._control.read_from(self._control_end - 1)
+        return found if found.values[:1] == (self._control_last,) else self._control.read_from(0)
 
     def _reach_if_opened(self, number: int) -> None:
         """If the control topic does not know `number` yet, it is read once more; what it says then, counts."""

@@ -71,6 +71,11 @@ class Site:
         where = Theirs(self.control, 0, below)
         self.admin.delete_records([where])[where].result(LIMIT_S)
 
+    def make_control_anew(self) -> None:
+        self.delete(self.control)
+        found(lambda: self.control not in self.admin.list_topics(timeout=LIMIT_S).topics or None)
+        self.admin.create_topics([NewTopic(self.control, 1, 1)])[self.control].result(LIMIT_S)
+
     def open(self, number: int, form: Form = Form.MARKERS) -> None:
         self._write(self.control, format_record(Opened(id=number, form=form)), 0, None)
 

@@ -69,6 +69,19 @@ def test_what_is_deleted_while_it_is_read_hides_nothing(
         assert (deleted, payer.number) == ([0], 5)
 
 
+def test_a_control_topic_that_was_made_anew_and_is_as_long_as_before_is_read_from_its_start(
+    site: Site, client: str
+) -> None:
+    """Else its checkpoints would be passed over by whoever goes on to stamp, with a number that is too low."""
+    site.order(b"0", number=4)
+    with site.participant(client) as payer:
+        assert (next_of(payer).value, payer.number) == (b"0", 4)
+        site.make_control_anew()
+        site.mark(5)
+        site.order(b"1")
+        assert (next_of(payer).value, payer.number) == (b"1", 5)
+
+
 def test_who_takes_over_a_partition_has_the_number_of_who_read_it(site: Site, client: str) -> None:
     for partition in range(2):
         site.order(b"before", partition=partition)
