@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import CheckpointIdUsed, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.repository import Repository
@@ -50,14 +50,22 @@ class Server:
     def serve(self) -> bool:
         """Take one checkpoint after the other until none is asked for; False where another process takes them now.
 
-        Raises what planning and copying raise; then the checkpoint has failed, and says why.
+        Raises what planning and copying raise; then the checkpoint has failed, and says why. An id that cannot be
+        opened any more, as one whose process died, does not keep those behind it from being taken.
         """
+        refused: CheckpointIdUsed | None = None
         taker = Taker(backup=self._backup, participants=self._participants.names, stamping=self._stamping)
         with held_lease(taker) as held:
             if held is None:
                 return False
             while (checkpoint := taker.next_request()) is not None:
-                self._take(taker, checkpoint)
+                try:
+                    self._take(taker, checkpoint)
+                    refused = None
+                except CheckpointIdUsed as error:
+                    refused = error
+            if refused is not None:
+                raise refused
             return True
 
     def _take(self, taker: Taker, checkpoint: int) -> None:

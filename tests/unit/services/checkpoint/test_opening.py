@@ -411,6 +411,13 @@ def test_who_failed_to_open_it_says_nothing_of_what_another_process_has_taken(si
     assert Checkpoints(site.backup).facts(7).failed is None
 
 
+def test_one_whose_process_died_after_it_was_opened_does_not_fail_the_next_one(site: Site) -> None:
+    ask(site.backup, 7, stamping=stamping())
+    say(site, Opened(id=7, form=Form.MARKERS))
+    assert take(site, 8, stamping()).status == "completed"
+    assert Checkpoints(site.backup).report(7).status == "failed"
+
+
 def test_nobody_takes_what_was_told_to_have_failed(site: Site) -> None:
     ask(site.backup, 7, stamping=stamping())
     first, late = Taker(backup=site.backup), Taker(backup=site.backup)
