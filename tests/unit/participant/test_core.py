@@ -328,3 +328,10 @@ def test_form_a_is_not_seen_in_the_control_topic(world: World) -> None:
     world.core.tick()
     world.core.stop()
     assert world.control == []
+
+
+def test_a_control_topic_that_was_made_anew_and_is_as_long_as_before_is_read_from_its_start(world: World) -> None:
+    world.core.received(world.record(0, number=3))
+    world.control.clear()
+    world.core.received(world.marker(1, 4))
+    assert world.core.number == 4
