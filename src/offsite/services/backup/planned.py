@@ -27,7 +27,7 @@ from offsite.services.backup.cluster_settings import FoundSettings, read_cluster
 from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.request import BackupRequest
-from offsite.services.backup.source import Source, read_source
+from offsite.services.backup.source import Source, read_source, with_new_bounds
 from offsite.services.cut.seen_ends import SeenEnds, begin, see_ends
 from offsite.services.groups.history import decide_history
 from offsite.services.groups.snapshots import read_groups
@@ -125,6 +125,8 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
         raise no_topics(selection)  # none is listed, and nobody can say why
     stamps = opening(source.bounds) if opening is not None else None
+    if stamps is not None:
+        source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
     seen, bounds = see_ends(admin, begun, source.bounds)
     if stamps is not None and (grown := _grown(seen, selection, source)):
         doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"

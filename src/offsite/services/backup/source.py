@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.copy.plan import PartitionBounds, SickPartition
 from offsite.kafka.admin import ClusterAdmin
@@ -84,11 +84,22 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
         shapes=shapes,
         bounds=_bounds(admin, found, shapes),
         missing=missing,
-        sick=tuple(
-            SickPartition(topic=each.topic, partition=each.partition, error=error)
-            for each, error in sorted(failed.items())
-        ),
+        sick=_sick(failed),
         ids={topic.name: _topic_id(topic) for topic in topics},
+    )
+
+
+def with_new_bounds(admin: ClusterAdmin, source: Source) -> Source:
+    """`source` with the bounds of its partitions as they are now: whoever leads them may be another one, and an end is
+    worth something beside the leader epoch that it was told in only."""
+    found = admin.bounds(each.topic_partition for each in source.bounds)
+    bounds = _bounds(admin, found, source.shapes)
+    return replace(source, bounds=bounds, sick=(*source.sick, *_sick(found.failed)))
+
+
+def _sick(failed: Mapping[TopicPartition, OffsiteError]) -> tuple[SickPartition, ...]:
+    return tuple(
+        SickPartition(topic=each.topic, partition=each.partition, error=error) for each, error in sorted(failed.items())
     )
 
 

@@ -176,6 +176,16 @@ def test_partitions_that_come_meanwhile_are_in_no_cut_and_who_read_them_proves_n
     assert any("orders got partitions while" in each for each in cut.notes)
 
 
+def test_a_leader_that_changes_meanwhile_is_no_loss(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written in its epoch lies behind the end that the one before it had told."""
+    log = site.source.topics["orders"].partitions[0]
+    elect = partial(log.epochs.append, (1, log.end))
+    meanwhile(monkeypatch, elect, lambda: write(site, 3))
+    report = take(site, 7, stamping())
+    assert report.status == "completed", report.failure_reason
+    assert dict(cut_of(site, report).classes)["orders"] == "participant"
+
+
 def test_a_topic_that_comes_meanwhile_is_in_no_cut_and_who_read_it_proves_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
