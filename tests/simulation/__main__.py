@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import sys
 import time
 from collections import Counter
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="play this one, and print all that happened")
     parser.add_argument("--seeds", type=int, default=1000, help="how many to play, from 0 on (default 1000)")
     options = parser.parse_args()
+    logging.getLogger("offsite").setLevel(logging.ERROR)
     gc.freeze()  # what was imported stays: it need not be gone through again and again
     gc.set_threshold(100_000)
     codes = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ class SourceCourse:
 
 def play(seed: int, left_out: frozenset[int] = frozenset()) -> SourceCourse:
     """Play `seed` without the steps `left_out`."""
-    logging.getLogger("offsite").setLevel(logging.ERROR)
     with same_ids():
         kind = Play if seed % RETENTION_EVERY else RetentionPlay
         played = kind(number=seed, left_out=left_out)

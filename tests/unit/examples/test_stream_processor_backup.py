@@ -76,11 +76,12 @@ def test_what_was_completed_while_a_successor_missed_it_stays_so(place: Place, m
 
 
 def test_what_was_begun_while_a_successor_missed_it_fails(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the last copy that is unfinished: nobody is told that it has failed while another one may be completed."""
     begin(place, Begun(partitions=3))
     upload = Upload(checkpoint=TAKEN.checkpoint, position=TAKEN.position)
     right_before_the_copy_of(LATER, lambda: backup(place, EARLIER)._begun(upload), monkeypatch)
     cleans_up(place, LATER)
-    assert states(place) == {EARLIER: "failed", LATER: "failed"}
+    assert states(place) == {EARLIER: "abandoned", LATER: "failed"}
 
 
 @pytest.mark.parametrize(("restored", "said"), [(0, {LATER: "failed"}), (6, {LATER: "failed"}), (7, {}), (8, {})])
