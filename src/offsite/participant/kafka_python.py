@@ -88,7 +88,7 @@ class KafkaPythonClient:
 
         asked = {_theirs(each): OffsetAndMetadata(offset, metadata, -1) for each, offset in offsets.items()}
         try:
-            self._reader.commit(asked, timeout_ms=int(ANSWER_S * 1000))
+            self._reader.commit(asked, timeout_ms=_ANSWER_MS)
         except KafkaError as problem:
             raise NotCommitted(f"the group did not take the offsets: {problem}") from problem
 
@@ -137,8 +137,7 @@ class KafkaPythonControl:
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
         self._topic = settings.control_topic
         _make_topic(shared, self._topic)
-        limit_ms = int(ANSWER_S * 1000)
-        limits = {"delivery_timeout_ms": limit_ms, "request_timeout_ms": limit_ms, "max_block_ms": limit_ms}
+        limits = dict.fromkeys(("delivery_timeout_ms", "request_timeout_ms", "max_block_ms"), _ANSWER_MS)
         self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
         # What was deleted since is an error: nothing is passed over.
         self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False, "auto_offset_reset": "none"})
@@ -163,15 +162,15 @@ class KafkaPythonControl:
         self._consumer.close(autocommit=False)
 
     def _read(self, offset: int) -> ControlRead:
-        high = self._consumer.end_offsets([self._where])[self._where]
+        high = self._consumer.end_offsets([self._where], timeout_ms=_ANSWER_MS)[self._where]
         if offset == high:
             return ControlRead(end=high)
-        low = self._consumer.beginning_offsets([self._where])[self._where]
+        low = self._consumer.beginning_offsets([self._where], timeout_ms=_ANSWER_MS)[self._where]
         at = first_to_read(offset, low=low, high=high)
         self._consumer.seek(self._where, at)
         values: list[bytes | None] = []
         while at < high:
-            found = self._consumer.poll(timeout_ms=int(ANSWER_S * 1000)).get(self._where)
+            found = self._consumer.poll(timeout_ms=_ANSWER_MS).get(self._where)
             if not found:
                 raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
             values.extend(each.value for each in found)
@@ -179,6 +178,7 @@ class KafkaPythonControl:
         return ControlRead(values=tuple(values), end=at)
 
 
+_ANSWER_MS = int(ANSWER_S * 1000)
 _CONNECTION = ("bootstrap_", "security_", "sasl_", "ssl_", "client_", "socket_")
 
 

@@ -201,9 +201,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition, `classes` the
-    consistency class of each topic by name. In a state `ends` are left out where they are all the positions that its
-    commit leaves."""
+    """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition; `classes` is
+    empty, for the cut of the commit has the class of each topic. In a state `ends` are left out where they are all the
+    positions that its commit leaves."""
 
     id: int
     taken_at_ms: int

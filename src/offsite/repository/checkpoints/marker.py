@@ -78,10 +78,10 @@ class TakenCheckpoint:
     def id(self) -> int:
         return self.told.id
 
-    def carried(self, classes: tuple[tuple[str, str], ...] = ()) -> Checkpoint:
+    def carried(self) -> Checkpoint:
         """What the commit that completes it carries."""
         ends = tuple((each.partition_id, each.end) for each in self.ends)
-        return Checkpoint(id=self.id, taken_at_ms=self.told.at_ms, ends=ends, classes=classes)
+        return Checkpoint(id=self.id, taken_at_ms=self.told.at_ms, ends=ends)
 
 
 def encode_told(told: ToldCheckpoint) -> bytes:

@@ -61,7 +61,7 @@ def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
     state = backup.state_at(report.commit)
     cut = CommitCut() if state.cut is None else get_commit_cut(backup.store, state.cut)
     topics = sorted({each.topic for each in report.details})
-    known = dict(cut.classes) | dict(report.classes)
+    known = dict(cut.classes)
     reached = {(each.topic, each.partition): each.end for each in report.details}
     return Explanation(
         backup=report.backup,

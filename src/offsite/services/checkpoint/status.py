@@ -58,9 +58,8 @@ class PartitionProgress:
 class CheckpointReport:
     """What is known of a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
     never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty
-    unless it failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `classes`:
-    the consistency class of each topic, by name. `participants`: what others have saved for it, with what they had
-    read; only beside `details`."""
+    unless it failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `participants`:
+    what others have saved for it, with what they had read; only beside `details`."""
 
     backup: str
     id: int
@@ -73,7 +72,6 @@ class CheckpointReport:
     deleted_by: str = ""
     partitions: int = 0
     partitions_completed: int = 0
-    classes: tuple[tuple[str, str], ...] = ()
     details: tuple[PartitionProgress, ...] = ()
     participants: tuple[CheckpointParticipant, ...] = ()
 
@@ -221,7 +219,6 @@ class Checkpoints:
             deleted_by=_deleted_by(facts) if status is CheckpointStatus.DELETED else "",
             partitions=len(details),
             partitions_completed=sum(each.status is CheckpointStatus.COMPLETED for each in details),
-            classes=facts.carried.classes if facts.carried is not None else (),
             details=details if with_details else (),
             participants=self._participants(checkpoint, facts) if with_details else (),
         )
