@@ -59,7 +59,7 @@ class Checkpointing:
         self._taker: Taker | None = None
         self._lease: HeldLease | None = None
         self._taking: int | None = None
-        self._has_caught_up = False
+        self._has_caught_up = self._is_asked = False
 
     def prepare(self, backup: Backup) -> None:
         """To be called before a round reads anything: where a checkpoint is asked for or due, the round is to take it,
@@ -91,7 +91,8 @@ class Checkpointing:
     def _give_up(self, checkpoint: int | None, error: OffsiteError) -> None:
         warned("checkpoint_not_taken", error=error.id, why=error.message)
         if self._taker is not None and checkpoint is not None:
-            self._plan_next()
+            if not self._is_asked:
+                self._plan_next()
             self._taker.broke(checkpoint, error)
 
     def participants_complete(self) -> None:
@@ -147,9 +148,12 @@ class Checkpointing:
         return self._taker if self._lease is not None else None
 
     def _next(self, taker: Taker) -> int | None:
-        """The id to take now. What somebody asks for comes first; it is taken for what is due, too. What is due waits
-        for the first round: that copies what was written before it began, as long as it takes."""
-        if (asked := taker.next_request()) is not None:
+        """The id to take now. What somebody asks for comes first; it is taken for what is due, too, unless it fails
+        before it is: it may be one that a process left behind that died. What is due waits for the first round: that
+        copies what was written before it began, as long as it takes."""
+        asked = taker.next_request()
+        self._is_asked = asked is not None
+        if asked is not None:
             return asked
         is_due = self._every_s is not None and self._clock.monotonic_s() >= self._due_s
         if not (is_due and self._has_caught_up):

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.small_log import SmallLog
 from offsite.log.range import TopicPartition
+from offsite.model.choices import StampForm
 from offsite.model.errors import CheckpointIdUsed, KafkaUnreachable
 from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.participant.control import Opened, format_record
+from offsite.participant.number import Form
 from offsite.repository.checkpoints.records import CheckpointRecords
+from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.backup.request import BackupRequest
@@ -27,7 +33,12 @@ from tests.script_clock import Script
 
 
 def follow(
-    site: Site, clock: Script, *, every_s: float | None = None, participants: Participants | None = None
+    site: Site,
+    clock: Script,
+    *,
+    every_s: float | None = None,
+    participants: Participants | None = None,
+    stamping: Stamping | None = None,
 ) -> list[Round]:
     rounds: list[Round] = []
     following = Follow(
@@ -40,6 +51,7 @@ def follow(
         checkpoints=True,
         checkpoint_every_s=every_s,
         participants=participants,
+        stamping=stamping,
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=lambda _: None)
     with pytest.raises(KeyboardInterrupt):
@@ -102,6 +114,16 @@ def test_a_round_that_breaks_fails_its_checkpoint_and_the_next_one_is_taken(
     first, *others = Checkpoints(site.backup).list().checkpoints[::-1]
     assert (first.status, first.failure_reason) == ("failed", "OFF-1501: gone")
     assert {each.status.value for each in others} == {"completed"}
+
+
+def test_what_a_run_that_died_had_opened_does_not_cost_the_next_run_a_checkpoint(site: Site) -> None:
+    how = Stamping(form=StampForm.MARKERS, topics=("orders",), control_topic="control")
+    ask(site.backup, 7, stamping=how)
+    site.source.make_topic("control")
+    control = SmallLog(shared_router(site.source.config), TopicPartition(topic="control", partition=0))
+    control.append(format_record(Opened(id=7, form=Form.MARKERS)))
+    follow(site, Script(*[nothing] * 3), every_s=3600, stamping=how)
+    assert [status for status, _ in taken(site)] == ["failed", "completed"]
 
 
 def test_a_run_whose_lease_was_taken_over_leaves_them_to_the_other_one(
