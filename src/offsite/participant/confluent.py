@@ -156,16 +156,18 @@ class ConfluentControl:
         """`connection`: the configuration of a producer."""
         from confluent_kafka import Consumer, Producer
 
-        self._topic = settings.control_topic
+        self.topic = settings.control_topic
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
-        _make_topic(shared, self._topic)
+        _make_topic(shared, self.topic)
         limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
         # A group is asked for, but never joined. What was deleted since is an error: nothing is passed over.
         own = {"enable.auto.commit": False, "auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS}
-        self._consumer = Consumer({**shared, "group.id": self._topic, **own})
+        self._consumer = Consumer({**shared, "group.id": self.topic, **own})
 
     def append(self, value: bytes) -> None:
+        from confluent_kafka import KafkaException
+
         reported = threading.Event()
         problems: list[confluent_kafka.KafkaError] = []
 
@@ -173,16 +175,19 @@ class ConfluentControl:
             problems.extend([problem] if problem is not None else [])
             reported.set()
 
-        self._producer.produce(self._topic, value, partition=CONTROL_PARTITION, on_delivery=report)
+        try:
+            self._producer.produce(self.topic, value, partition=CONTROL_PARTITION, on_delivery=report)
+        except (BufferError, KafkaException) as problem:  # as where the topic was deleted
+            raise ControlUnavailable(f"cannot write to {self.topic}: {problem}") from problem
         while not reported.is_set():
             self._producer.poll(0.05)
         if problems:
-            raise ControlUnavailable(f"cannot write to {self._topic}: {problems[0]}")
+            raise ControlUnavailable(f"cannot write to {self.topic}: {problems[0]}")
 
     def read_from(self, offset: int) -> ControlRead:
         from confluent_kafka import KafkaException
 
-        return until_read(partial(self._read, offset), KafkaException, self._topic)
+        return until_read(partial(self._read, offset), KafkaException, self.topic)
 
     def close(self) -> None:
         self._consumer.close()
@@ -191,18 +196,18 @@ class ConfluentControl:
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as Theirs
 
-        low, high = self._consumer.get_watermark_offsets(Theirs(self._topic, CONTROL_PARTITION), timeout=ANSWER_S)
+        low, high = self._consumer.get_watermark_offsets(Theirs(self.topic, CONTROL_PARTITION), timeout=ANSWER_S)
         at = first_to_read(offset, low=low, high=high)
         if at == high:
             return ControlRead(end=high)
         # Only while there is something to fetch: a fetch that waits for more would hold up the next question.
-        self._consumer.assign([Theirs(self._topic, CONTROL_PARTITION, at)])
+        self._consumer.assign([Theirs(self.topic, CONTROL_PARTITION, at)])
         values: list[bytes | None] = []
         try:
             while at < high:
                 message = self._consumer.poll(ANSWER_S)
                 if message is None:
-                    raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
+                    raise ControlUnavailable(f"{self.topic} did not answer within {ANSWER_S:.0f} s")
                 if problem := message.error():
                     raise KafkaException(problem)
                 values.append(message.value())

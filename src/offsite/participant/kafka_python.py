@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offsite.participant.again import until_read
 from offsite.participant.control import CONTROL_PARTITION, CONTROL_TOPIC_CONFIG
 from offsite.participant.errors import ControlUnavailable, NotCommitted
+from offsite.participant.kafka_python_producer import RenewableProducer
 from offsite.participant.lease import delivery_timeout_ms
 from offsite.participant.number import Form, TopicPartition
 from offsite.participant.participant import Assignment, Participant, Settings
@@ -29,7 +30,7 @@ def participant(
     without serializers. Without `consumer` it only produces. What a participant needs is set over what they say: no
     automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the control topic if there is
     none."""
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer
 
     reports = Assignment()
     own = {**producer, "acks": "all"}
@@ -39,7 +40,7 @@ def participant(
     if consumer is not None:
         reader = KafkaConsumer(**{**consumer, "enable_auto_commit": False})
         reader.subscribe(list(topics), listener=_listener(reports))
-    client = KafkaPythonClient(producer=KafkaProducer(**own), consumer=reader, reports=reports)
+    client = KafkaPythonClient(producer=RenewableProducer(own), consumer=reader, reports=reports)
     control = KafkaPythonControl(producer, settings)
     return Participant(client=client, control=control, reports=reports, settings=settings)
 
@@ -47,11 +48,11 @@ def participant(
 class KafkaPythonClient:
     """`consumer` reports its assignments to `reports` already. Errors of the client that are none of ours pass."""
 
-    def __init__(self, *, producer: KafkaProducer, consumer: KafkaConsumer | None, reports: Assignment) -> None:
+    def __init__(self, *, producer: RenewableProducer, consumer: KafkaConsumer | None, reports: Assignment) -> None:
         self._producer = producer
         self._consumer = consumer
         self._reports = reports
-        self._sent: deque[Any] = deque()
+        self._sent: deque[tuple[Any, KafkaProducer]] = deque()
 
     def take(self, timeout_s: float) -> Record | None:
         self._settle()
@@ -61,17 +62,18 @@ class KafkaPythonClient:
         return next((_record(each) for batch in found.values() for each in batch), None)
 
     def prepare(self, topic: str) -> None:
-        self._producer.partitions_for(topic)
+        self._producer.current().partitions_for(topic)
 
     def send(self, record: Outgoing) -> bool:
         try:
-            sent = self._producer.send(
+            producer = self._producer.current()
+            sent = producer.send(
                 record.topic, record.value, key=record.key, partition=record.partition, headers=record.headers
             )
         except Exception as problem:
             self._reports.given_up(str(problem))
             raise
-        self._sent.append(sent)
+        self._sent.append((sent, producer))
         return True
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
@@ -99,7 +101,7 @@ class KafkaPythonClient:
     def flush(self) -> None:
         """Each record is given up in the end, so this ends."""
         while self._sent:
-            self._report(self._sent.popleft())
+            self._report(*self._sent.popleft())
 
     def close(self) -> None:
         self._producer.close()
@@ -113,16 +115,17 @@ class KafkaPythonClient:
         return self._consumer
 
     def _settle(self) -> None:
-        while self._sent and self._sent[0].is_done:
-            self._report(self._sent.popleft())
+        while self._sent and self._sent[0][0].is_done:
+            self._report(*self._sent.popleft())
 
-    def _report(self, sent: Any) -> None:  # noqa: ANN401 - kafka-python has no types
+    def _report(self, sent: Any, producer: KafkaProducer) -> None:  # noqa: ANN401 - kafka-python has no types
         from kafka.errors import KafkaError
 
         try:
-            done = sent.get()
+            done = sent.get(timeout=self._producer.patience_s)
         except KafkaError as problem:
             self._reports.given_up(str(problem))
+            self._producer.give_up(producer)
         else:
             self._reports.delivered(TopicPartition(done.topic, done.partition), done.offset)
 
@@ -132,30 +135,35 @@ class KafkaPythonControl:
 
     def __init__(self, connection: Config, settings: Settings) -> None:
         """`connection`: the configuration of a producer."""
-        from kafka import KafkaConsumer, KafkaProducer
+        from kafka import KafkaConsumer
 
         shared = {each: value for each, value in connection.items() if each.startswith(_CONNECTION)}
-        self._topic = settings.control_topic
-        _make_topic(shared, self._topic)
-        limits = dict.fromkeys(("delivery_timeout_ms", "request_timeout_ms", "max_block_ms"), _ANSWER_MS)
-        self._producer = KafkaProducer(**{**shared, "acks": "all", **limits})
+        self.topic = settings.control_topic
+        _make_topic(shared, self.topic)
+        limits = dict.fromkeys(_WAITS, _ANSWER_MS)
+        self._producer = RenewableProducer({**shared, "acks": "all", **limits})
         # What was deleted since is an error: nothing is passed over.
         self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False, "auto_offset_reset": "none"})
-        self._where = _theirs(TopicPartition(self._topic, CONTROL_PARTITION))
+        self._where = _theirs(TopicPartition(self.topic, CONTROL_PARTITION))
         self._consumer.assign([self._where])
 
     def append(self, value: bytes) -> None:
         from kafka.errors import KafkaError
 
+        producer = None
         try:
-            self._producer.send(self._topic, value, partition=CONTROL_PARTITION).get()
+            producer = self._producer.current()
+            sent = producer.send(self.topic, value, partition=CONTROL_PARTITION)
+            sent.get(timeout=self._producer.patience_s)
         except KafkaError as problem:
-            raise ControlUnavailable(f"cannot write to {self._topic}: {problem}") from problem
+            if producer is not None:
+                self._producer.give_up(producer)
+            raise ControlUnavailable(f"cannot write to {self.topic}: {problem}") from problem
 
     def read_from(self, offset: int) -> ControlRead:
         from kafka.errors import KafkaError
 
-        return until_read(partial(self._read, offset), KafkaError, self._topic)
+        return until_read(partial(self._read, offset), KafkaError, self.topic)
 
     def close(self) -> None:
         self._producer.close()
@@ -172,13 +180,14 @@ class KafkaPythonControl:
         while at < high:
             found = self._consumer.poll(timeout_ms=_ANSWER_MS).get(self._where)
             if not found:
-                raise ControlUnavailable(f"{self._topic} did not answer within {ANSWER_S:.0f} s")
+                raise ControlUnavailable(f"{self.topic} did not answer within {ANSWER_S:.0f} s")
             values.extend(each.value for each in found)
             at = found[-1].offset + 1
         return ControlRead(values=tuple(values), end=at)
 
 
 _ANSWER_MS = int(ANSWER_S * 1000)
+_WAITS = ("delivery_timeout_ms", "request_timeout_ms", "max_block_ms", "bootstrap_timeout_ms")
 _CONNECTION = ("bootstrap_", "security_", "sasl_", "ssl_", "client_", "socket_")
 
 

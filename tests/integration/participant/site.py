@@ -54,12 +54,12 @@ class Site:
         """Of a participant with that number, which was opened before; None: of somebody else."""
         if number:
             self.open(number)
-        stamp = None if number is None else Stamp(number, Form.MARKERS, self.orders)
+        stamp = None if number is None else Stamp(number, Form.MARKERS, self.orders, self.control)
         self._write(self.orders, value, partition, stamped([], stamp) if stamp else None)
 
     def mark(self, number: int, *, partition: int = 0) -> None:
         self.open(number)
-        self._write(self.orders, None, partition, marker_headers(number, self.orders), key=MARKER_KEY)
+        self._write(self.orders, None, partition, marker_headers(number, self.orders, self.control), key=MARKER_KEY)
 
     def paid_numbers(self) -> list[int | None]:
         """The stamps of all that is paid; None for what has none."""
@@ -71,9 +71,10 @@ class Site:
         where = Theirs(self.control, 0, below)
         self.admin.delete_records([where])[where].result(LIMIT_S)
 
-    def make_control_anew(self) -> None:
+    def make_control_anew(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.delete(self.control)
         found(lambda: self.control not in self.admin.list_topics(timeout=LIMIT_S).topics or None)
+        meanwhile()
         self.admin.create_topics([NewTopic(self.control, 1, 1)])[self.control].result(LIMIT_S)
 
     def open(self, number: int, form: Form = Form.MARKERS) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
-from offsite.participant import confluent, kafka_python, ports
+from offsite.participant import again, confluent, kafka_python, ports
 from offsite.participant.control import Acked, Presence
+from offsite.participant.errors import ControlUnavailable, LeaseLost
 from offsite.participant.number import Form, parse_note
 from offsite.participant.participant import Participant, Settings
 from offsite.participant.ports import Record
@@ -46,6 +50,35 @@ def test_a_restart_does_not_forget_the_number_and_another_control_topic_begins_a
     with site.participant(client) as payer:
         assert next_of(payer).value == b"1"
         assert payer.number == 0
+
+
+def test_who_could_not_write_to_the_control_topic_goes_on_when_it_is_there_again(
+    site: Site, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After longer than a record is tried for: kafka-python's own producer sends nothing more then."""
+    monkeypatch.setattr(kafka_python, "_ANSWER_MS", 1_500)
+    for each in (kafka_python, confluent, again):
+        monkeypatch.setattr(each, "ANSWER_S", 1.5)
+
+    def fail() -> None:
+        end_s = time.monotonic() + 6
+        while time.monotonic() < end_s:
+            with suppress(ControlUnavailable, LeaseLost):
+                payer.poll(0.1)
+
+    with site.participant(client, Settings(form=Form.ACKS, name="payer-1", lease_ms=2_000)) as payer:
+        site.make_control_anew(fail)
+        site.order(b"0")
+        order = found(lambda: tried(payer))
+        payer.produce(site.paid, order.value)
+        payer.commit()
+    assert [each.value() for each in site.read(site.paid)] == [b"0"]
+
+
+def tried(payer: Participant) -> Record | None:
+    with suppress(ControlUnavailable, LeaseLost):
+        return payer.poll(0.1)
+    return None
 
 
 def test_what_is_deleted_while_it_is_read_hides_nothing(
