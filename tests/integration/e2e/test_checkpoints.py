@@ -132,6 +132,14 @@ def test_one_that_cannot_begin_has_failed_and_says_why(place: Place) -> None:
     assert (place.show(7)["status"], "OFF-1501" in place.show(7)["failure_reason"]) == ("failed", True)
 
 
+def test_who_can_take_none_asks_for_none(place: Place, tmp_path: Path) -> None:
+    """Else whoever takes the next one would take this one, too, though it was said to have failed."""
+    missing = offsite("checkpoint", "take", *place.names, "--id", 7)
+    unread = offsite("checkpoint", "take", *place.names, "--id", 7, "--kafka-config", tmp_path / "none")
+    assert (missing.error["id"], unread.error["id"]) == ("OFF-0204", "OFF-0204")
+    assert succeed("checkpoint", "show", 7, *place.names)["status"] == "doesNotExist"
+
+
 def test_a_run_that_follows_takes_those_that_are_due_and_those_that_are_asked_for(place: Place) -> None:
     with producing(place.bootstrap, [place.topic]), place.following("--every", "5s"):
         wait_until(lambda: len(place.known()) >= 2, "two that were due")

@@ -78,6 +78,8 @@ def take(
     from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 
     backup = open_repository(options.repo).backup(options.backup)
+    if options.bootstrap or options.kafka_config or not Checkpoints(backup).is_being_taken:
+        connect(options.bootstrap, options.kafka_config)  # whoever cannot take it must not ask for it
     asked = ask(backup, checkpoint, stamping=parse_participants(options.applications))
     report = Checkpoints(backup).report(asked.id)
     if wait:
