@@ -84,10 +84,11 @@ class PartitionBounds:
 class StampWindow:
     """Where stamps of checkpoint `checkpoint` are looked for: from offset `start` of a partition on, and below that in
     what was written later than in `leader_epoch` (-1: not known): an unclean election took what was there before. Its
-    participants all hear of it by `form`."""
+    participants all hear of it by `form`, and read `control_topic`."""
 
     checkpoint: int
     form: Form
+    control_topic: str
     start: int
     leader_epoch: int = -1
 

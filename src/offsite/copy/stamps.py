@@ -30,13 +30,14 @@ class EpochOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampWindows:
-    """Checkpoint `checkpoint` was opened to the participants of some topics, in `form`: by markers each partition got
-    one. `starts`: of each of their partitions the high watermark that was read before the opening, and in which leader
-    epoch: no record below it can be behind the checkpoint, but one of a later epoch. `is_heard`: somebody is known who
-    has to have heard of it. `doubts`: why what was stamped may not prove anything, besides."""
+    """Checkpoint `checkpoint` was opened in `control_topic` to the participants of some topics, in `form`: by markers
+    each partition got one. `starts`: of each of their partitions the high watermark that was read before the opening,
+    and in which leader epoch: no record below it can be behind the checkpoint, but one of a later epoch. `is_heard`:
+    somebody is known who has to have heard of it. `doubts`: why what was stamped may not prove anything, besides."""
 
     checkpoint: int
     form: Form
+    control_topic: str
     is_heard: bool = True
     doubts: tuple[str, ...] = ()
     starts: Mapping[PositionKey, EpochOffset] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class StampWindows:
 class SeenStamps:
     """Of one stretch of a log, from the window's beginning on: the offset of the first record whose stamp or marker is
     that of the checkpoint or higher (`NONE_BEHIND`: there is none), and the highest number of all these; whether there
-    is data at all, and data without a stamp of the checkpoint's form, on either side of it."""
+    is data at all, and data without a stamp of the checkpoint's form and control topic, on either side of it."""
 
     first: int = NONE_BEHIND
     number: int = 0
@@ -90,15 +91,20 @@ class StampFold:
         return header.leader_epoch > self._window.leader_epoch >= 0
 
     def _of(self, record: Record) -> SeenStamps:
-        number, stamp = number_of(record.headers, self._topic), stamp_of(record.headers, self._topic)
+        number = number_of(record.headers, self._topic, self._window.control_topic)
         is_behind = number >= self._window.checkpoint
         is_data = marker_of(record.key, record.value, record.headers, self._topic) is None
         return SeenStamps(
             first=record.offset if is_behind else NONE_BEHIND,
             number=number if is_behind else 0,
             has_data=is_data,
-            has_unstamped=is_data and (stamp is None or stamp.form is not self._window.form),
+            has_unstamped=is_data and not self._is_stamped(record),
         )
+
+    def _is_stamped(self, record: Record) -> bool:
+        """Whether whoever wrote it hears of the checkpoint."""
+        stamp, window = stamp_of(record.headers, self._topic), self._window
+        return stamp is not None and (stamp.form, stamp.control_topic) == (window.form, window.control_topic)
 
 
 def fold_of(task: CopyTask) -> StampFold | None:
@@ -119,7 +125,11 @@ def _with_stamps(tasks: Iterable[CopyTask], windows: StampWindows) -> Iterator[C
 
 def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
     return StampWindow(
-        checkpoint=windows.checkpoint, form=windows.form, start=start.offset, leader_epoch=start.leader_epoch
+        checkpoint=windows.checkpoint,
+        form=windows.form,
+        control_topic=windows.control_topic,
+        start=start.offset,
+        leader_epoch=start.leader_epoch,
     )
 
 

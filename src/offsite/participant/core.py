@@ -115,7 +115,7 @@ class ParticipantCore:
         if not self._reading.follows(record.where, record.offset):
             self._read_control()
         self._reading.at(record.where, record.offset)
-        self._reach_if_opened(number_of(record.headers, record.topic))
+        self._reach_if_opened(number_of(record.headers, record.topic, self._control.topic))
         self._reading.past(record.where, record.offset)
         return marker_of(record.key, record.value, record.headers, record.topic) is None
 
@@ -127,7 +127,7 @@ class ParticipantCore:
         if self._failure:
             raise self._failure
         form = Form.ACKS if self._membership else Form.MARKERS
-        return stamped(headers, Stamp(self.number, form, topic))
+        return stamped(headers, Stamp(self.number, form, topic, self._control.topic))
 
     def commit(self) -> None:
         """Flush, and commit what was handled, with the outputs it led to. Raises `NotDelivered` or `LeaseLost`: nothing

@@ -3,6 +3,9 @@
 A stamp names the topic that it was written to. Applications that are no participants pass headers on from what they
 read to what they write, as Kafka Streams does; such a stamp says nothing of who passed it on.
 
+It names the control topic, too, that whoever wrote it hears of checkpoints by: one who reads another topic does not
+take what is opened in this one, however well he stamps.
+
 Everything that is read here may come from anybody who may write to the topic or the group, so all of it is bounded.
 Pure.
 """
@@ -10,7 +13,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,7 +32,7 @@ MAX_PARTITION = 2**31 - 1
 
 Header = tuple[str, bytes | None]
 
-_STAMP = re.compile(rb"(0|[1-9][0-9]{0,18});(markers|acks);([A-Za-z0-9._-]{1,249})")
+_STAMP = re.compile(rb"(0|[1-9][0-9]{0,18});(markers|acks);([A-Za-z0-9._-]{1,249});([A-Za-z0-9._-]{1,249})")
 _NOTE = re.compile(r"offsite:([0-9]{1,9});(.*)", re.ASCII | re.DOTALL)
 _BODY = re.compile(r"cp=(0|[1-9][0-9]{0,18});out=([^;]*);.*", re.ASCII | re.DOTALL)  # clients add bytes of their own
 _OUTPUT = re.compile(r"([A-Za-z0-9._-]{1,249})/(0|[1-9][0-9]{0,9})@(0|[1-9][0-9]{0,18})", re.ASCII)
@@ -55,15 +58,17 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """The `number` that whoever wrote a record to `topic` had then, and the form it hears of checkpoints by."""
+    """The `number` that whoever wrote a record to `topic` had then, the form it hears of checkpoints by, and the topic
+    where they are opened for it."""
 
     number: int
     form: Form
     topic: str
+    control_topic: str
 
     def format(self) -> bytes:
         """The value of its header. Raises `ValueError` for what `parse_stamp` would refuse."""
-        data = f"{self.number};{self.form.value};{self.topic}".encode()
+        data = f"{self.number};{self.form.value};{self.topic};{self.control_topic}".encode()
         if parse_stamp(data) != self:
             raise ValueError(f"{self} is no stamp")
         return data
@@ -74,7 +79,7 @@ def parse_stamp(value: bytes | None) -> Stamp | None:
     found = None if value is None else _STAMP.fullmatch(value)
     if found is None or int(found[1]) > MAX_NUMBER:
         return None
-    return Stamp(int(found[1]), Form(found[2].decode()), found[3].decode())
+    return Stamp(int(found[1]), Form(found[2].decode()), found[3].decode(), found[4].decode())
 
 
 def stamp_of(headers: Iterable[Header] | None, topic: str) -> Stamp | None:
@@ -91,11 +96,11 @@ def marker_of(key: bytes | None, value: bytes | None, headers: Iterable[Header] 
     return found.number or None if found else None
 
 
-def number_of(headers: Iterable[Header] | None, topic: str) -> int:
-    """The number that the reader of a record of `topic` has to have before it handles it; 0 if the record says none."""
-    known = tuple(headers or ())
-    found = (_highest(known, each, topic) for each in (STAMP_HEADER, MARKER_HEADER))
-    return max(each.number if each else 0 for each in found)
+def number_of(headers: Iterable[Header] | None, topic: str, control_topic: str) -> int:
+    """The number that a reader of a record of `topic`, for whom checkpoints are opened in `control_topic`, has to have
+    before it handles it; 0 if the record says none."""
+    stamps = (each for name in (STAMP_HEADER, MARKER_HEADER) for each in _stamps(headers, name, topic))
+    return max((each.number for each in stamps if each.control_topic == control_topic), default=0)
 
 
 def stamped(headers: Iterable[Header] | None, stamp: Stamp) -> list[Header]:
@@ -105,9 +110,10 @@ def stamped(headers: Iterable[Header] | None, stamp: Stamp) -> list[Header]:
     return [*others, (STAMP_HEADER, stamp.format())]
 
 
-def marker_headers(number: int, topic: str) -> list[Header]:
-    """The headers of the marker of checkpoint `number` in `topic`; its key is `MARKER_KEY`, its value null."""
-    stamp = Stamp(number, Form.MARKERS, topic)
+def marker_headers(number: int, topic: str, control_topic: str) -> list[Header]:
+    """The headers of the marker in `topic` of checkpoint `number`, which was opened in `control_topic`; its key is
+    `MARKER_KEY`, its value null."""
+    stamp = Stamp(number, Form.MARKERS, topic, control_topic)
     return [(MARKER_HEADER, stamp.format()), (STAMP_HEADER, stamp.format())]
 
 
@@ -161,5 +167,10 @@ def _parse_outputs(text: str) -> dict[TopicPartition, int] | None:
 
 
 def _highest(headers: Iterable[Header] | None, name: str, topic: str) -> Stamp | None:
-    stamps = (parse_stamp(value) for key, value in headers or () if key == name)
-    return max((each for each in stamps if each is not None and each.topic == topic), default=None)
+    return max(_stamps(headers, name, topic), default=None)
+
+
+def _stamps(headers: Iterable[Header] | None, name: str, topic: str) -> Iterator[Stamp]:
+    for key, value in headers or ():
+        if key == name and (stamp := parse_stamp(value)) is not None and stamp.topic == topic:
+            yield stamp

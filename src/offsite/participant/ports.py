@@ -55,6 +55,9 @@ class ControlRead:
 class ControlLog(Protocol):
     """The control topic. Both raise `ControlUnavailable`. `append` is called from two threads."""
 
+    @property
+    def topic(self) -> str: ...
+
     def append(self, value: bytes) -> None:
         """Returns once all replicas in sync have it."""
 

@@ -19,12 +19,16 @@ from offsite.participant.number import MARKER_KEY, Form, Stamp, marker_headers, 
 CHECKPOINT = 7
 
 
-def of_number(number: int | None, *, form: Form = Form.MARKERS, topic: str = "orders") -> RecordHeaders:
-    return () if number is None else tuple(stamped((), Stamp(number, form, topic)))
+def of_number(
+    number: int | None, *, form: Form = Form.MARKERS, topic: str = "orders", control: str = "control"
+) -> RecordHeaders:
+    return () if number is None else tuple(stamped((), Stamp(number, form, topic, control)))
 
 
 def window(start: int, *, leader_epoch: int = -1) -> StampWindow:
-    return StampWindow(checkpoint=CHECKPOINT, form=Form.MARKERS, start=start, leader_epoch=leader_epoch)
+    return StampWindow(
+        checkpoint=CHECKPOINT, form=Form.MARKERS, control_topic="control", start=start, leader_epoch=leader_epoch
+    )
 
 
 def record(offset: int, headers: RecordHeaders = ()) -> Record:
@@ -65,10 +69,17 @@ def test_stretches_say_what_all_records_say(seed: int) -> None:
 
 
 def test_a_marker_is_behind_and_is_no_data() -> None:
-    headers = tuple(marker_headers(CHECKPOINT, "orders"))
+    headers = tuple(marker_headers(CHECKPOINT, "orders", "control"))
     marker = record(4, headers)._replace(key=MARKER_KEY, value=None)
     assert seen([marker]) == SeenStamps(first=4, number=CHECKPOINT)
     assert seen([record(4, headers)]) == SeenStamps(first=4, number=CHECKPOINT, has_data=True)
+
+
+def test_who_hears_of_other_checkpoints_is_not_stamped() -> None:
+    """However high his numbers are: this one was opened in another control topic."""
+    assert seen([record(4, of_number(CHECKPOINT, control="another"))]) == SeenStamps(has_data=True, has_unstamped=True)
+    marker = record(4, tuple(marker_headers(CHECKPOINT, "orders", "another")))._replace(key=MARKER_KEY, value=None)
+    assert seen([marker]) == SeenStamps()
 
 
 def test_a_batch_that_reaches_into_the_window_counts_inside_alone() -> None:

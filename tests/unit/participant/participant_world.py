@@ -21,6 +21,7 @@ from offsite.participant.number import (
 )
 from offsite.participant.ports import Committed, ControlRead, Record
 
+CONTROL = "control"
 IN, ALSO_IN, OUT = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("paid", 0)
 LEASE_MS = 1_000
 
@@ -64,7 +65,7 @@ class World:
     def record(self, offset: int, *, number: int = 0, where: TopicPartition = IN) -> Record:
         """Of a participant; its number was opened before."""
         self._opened(number)
-        return self.given(offset, stamped([], Stamp(number, Form.MARKERS, where.topic)), where=where)
+        return self.given(offset, stamped([], Stamp(number, Form.MARKERS, where.topic, CONTROL)), where=where)
 
     def stamp(self, headers: Iterable[Header] = ()) -> int:
         """The number on what is written now."""
@@ -74,7 +75,7 @@ class World:
 
     def marker(self, offset: int, number: int) -> Record:
         self._opened(number)
-        given = self.given(offset, marker_headers(number, IN.topic))
+        given = self.given(offset, marker_headers(number, IN.topic, CONTROL))
         return replace(given, key=MARKER_KEY, value=None)
 
     def _opened(self, number: int) -> None:
@@ -89,6 +90,10 @@ class World:
 
     def now_ms(self) -> int:
         return self.now
+
+    @property
+    def topic(self) -> str:
+        return CONTROL
 
     def append(self, value: bytes) -> None:
         if self.is_control_away:

@@ -19,7 +19,7 @@ from offsite.participant.number import (
 )
 from offsite.participant.ports import Committed
 from offsite.participant.writing import MAX_OUTPUTS, Writing
-from tests.unit.participant.participant_world import ALSO_IN, IN, OUT, World
+from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, OUT, World
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_number_that_was_never_opened_says_nothing(world: World) -> None:
     foreign = MAX_NUMBER
     world.commits[ALSO_IN] = Committed(offset=8, metadata=CommitNote(number=foreign).format())
     world.core.assigned([ALSO_IN])
-    world.core.received(world.given(8, stamped([], Stamp(foreign, Form.MARKERS, IN.topic)), where=ALSO_IN))
+    world.core.received(world.given(8, stamped([], Stamp(foreign, Form.MARKERS, IN.topic, CONTROL)), where=ALSO_IN))
     assert world.core.number == 0
     world.core.received(world.record(0, number=3))
     assert world.core.number == 3
@@ -117,13 +117,13 @@ def test_a_stamp_that_was_passed_on_says_nothing(world: World) -> None:
     """By an application that takes no part, from a topic that it reads."""
     world.core.received(world.record(0))
     world.open(9)
-    world.core.received(world.given(1, stamped([], Stamp(9, Form.MARKERS, "mails"))))
+    world.core.received(world.given(1, stamped([], Stamp(9, Form.MARKERS, "mails", CONTROL))))
     assert world.core.number == 0
 
 
 def test_data_with_the_header_of_a_marker_is_for_the_application(world: World) -> None:
     world.open(4)
-    assert world.core.received(world.given(0, marker_headers(4, IN.topic)))
+    assert world.core.received(world.given(0, marker_headers(4, IN.topic, CONTROL)))
     assert world.core.number == 4
 
 

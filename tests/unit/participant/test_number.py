@@ -26,7 +26,7 @@ PAID = TopicPartition("paid", 2)
 
 
 def stamp(number: int, topic: str = "paid", form: Form = Form.ACKS) -> Stamp:
-    return Stamp(number, form, topic)
+    return Stamp(number, form, topic, "control")
 
 
 @pytest.mark.parametrize("number", [0, 1, 42, MAX_NUMBER])
@@ -40,23 +40,25 @@ def test_a_stamp_says_its_number(number: int) -> None:
         None,
         b"",
         b"7",
-        b"-1;acks;paid",
-        b"007;acks;paid",
-        b"1_0;acks;paid",
-        b" 1;acks;paid",
-        b"1;acks;paid\n",
-        b"\xd9\xa1;acks;paid",
-        b"1.0;acks;paid",
-        b"1;later;paid",
-        b"1;acks;",
-        b"1;acks;p aid",
-        b"9" * 19 + b";acks;paid",
+        b"-1;acks;paid;control",
+        b"007;acks;paid;control",
+        b"1_0;acks;paid;control",
+        b" 1;acks;paid;control",
+        b"1;acks;paid;control\n",
+        b"\xd9\xa1;acks;paid;control",
+        b"1.0;acks;paid;control",
+        b"1;later;paid;control",
+        b"1;acks;paid",
+        b"1;acks;;control",
+        b"1;acks;paid;",
+        b"1;acks;p aid;control",
+        b"9" * 19 + b";acks;paid;control",
         b"9" * 5000,
     ],
 )
 def test_what_is_no_stamp_counts_as_none(value: bytes | None) -> None:
     assert parse_stamp(value) is None
-    assert number_of([("offsite-checkpoint", value)], "paid") == 0
+    assert number_of([("offsite-checkpoint", value)], "paid", "control") == 0
 
 
 @pytest.mark.parametrize("impossible", [stamp(-1), stamp(MAX_NUMBER + 1), stamp(1, "no topic"), stamp(1, "t" * 250)])
@@ -66,30 +68,40 @@ def test_a_stamp_that_could_not_be_read_is_not_written(impossible: Stamp) -> Non
 
 
 def test_a_stamp_that_is_passed_on_is_replaced_and_a_marker_is_not_passed_on() -> None:
-    headers = stamped([("trace", b"x"), *marker_headers(9, "orders")], stamp(3))
-    assert headers == [("trace", b"x"), ("offsite-checkpoint", b"3;acks;paid")]
+    headers = stamped([("trace", b"x"), *marker_headers(9, "orders", "control")], stamp(3))
+    assert headers == [("trace", b"x"), ("offsite-checkpoint", b"3;acks;paid;control")]
 
 
 def test_a_stamp_of_another_topic_is_none() -> None:
-    headers = [*stamped([], stamp(3, "orders")), *marker_headers(9, "orders")]
+    headers = [*stamped([], stamp(3, "orders")), *marker_headers(9, "orders", "control")]
     assert stamp_of(headers, "paid") is None
-    assert number_of(headers, "paid") == 0
+    assert number_of(headers, "paid", "control") == 0
     assert marker_of(MARKER_KEY, None, headers, "paid") is None
+
+
+def test_a_number_of_another_control_topic_says_nothing() -> None:
+    headers = [*stamped([], stamp(3)), *marker_headers(9, "paid", "another")]
+    assert number_of(headers, "paid", "control") == 3
+    assert number_of(headers, "paid", "another") == 9
+    assert marker_of(MARKER_KEY, None, headers, "paid") == 9, "it is no data for that"
 
 
 def test_the_highest_of_several_numbers_counts() -> None:
     values = [stamp(3).format(), b"?", stamp(2).format(), stamp(9, "orders").format()]
-    assert number_of([("offsite-checkpoint", each) for each in values], "paid") == 3
-    assert number_of([*marker_headers(7, "paid"), ("offsite-checkpoint", stamp(2).format())], "paid") == 7
+    assert number_of([("offsite-checkpoint", each) for each in values], "paid", "control") == 3
+    assert (
+        number_of([*marker_headers(7, "paid", "control"), ("offsite-checkpoint", stamp(2).format())], "paid", "control")
+        == 7
+    )
 
 
 def test_a_marker_is_told_from_data() -> None:
-    headers = marker_headers(4, "paid")
+    headers = marker_headers(4, "paid", "control")
     assert marker_of(MARKER_KEY, None, headers, "paid") == 4
     assert marker_of(MARKER_KEY, b"data", headers, "paid") is None
     assert marker_of(b"a key", None, headers, "paid") is None
     assert marker_of(MARKER_KEY, None, stamped([], stamp(4)), "paid") is None
-    assert marker_of(MARKER_KEY, None, marker_headers(0, "paid"), "paid") is None
+    assert marker_of(MARKER_KEY, None, marker_headers(0, "paid", "control"), "paid") is None
 
 
 def test_a_commit_says_number_and_outputs() -> None:

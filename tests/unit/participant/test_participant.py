@@ -12,7 +12,7 @@ from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDeliver
 from offsite.participant.number import Form, Stamp, TopicPartition, stamp_of
 from offsite.participant.participant import Assignment, Participant, Settings, SystemClock
 from offsite.participant.ports import Outgoing, Record
-from tests.unit.participant.participant_world import ALSO_IN, IN, LEASE_MS, World
+from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, LEASE_MS, World
 
 
 @dataclass(kw_only=True)
@@ -123,7 +123,7 @@ def test_a_record_waits_for_room() -> None:
         participant.produce("paid", b"0", key=b"k", partition=1, headers=[("trace", b"x")])
     (sent,) = client.sent
     assert replace(sent, headers=[]) == Outgoing(topic="paid", value=b"0", key=b"k", partition=1)
-    assert stamp_of(sent.headers, "paid") == Stamp(0, Form.MARKERS, "paid")
+    assert stamp_of(sent.headers, "paid") == Stamp(0, Form.MARKERS, "paid", CONTROL)
     assert sent.headers[0] == ("trace", b"x")
 
 

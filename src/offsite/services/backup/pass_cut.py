@@ -57,7 +57,7 @@ def cut_of_pass(
         evidence,
         positions,
         SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
-        notes=tuple(_notes(plan)),
+        notes=(*_notes(plan), *_notes_of_stamps(plan, stamps)),
         participants=participants,
         stamps=stamps,
         partial=plan.seen.taken.partial if plan.seen.taken else frozenset(),
@@ -69,6 +69,16 @@ def _notes(plan: BackupPlan) -> Iterator[str]:
     yield from taken.notes if taken else ()
     if taken and (partial := sorted(taken.partial)):
         yield f"{named(partial, most=3)} has partitions that are not in the cut: were they added meanwhile?"
+
+
+def _notes_of_stamps(plan: BackupPlan, stamps: Stamps) -> Iterator[str]:
+    if plan.stamps is not None and (
+        unstamped := sorted({partition.topic for partition, seen in stamps.seen.items() if seen.has_unstamped})
+    ):
+        yield (
+            f"{named(unstamped, most=3)}: somebody wrote without a stamp by {plan.stamps.form.value} of control topic "
+            f"{plan.stamps.control_topic}: do all writers take part, and read that topic?"
+        )
 
 
 def _stamps(plan: BackupPlan, found: Committable) -> Stamps:

@@ -127,7 +127,7 @@ class Opener:
             SmallLog(self._router, TopicPartition(topic=topic, partition=partition), clock=self.clock).append(
                 None,
                 key=MARKER_KEY,
-                headers=tuple(marker_headers(windows.checkpoint, topic)),
+                headers=tuple(marker_headers(windows.checkpoint, topic, windows.control_topic)),
                 producer=Producer(producer_id=shared.producer_id, epoch=shared.epoch),
             )
 
@@ -178,6 +178,7 @@ def _windows(checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBoun
         checkpoint=checkpoint,
         starts={each.key: EpochOffset(each.end, each.leader_epoch) for each in bounds if each.topic in chosen},
         form=Form(stamping.form.value),
+        control_topic=stamping.control_topic,
     )
 
 

@@ -63,9 +63,17 @@ def records(site: Site, topic: str, partition: int) -> list[Record]:
     return list(log.read(log.start(), log.end()))
 
 
-def write(site: Site, number: int | None, partition: int = 0, form: Form = Form.MARKERS, topic: str = "orders") -> int:
+def write(
+    site: Site,
+    number: int | None,
+    partition: int = 0,
+    form: Form = Form.MARKERS,
+    topic: str = "orders",
+    *,
+    control: str = CONTROL,
+) -> int:
     """A record of a participant with that number, or of somebody who is none."""
-    headers = () if number is None else tuple(stamped((), Stamp(number, form, topic)))
+    headers = () if number is None else tuple(stamped((), Stamp(number, form, topic, control)))
     return log_of(site, topic, partition).append(b"paid", headers=headers)
 
 
@@ -184,6 +192,14 @@ def test_a_leader_that_changes_meanwhile_is_no_loss(site: Site, monkeypatch: pyt
     report = take(site, 7, stamping())
     assert report.status == "completed", report.failure_reason
     assert dict(cut_of(site, report).classes)["orders"] == "participant"
+
+
+def test_who_reads_another_control_topic_has_not_heard_of_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He passes the markers by, for their number was never opened where he looks."""
+    meanwhile(monkeypatch, lambda: write(site, 3, control="another"))
+    cut = cut_of(site, take(site, 7, stamping()))
+    assert dict(cut.classes)["orders"] == "uncoordinated"
+    assert any("do all writers take part, and read that topic?" in each for each in cut.notes)
 
 
 def test_a_topic_that_comes_meanwhile_is_in_no_cut_and_who_read_it_proves_nothing(
