@@ -12,7 +12,6 @@ from typing import Self
 
 from offsite.participant.control import CONTROL_TOPIC
 from offsite.participant.core import Hooks, ParticipantCore
-from offsite.participant.errors import ParticipantError
 from offsite.participant.lease import DEFAULT_LEASE_MS, beat_every_ms
 from offsite.participant.membership import Membership
 from offsite.participant.number import Form, Header, TopicPartition
@@ -177,7 +176,8 @@ def _dropping(participant: Participant, hooks: Hooks) -> Hooks:
 
 
 class _Beats(threading.Thread):
-    """An error is no end: the lease runs out by itself, and then nothing is produced."""
+    """An error is no end, whatever the client raises: the lease runs out by itself, and then nothing is produced. Were
+    this thread to end, each later session would lose its lease as well."""
 
     def __init__(self, beat: Callable[[], None], *, every_s: float) -> None:
         super().__init__(name="offsite-beats", daemon=True)
@@ -188,7 +188,7 @@ class _Beats(threading.Thread):
 
     def run(self) -> None:
         while not self._is_over.wait(self._every_s):
-            with contextlib.suppress(ParticipantError):
+            with contextlib.suppress(Exception):
                 self._beat()
 
     def stop(self) -> None:

@@ -12,12 +12,14 @@ from offsite.participant.errors import ControlUnavailable, LeaseLost, NotDeliver
 from offsite.participant.number import Form, Stamp, TopicPartition, stamp_of
 from offsite.participant.participant import Assignment, Participant, Settings, SystemClock
 from offsite.participant.ports import Outgoing, Record
+from tests.processes import wait_until
 from tests.unit.participant.participant_world import ALSO_IN, CONTROL, IN, LEASE_MS, World
 
 
 @dataclass(kw_only=True)
 class FakeClient(World):
-    """`coming` is what it takes; a partition in it is one that it loses then. `room`: how often it refuses first."""
+    """`coming` is what it takes; a partition in it is one that it loses then. `refusals`: how often it refuses first.
+    `is_append_broken`: its client raises what is none of ours."""
 
     coming: list[Record | TopicPartition] = field(default_factory=list)
     sent: list[Outgoing] = field(default_factory=list)
@@ -25,6 +27,8 @@ class FakeClient(World):
     refusal_ms: int = 0
     reports: Assignment = field(default_factory=Assignment)
     closed: int = 0
+    is_append_broken: bool = False
+    broken_appends: int = 0
 
     def participant(self, settings: Settings = Settings()) -> Participant:
         made = Participant(client=self, control=self, reports=self.reports, settings=settings, clock=self)
@@ -50,6 +54,12 @@ class FakeClient(World):
 
     def close(self) -> None:
         self.closed += 1
+
+    def append(self, value: bytes) -> None:
+        if self.is_append_broken:
+            self.broken_appends += 1
+            raise RuntimeError("an error of the client")
+        super().append(value)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         super().seek(positions)
@@ -143,6 +153,16 @@ def test_what_cannot_be_said_at_the_end_does_not_keep_the_clients_open() -> None
     with pytest.raises(ControlUnavailable):
         participant.close()
     assert client.closed == 2
+
+
+def test_beats_outlive_what_a_client_raises() -> None:
+    client = FakeClient()
+    with client.participant(FORM_B):
+        client.is_append_broken = True
+        client.now = LEASE_MS * 2 // 5
+        wait_until(lambda: client.broken_appends > 1, "a beat after one that broke")
+        client.is_append_broken = False
+        wait_until(lambda: any('"beat"' in each for each in client.done), "a beat")
 
 
 def test_form_b_needs_a_name() -> None:
