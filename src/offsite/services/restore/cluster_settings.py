@@ -46,14 +46,13 @@ class LimitChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPlan:
     """The backup's settings that the target lacks; `apply` names the parts that will be set. `users_by_hand` cannot log
-    in on the target before a person makes them. `problems` stop a restore that was asked to set these."""
+    in on the target before a person makes them."""
 
     apply: tuple[str, ...] = ()
     acls: tuple[Acl, ...] = ()
     limits: tuple[LimitChange, ...] = ()
     users_by_hand: tuple[ScramUser, ...] = ()
     notes: tuple[str, ...] = ()
-    problems: tuple[OffsiteError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +78,18 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 
 def plan_metadata(
     admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
-) -> MetadataPlan:
-    """The plan from comparing `point` with the target; `topics` are those restored, source name → target name. Changes
-    nothing."""
+) -> tuple[MetadataPlan, tuple[OffsiteError, ...]]:
+    """The plan from comparing `point` with the target, and what stops a restore that was asked to set these; `topics`
+    are those restored, source name → target name. Changes nothing."""
     try:
         stored = None if point.metadata is None else get_cluster_snapshot(store, point.metadata)
     except DamagedObject as error:
-        return MetadataPlan(apply=apply, notes=(error.message,), problems=(error,) if apply else ())
+        return MetadataPlan(apply=apply, notes=(error.message,)), (error,) if apply else ()
     if stored is None:
         note = f"commit {point.seq} has no settings of the cluster: it is of an older offsite"
-        return MetadataPlan(apply=apply, notes=(note,) if apply else ())
-    return _compared(stored, read_cluster_settings(admin), topics, apply)
+        return MetadataPlan(apply=apply, notes=(note,) if apply else ()), ()
+    target = read_cluster_settings(admin)
+    return _compared(stored, target, topics, apply), tuple(_not_comparable(target, apply))
 
 
 def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetadata:
@@ -113,20 +113,21 @@ def _compared(
 ) -> MetadataPlan:
     there = target.settings
     wanted = tuple(dict.fromkeys(_renamed(stored.acls or (), topics)))
-    unread = {ACLS: there.acls, QUOTAS: there.quotas}
-    hint = "grant the principal Describe and Alter on the cluster, or restore without: --metadata none"
     return MetadataPlan(
         apply=apply,
         acls=tuple(a for a in wanted if a not in (there.acls or ())) if target.has_authorizer else (),
         limits=tuple(_limit_changes(stored.quotas or (), there.quotas or ())),
         users_by_hand=_missing_users(stored.scram_users or (), there.scram_users),
         notes=tuple(_notes(stored, target, topics, wanted)),
-        problems=tuple(
-            KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=hint)
-            for part in apply
-            if unread[part] is None
-        ),
     )
+
+
+def _not_comparable(target: FoundSettings, apply: tuple[str, ...]) -> Iterator[OffsiteError]:
+    unread = {ACLS: target.settings.acls, QUOTAS: target.settings.quotas}
+    hint = "grant the principal Describe and Alter on the cluster, or restore without: --metadata none"
+    for part in apply:
+        if unread[part] is None:
+            yield KafkaNotAuthorized(f"{part} of the target cannot be compared", hint=hint)
 
 
 def _renamed(acls: Sequence[Acl], topics: Mapping[str, str]) -> Iterator[Acl]:

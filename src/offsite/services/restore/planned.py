@@ -89,9 +89,9 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S),
         cannot_replay=admin.cannot_replay(),
     )
-    metadata = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
+    metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
-    settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=metadata.problems)
+    settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=unset)
     others = [
         each
         for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
