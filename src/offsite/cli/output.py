@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from offsite.model.errors import ConfirmationMissing, Damaged, OffsiteError
+from offsite.model.plain import plain
 from offsite.model.untrusted.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ WIDTH_OF_FILES = 140
 """Columns for tables that go into a file or a pipe: enough for a topic name and its figures in one line."""
 
 ResultT = TypeVar("ResultT")
-Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
 class OutputFormat(StrEnum):
@@ -125,21 +124,6 @@ def console() -> Console:
     from offsite.cli.safe_console import SafeConsole
 
     return SafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
-
-
-def plain(value: object) -> Plain:
-    """A result as JSON values: dataclasses become objects, tuples lists, enums their values."""
-    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
-        return value
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
-        return [plain(item) for item in value]
-    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 _told_damage: list[str] = []

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from offsite.cli.output import plain
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import KafkaNotAuthorized
+from offsite.model.plain import plain
 from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue

@@ -12,10 +12,11 @@ import typer
 
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
 from offsite.cli.options.option_group import Taken, takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note, plain
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.proof_view import render_lacking
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
+from offsite.model.plain import plain
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.services.restore.options import PointWords
