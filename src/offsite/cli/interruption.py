@@ -45,6 +45,12 @@ class Interruption:
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._handle(lambda number, _: os._exit(128 + number))
 
+    def ignore(self) -> None:
+        """From here on what has to be told is told, whatever signal comes."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for each in self._heard:
+            signal.signal(each, signal.SIG_IGN)
+
     def raise_in_command(self) -> None:
         signal.signal(signal.SIGALRM, self._raise)
         sys.unraisablehook = self._catch_lost

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offsite.model.size import format_size
@@ -19,11 +21,27 @@ LINE_EVERY_S = 30.0
 """Seconds between two lines in a log file about a long run."""
 
 
+OnLabelled = Callable[[str, RunProgress], None]
+_hearer: ContextVar[OnLabelled | None] = ContextVar("hearer", default=None)
+
+
+@contextmanager
+def told_to(hearer: OnLabelled) -> Iterator[None]:
+    """A block in which `hearer` is told how far each run is, by its label, instead of people."""
+    before = _hearer.set(hearer)
+    try:
+        yield
+    finally:
+        _hearer.reset(before)
+
+
 @contextmanager
 def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
     """A callback for `Runner.run`. `total_bytes` is an estimate: the bar follows tasks when it proves wrong."""
     label = printable(label)
-    if sys.stderr.isatty():
+    if (hearer := _hearer.get()) is not None:
+        yield partial(hearer, label)
+    elif sys.stderr.isatty():
         with _bar() as bar:
             yield _BarUpdate(bar, bar.add_task(label, total=max(1, total_bytes), records=""))
     else:
@@ -33,7 +51,9 @@ def progress(label: str, *, total_bytes: int) -> Iterator[OnProgress]:
 @contextmanager
 def progress_of_two(first: str, second: str, *, total_bytes: int) -> Iterator[tuple[OnProgress, OnProgress]]:
     """Callbacks for two runs, one after the other, over the same bytes."""
-    if sys.stderr.isatty():
+    if (hearer := _hearer.get()) is not None:
+        yield partial(hearer, printable(first)), partial(hearer, printable(second))
+    elif sys.stderr.isatty():
         with _bar() as bar:
             tasks = [
                 bar.add_task(printable(label), total=max(1, total_bytes), records="", start=False, visible=False)

@@ -199,6 +199,12 @@ class BackupNotFound(NoRepository):
     id = "OFF-1002"
 
 
+class JobNotFound(NoRepository):
+    """There is no job of this id in the repository."""
+
+    id = "OFF-1004"
+
+
 class FormatTooNew(NoRepository):
     """The repository was written by a newer offsite than this one."""
 
@@ -254,6 +260,12 @@ class GenerationTakenOver(Conflict):
     """Another process runs this instance of the generations by now: this one has stopped, and writes nothing more."""
 
     id = "OFF-1135"
+
+
+class RequestRepeated(Conflict):
+    """The word that tells a repeated request was used for another request before; nothing was done."""
+
+    id = "OFF-1136"
 
 
 class TargetDisturbed(Conflict):
@@ -414,6 +426,18 @@ class BelowFloor(Refused):
     id = "OFF-1461"
 
 
+class PlanChanged(Refused):
+    """What is to be done is not what was confirmed any more, or was never shown; nothing was done."""
+
+    id = "OFF-1422"
+
+
+class TooManyJobs(Refused):
+    """As many jobs run here as may run at once; nothing was begun."""
+
+    id = "OFF-1480"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 
@@ -505,6 +529,12 @@ class KafkaNotAuthorized(Denied):
     """The cluster knows who we are and does not let us do that."""
 
     id = "OFF-1702"
+
+
+class NotAllowed(Denied):
+    """Whoever asks is not known, or may not do this; nothing was done."""
+
+    id = "OFF-1704"
 
 
 class StoreDenied(Denied):

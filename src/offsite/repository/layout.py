@@ -29,6 +29,7 @@
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
+    jobs/<job>/... job-keys/<hash>.json                         long work of coordinators, see `repository.jobs`
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
 """

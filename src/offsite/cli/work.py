@@ -1,0 +1,87 @@
+"""The process of a job: `work JOB -- COMMAND…`, begun by a coordinator. It does the command, and tells how it ended.
+
+The repository is that of `OFFSITE_REPO`, as for the command itself. Nothing is printed: what the command prints, and
+what it says to people, is kept with the job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from offsite.cli.interruption import Interruption
+
+if TYPE_CHECKING:
+    from offsite.services.jobs.work import Work
+
+_STDOUT, _STDERR = 1, 2
+
+
+def main() -> None:
+    interruption = Interruption()
+    interruption.end_at_once()
+    job, arguments = sys.argv[1], sys.argv[2:]
+    from offsite.cli.wiring import open_repository
+    from offsite.model.clock import SystemClock
+    from offsite.services.jobs.work import working
+
+    def end() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with (
+        _into_files() as (printed, said),
+        working(open_repository(os.environ["OFFSITE_REPO"]).store, job, cancel=end, clock=SystemClock()) as doing,
+    ):
+        exit_code = _interruptible(interruption, doing, [*arguments, "-o", "json"])
+        doing.ended(exit_code=exit_code, result=_text(printed), said=_text(said))
+
+
+def _interruptible(interruption: Interruption, doing: Work, arguments: list[str]) -> int:
+    """The exit code of the command; a signal ends it as it ends any command, and nothing behind it."""
+    from offsite.cli.progress import told_to
+
+    try:
+        try:
+            interruption.raise_in_command()
+            with told_to(doing.progress):
+                return _carried_out(arguments)
+        finally:
+            interruption.ignore()
+    except KeyboardInterrupt:
+        return interruption.exit_code
+
+
+def _carried_out(arguments: list[str]) -> int:
+    """The exit code of the command line `arguments`."""
+    from offsite.cli.app import run
+
+    sys.argv = ["offsite", *arguments]
+    try:
+        run()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
+    except Exception as error:  # noqa: BLE001  # a mistake of ours ends the job, and is told
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+@contextmanager
+def _into_files() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """A block in which this process, and those that it begins, print into files, to be read at its end."""
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
+        for stream, file in ((_STDOUT, printed), (_STDERR, said)):
+            os.dup2(file.fileno(), stream)
+        yield printed, said
+
+
+def _text(file: IO[bytes]) -> str:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    file.seek(0)
+    return file.read().decode(errors="replace")

@@ -1,0 +1,63 @@
+"""The keys of jobs, and of the words by which a repeated request is known. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from offsite.model.errors import BadName
+from offsite.repository.restores.layout import LeaseLayout
+
+JOBS_PREFIX = "jobs/"
+_KEYS_PREFIX = "job-keys/"
+_JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLayout:
+    """The keys of one job. Raises `BadName` for what is no id of a job."""
+
+    job: str
+
+    def __post_init__(self) -> None:
+        if not _JOB.fullmatch(self.job):
+            raise BadName(f"{self.job[:60]!r} is no id of a job", hint="see them with: offsite jobs list")
+
+    @property
+    def prefix(self) -> str:
+        return f"{JOBS_PREFIX}{self.job}/"
+
+    @property
+    def asked_key(self) -> str:
+        return f"{self.prefix}asked.json"
+
+    @property
+    def cancelled_key(self) -> str:
+        return f"{self.prefix}cancelled.json"
+
+    @property
+    def ended_key(self) -> str:
+        return f"{self.prefix}ended.json"
+
+    @property
+    def progress_key(self) -> str:
+        """Overwritten, never trusted."""
+        return f"{self.prefix}progress.json"
+
+    @property
+    def lease(self) -> LeaseLayout:
+        """Where it is told which process works on it."""
+        return LeaseLayout(prefix=f"{self.prefix}worker/", what=f"job {self.job}")
+
+
+def job_of(key: str) -> str | None:
+    """The id of the job that the object at `key` is of, if it is of one."""
+    name = key.removeprefix(JOBS_PREFIX).partition("/")[0]
+    return name if key.startswith(JOBS_PREFIX) and _JOB.fullmatch(name) else None
+
+
+def repeat_key(kind: str, word: str) -> str:
+    """Where it is told which job a request with that idempotency `word` has become. `word` is anybody's text."""
+    digest = hashlib.sha256(f"{kind}\n{word}".encode()).hexdigest()
+    return f"{_KEYS_PREFIX}{digest}.json"

@@ -1,0 +1,80 @@
+"""A job asked for, once: whoever writes down that it was asked for begins it, and a repeated request finds it again.
+
+A request that was sent twice, because its answer was lost, says so by the same word (HTTP: `Idempotency-Key`). The word
+is bound to the id of the job by an object that is created once; then the job is written down by an object that is
+created once. So of any number of coordinators that get the request, in any order, exactly one begins it, also where
+the first one died between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.model.errors import RequestRepeated
+from offsite.model.ids import dated_id, random_id
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.repository.jobs.layout import JobLayout, repeat_key
+from offsite.repository.jobs.record import AskedJob, CancelledJob, decode_repeat, encode_repeat
+from offsite.repository.jobs.records import JobRecords
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What is to be done: the `arguments` of its command line, without where the repository and the cluster are.
+    `backup`: which one it is about, empty for none. `by`: who asks, for people."""
+
+    kind: str
+    arguments: tuple[str, ...]
+    backup: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedFor:
+    """The id of a job; `is_new`: it was asked for by this call, so whoever called begins it."""
+
+    id: str
+    is_new: bool
+
+
+def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -> AskedFor:
+    """Write down that a job is asked for. `word`: the same for each repetition of one request, of one asker and kind.
+
+    Raises `RequestRepeated` where the word was used for another request, and what the store raises.
+    """
+    job = dated_id(store.now_ms()) if word is None else _known_or_new(store, request, word)
+    asked = AskedJob(
+        id=job,
+        kind=request.kind,
+        arguments=request.arguments,
+        backup=request.backup,
+        at_ms=store.now_ms(),
+        by=request.by,
+        word=random_id(16),
+    )
+    return AskedFor(id=job, is_new=JobRecords(store=store, layout=JobLayout(job=job)).put_asked(asked))
+
+
+def cancel_job(store: Store, job: str, *, by: str) -> None:
+    """Let a job end, if it has not: its process sees it within seconds, wherever it runs."""
+    JobRecords(store=store, layout=JobLayout(job=job)).put_cancelled(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
+
+
+def _known_or_new(store: Store, request: JobRequest, word: str) -> str:
+    key = repeat_key(request.kind, f"{request.by}\n{word}")
+    content = _content(request)
+    store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), content))
+    data = store.get(key)
+    job, before = ("", {}) if data is None else decode_repeat(data, key=key)
+    if before != content:
+        raise RequestRepeated(
+            "this idempotency key was used for another request",
+            hint="choose a new key for each request; the same one only to send the same request again",
+        )
+    return job
+
+
+def _content(request: JobRequest) -> Mapping[str, JsonValue]:
+    return {"arguments": list(request.arguments), "backup": request.backup}

@@ -1,0 +1,160 @@
+"""What is known of jobs, from the store alone: any coordinator answers for all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offsite.model.errors import JobNotFound
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, JobProgress
+from offsite.repository.jobs.records import JobRecords, list_jobs
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import Store
+
+START_S = 60.0
+"""Seconds after which a job that no process has begun is lost."""
+_INTERRUPTED = frozenset({130, 143})
+_PARTIAL = 3
+
+
+class JobState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    """It is told to end, and its process has not ended yet."""
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    """It finished, with holes or with some parts left out: its result tells which."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """Its process is gone, or silent, and has not told how it ended. What it is about tells how far it came."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is over. A lost one may still tell its end, when it was only silent."""
+        return self in {JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED, JobState.CANCELLED, JobState.LOST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What was found of one job. `worker`: the process that works on it and gives signs of life, empty for none;
+    `had_worker`: one has begun. `now_ms`: by the store's clock."""
+
+    asked: AskedJob
+    cancelled: CancelledJob | None
+    ended: EndedJob | None
+    worker: str
+    had_worker: bool
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What is known of a job. Times in epoch ms by the store's clock, -1: never. `arguments`: its command line, without
+    where the repository and the cluster are. `result`: the document that its command printed, None for none; `said`:
+    the last lines of what it said to people. `exit_code`: -1 while it has not ended."""
+
+    id: str
+    kind: str
+    state: JobState
+    backup: str
+    arguments: tuple[str, ...]
+    asked_at_ms: int
+    asked_by: str
+    ended_at_ms: int = -1
+    cancelled_by: str = ""
+    worker: str = ""
+    exit_code: int = -1
+    progress: JobProgress | None = None
+    result: object = None
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """The newest jobs first; without their results."""
+
+    jobs: tuple[JobReport, ...]
+
+
+def decide_state(facts: JobFacts) -> JobState:
+    """The state of a job. An end that was told counts more than all else, and silence is never a success."""
+    if facts.ended is not None:
+        return _ended(facts.ended, was_cancelled=facts.cancelled is not None)
+    if facts.worker:
+        return JobState.RUNNING if facts.cancelled is None else JobState.CANCELLING
+    is_late = facts.now_ms - facts.asked.at_ms > START_S * 1000
+    return JobState.LOST if facts.had_worker or is_late else JobState.STARTING
+
+
+def job_report(store: Store, job: str) -> JobReport:
+    """Raises `JobNotFound`, `BadName`, `DamagedObject`, and what the store raises."""
+    return _report(store, job, with_result=True)
+
+
+def job_list(store: Store, *, most: int = 50) -> JobList:
+    """At most so many, the newest. Raises as `job_report`, but that one which vanished meanwhile is left out."""
+    found = []
+    for job in list_jobs(store, most=most):
+        try:
+            found.append(_report(store, job, with_result=False))
+        except JobNotFound:
+            continue
+    return JobList(jobs=tuple(found))
+
+
+def _report(store: Store, job: str, *, with_result: bool) -> JobReport:
+    records = JobRecords(store=store, layout=JobLayout(job=job))
+    facts = _facts(records)
+    ended = facts.ended
+    return JobReport(
+        id=job,
+        kind=facts.asked.kind,
+        state=decide_state(facts),
+        backup=facts.asked.backup,
+        arguments=facts.asked.arguments,
+        asked_at_ms=facts.asked.at_ms,
+        asked_by=facts.asked.by,
+        ended_at_ms=ended.at_ms if ended else -1,
+        cancelled_by=facts.cancelled.by if facts.cancelled else "",
+        worker=facts.worker,
+        exit_code=ended.exit_code if ended else -1,
+        progress=records.progress(),
+        result=_result(ended) if with_result else None,
+        said=ended.said if ended and with_result else "",
+    )
+
+
+def _facts(records: JobRecords) -> JobFacts:
+    asked = records.asked()
+    if asked is None:
+        raise JobNotFound(f"there is no job {records.layout.job}", hint="see them with: offsite jobs list")
+    terms = LeaseTerms(store=records.store, lease=records.layout.lease)
+    holder = terms.holder(asking=ProcessIdentity.mine())
+    return JobFacts(
+        asked=asked,
+        cancelled=records.cancelled(),
+        worker=holder.holder.text if holder else "",
+        had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
+        ended=records.ended(),  # read last: a worker that ended meanwhile has told so before it let the lease go
+        now_ms=records.store.now_ms(),
+    )
+
+
+def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:
+    if ended.exit_code == 0:
+        return JobState.SUCCEEDED
+    if ended.exit_code == _PARTIAL:
+        return JobState.PARTIAL
+    return JobState.CANCELLED if was_cancelled and ended.exit_code in _INTERRUPTED else JobState.FAILED
+
+
+def _result(ended: EndedJob | None) -> object:
+    try:
+        return json.loads(ended.result) if ended and ended.result else None
+    except ValueError:
+        return None

@@ -1,0 +1,51 @@
+"""The processes that a coordinator has begun for jobs. They outlive it: what they do is told by the store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from offsite.model.errors import TooManyJobs
+
+AT_ONCE = 2
+"""Jobs that one coordinator lets run at once: each has a Spark of its own."""
+
+_MODULE = "from offsite.cli.work import main; main()"
+
+
+class Workers:
+    """Begins workers, at most `at_once`. `environment`: where the repository and the clusters are, as the variables of
+    the command line: arguments can be seen by everybody on a machine."""
+
+    def __init__(self, *, environment: Mapping[str, str], at_once: int = AT_ONCE) -> None:
+        self._environment, self._at_once = environment, at_once
+        self._lock = threading.Lock()
+        self._begun: list[subprocess.Popen[bytes]] = []
+
+    def check_free(self) -> None:
+        """Raises `TooManyJobs`. Whoever gets through it at the same moment gets through both."""
+        with self._lock:
+            self._begun = [each for each in self._begun if each.poll() is None]
+            if len(self._begun) >= self._at_once:
+                raise TooManyJobs(
+                    f"{len(self._begun)} jobs run here, which is as many as may run at once",
+                    hint="wait for one to end, cancel one, or ask another coordinator",
+                )
+
+    def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
+        `environment` is added to that of all."""
+        command = [sys.executable, "-c", _MODULE, job, *arguments]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **self._environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with self._lock:
+            self._begun.append(process)
