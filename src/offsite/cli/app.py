@@ -27,6 +27,7 @@ from offsite.cli.commands import (
     sandbox,
     verify,
 )
+from offsite.cli.commands.coordinator import jobs, serve
 from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
@@ -59,6 +60,9 @@ app.command()(records.search)
 app.command()(export.export)
 app.command(name="import")(import_.import_)
 app.add_typer(archive.app, name="archive")
+app.command()(serve.serve)
+app.add_typer(serve.tokens, name="tokens")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(sandbox.app, name="sandbox")
 log_everywhere(app)
 

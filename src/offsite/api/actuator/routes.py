@@ -1,0 +1,240 @@
+"""`/actuator/backups` and `/actuator/backupRuntime`: take, see and delete checkpoints as one does with Zeebe's backups.
+
+Codes are those of Zeebe: 400 for what is no id, 409 where the same or a higher id is there, 502 where the cluster does
+not answer, 503 where the store does not, 504 where no partition has started in time; asked again with the same id then,
+409 says that it is known. Other than there, states come from the store alone: the cluster may be gone.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, Field
+
+from offsite.api.actuator.shape import backup_info, state
+from offsite.api.answers import answer, status_of
+from offsite.api.guard.tokens import Caller
+from offsite.api.site import SOURCE, Site
+from offsite.api.v1.context import TheCaller, TheSite
+from offsite.api.v1.job_answers import begin_job, requested
+from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
+from offsite.model.plain import plain
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.model.untrusted.whole_number import whole_number
+from offsite.repository.backup import Backup
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.delete import delete_checkpoint
+from offsite.services.checkpoint.serve import is_free
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
+
+PREFIXES = ("/actuator/backups", "/actuator/backupRuntime")
+STARTS_WITHIN_S = 60.0
+LOOK_S = 0.5
+_LISTED_MAX = 1_000
+_PREFIX = re.compile(r"(\d{0,19})\*")
+
+
+class Message(BaseModel):
+    """What happened, for people."""
+
+    message: str
+
+
+class TakeBackup(BaseModel):
+    """`backupId`: above all earlier ones, also those that failed or were deleted."""
+
+    backupId: Annotated[int, Field(description="from 1 on")]  # noqa: N815  # Zeebe's name
+
+
+class PartitionInfo(BaseModel):
+    """One partition of a checkpoint, by its number in the order of topics and partitions, from 1 on."""
+
+    partitionId: int  # noqa: N815
+    state: str
+    failureReason: str | None = None  # noqa: N815
+    createdAt: str | None = None  # noqa: N815
+    lastUpdatedAt: str | None = None  # noqa: N815
+    checkpointPosition: int | None = None  # noqa: N815
+    brokerVersion: str  # noqa: N815
+    topic: str
+    partition: int
+
+
+class BackupInfo(BaseModel):
+    backupId: int  # noqa: N815
+    state: str
+    failureReason: str | None = None  # noqa: N815
+    details: list[PartitionInfo]
+
+
+class BackupState(BaseModel):
+    checkpointStates: list[dict[str, Any]]  # noqa: N815
+    backupStates: list[dict[str, Any]]  # noqa: N815
+    ranges: list[dict[str, Any]]
+
+
+_WORDS = {
+    400: "no id, or no backup that this could be about",
+    401: "a token is needed",
+    403: "whoever asks may not do this",
+    404: "there is no such checkpoint",
+    408: "the body came too slowly",
+    409: "the same or a higher id is there, or the checkpoint is needed",
+    413: "the body is too large",
+    421: "the server was called by another name",
+    422: "what is stored is damaged",
+    429: "too many jobs run here",
+    502: "the cluster did not answer",
+    503: "the store did not answer, or nobody takes checkpoints",
+    504: "no partition has started in time",
+}
+router = APIRouter(
+    responses={code: {"model": Message, "description": words} for code, words in _WORDS.items()},
+    tags=["Zeebe's management API"],
+)
+
+Id = Annotated[str, Path(max_length=40, description="An id, or the begin of ids and `*`.")]
+
+
+@router.post("", status_code=202, response_model=Message)
+def take(site: TheSite, caller: TheCaller, body: TakeBackup) -> Response:
+    """Take a checkpoint: answers when every partition has started."""
+    wanted = body.backupId
+    if not 0 < wanted <= MAX_OFFSET:
+        return message(HTTPStatus.BAD_REQUEST, f"A backupId must be from 1 to {MAX_OFFSET}, not {wanted}.")
+    backup = _the_backup(site)
+    taken_by_others = Checkpoints(backup).is_being_taken
+    if not taken_by_others and not _has_source(site):
+        return message(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
+        )
+    asked = ask(backup, wanted)
+    if not asked.is_new:
+        return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
+    return _started(_await_start(site, caller, backup, wanted))
+
+
+@router.get("", response_model=list[BackupInfo])
+def list_(site: TheSite) -> Response:
+    """All checkpoints, newest first, without deleted ones."""
+    return _json([backup_info(each) for each in _listed(_the_backup(site))])
+
+
+@router.get("/state", response_model=BackupState)
+def state_(site: TheSite) -> Response:
+    """The newest checkpoint, the newest complete one, and from where to where one can restore."""
+    return _json(_state(site))
+
+
+@router.post("/state/sync", response_model=BackupState)
+def sync(site: TheSite) -> Response:
+    """The same: the store is the state, so there is nothing that could differ from it."""
+    return _json(_state(site))
+
+
+@router.get("/{checkpoint}", response_model=BackupInfo | list[BackupInfo])
+def show(site: TheSite, checkpoint: Id) -> Response:
+    """One checkpoint with its partitions; with `*` all whose ids begin so."""
+    backup = _the_backup(site)
+    if found := _PREFIX.fullmatch(checkpoint):
+        return _json([backup_info(each) for each in _listed(backup) if str(each.id).startswith(found[1])])
+    report = Checkpoints(backup).report(_number(checkpoint))
+    if report.status in {CheckpointStatus.DOES_NOT_EXIST, CheckpointStatus.DELETED}:
+        return message(HTTPStatus.NOT_FOUND, f"Backup with id {report.id} does not exist")
+    return _json(backup_info(report))
+
+
+@router.delete("/{checkpoint}", status_code=204, response_class=Response)
+def delete(site: TheSite, checkpoint: Id) -> Response:
+    """Delete a checkpoint with its restore point; 204 also where there is none."""
+    backup, wanted = _the_backup(site), _number(checkpoint)
+    if Checkpoints(backup).report(wanted).status is not CheckpointStatus.DOES_NOT_EXIST:
+        delete_checkpoint(backup, wanted)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def message(status: HTTPStatus, text: str) -> Response:
+    """The form of all other answers."""
+    return answer({"message": text}, status)
+
+
+def answer_error(error: OffsiteError) -> Response:
+    status = HTTPStatus.CONFLICT if isinstance(error, CheckpointIdUsed) else status_of(error)
+    if isinstance(error, BackupNotFound):
+        status = HTTPStatus.BAD_REQUEST  # Zeebe's answer where no backup is set up
+    return message(status, f"{error.message}; {error.hint}" if error.hint else error.message)
+
+
+def _the_backup(site: Site) -> Backup:
+    """The one that this is about. Raises `BadOption` where that is not clear."""
+    if site.settings.backup is not None:
+        return site.backup(site.settings.backup)
+    names = site.repository().backups()
+    if len(names) != 1:
+        raise BadOption(
+            f"the repository has {len(names)} backups, and this is about one",
+            hint="start the coordinator with --backup NAME",
+        )
+    return site.backup(names[0])
+
+
+def _has_source(site: Site) -> bool:
+    place = site.settings.places.get(SOURCE)
+    return place is not None and place.is_named
+
+
+def _await_start(site: Site, caller: Caller, backup: Backup, checkpoint: int) -> CheckpointReport:
+    """What is known as soon as every partition has started, or that took too long. A process is begun for it where
+    nobody else takes checkpoints."""
+    until_s, begun = site.clock.monotonic_s() + STARTS_WITHIN_S, False
+    while (report := Checkpoints(backup).report(checkpoint)).status is CheckpointStatus.REQUESTED:
+        if site.clock.monotonic_s() > until_s:
+            return report
+        if not begun and is_free(backup, checkpoint):
+            begun = True
+            name = backup.descriptor.name
+            command = ["checkpoint", "take", f"--backup={name}", f"--id={checkpoint}", "--wait"]
+            begin_job(site, requested(caller, "checkpoint", name, command), site.place())
+        site.clock.sleep(LOOK_S)
+    return report
+
+
+def _started(report: CheckpointReport) -> Response:
+    if report.status is CheckpointStatus.REQUESTED:
+        return message(
+            HTTPStatus.GATEWAY_TIMEOUT, f"No partition has started backup {report.id} yet: ask for its state."
+        )
+    if report.status is CheckpointStatus.FAILED:
+        return message(HTTPStatus.BAD_GATEWAY, f"Backup {report.id} failed: {report.failure_reason}")
+    return message(
+        HTTPStatus.ACCEPTED,
+        f"A backup with id {report.id} has been scheduled. Use GET {PREFIXES[0]}/{report.id} to monitor the status.",
+    )
+
+
+def _listed(backup: Backup) -> list[CheckpointReport]:
+    found = Checkpoints(backup)
+    shown = (each for each in found.list(most=_LISTED_MAX).checkpoints if each.status is not CheckpointStatus.DELETED)
+    return [found.report(each.id) for each in shown]
+
+
+def _state(site: Site) -> dict[str, Any]:
+    return state(_listed(_the_backup(site)))
+
+
+def _number(text: str) -> int:
+    """Raises `BadOption` for what is no id."""
+    number = whole_number(text, most=MAX_OFFSET)
+    if number is None or number < 1:
+        raise BadOption(
+            f"{text!r} is no id of a backup", hint="an id is a number from 1 on; 10* means all that begin so"
+        )
+    return number
+
+
+def _json(value: object) -> Response:
+    return answer(plain(value))

@@ -1,0 +1,98 @@
+"""Checkpoints as Zeebe's management API tells of backups. Pure.
+
+Its partitions are integers from 1 on; ours have topics. So each partition of a checkpoint has the number of its place
+in the order of topics and partitions, and tells its topic and partition beside it. Keys without a value are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from offsite.model.time import format_time
+from offsite.model.version import __version__
+from offsite.services.checkpoint.status import CheckpointReport, CheckpointStatus, PartitionProgress
+
+_STATES = {
+    CheckpointStatus.DOES_NOT_EXIST: "DOES_NOT_EXIST",
+    CheckpointStatus.REQUESTED: "IN_PROGRESS",
+    CheckpointStatus.ONGOING: "IN_PROGRESS",
+    CheckpointStatus.COMPLETED: "COMPLETED",
+    CheckpointStatus.FAILED: "FAILED",
+    CheckpointStatus.INCOMPLETE: "INCOMPLETE",
+    CheckpointStatus.DELETED: "DELETED",
+}
+_TYPE = "MANUAL_BACKUP"
+
+
+def backup_info(report: CheckpointReport) -> dict[str, Any]:
+    """One checkpoint, as `GET /actuator/backups/{id}` answers it."""
+    failure = {"failureReason": report.failure_reason} if report.failure_reason else {}
+    return {
+        "backupId": report.id,
+        "state": state_of(report.status),
+        **failure,
+        "details": [_partition(number, each, report) for number, each in _numbered(report)],
+    }
+
+
+def state(reports: Sequence[CheckpointReport]) -> dict[str, Any]:
+    """The newest checkpoint and the newest complete one, partition by partition, and from where to where one can
+    restore, as `GET …/state` answers. `reports`: with details, newest first."""
+    complete = [each for each in reports if each.status is CheckpointStatus.COMPLETED]
+    return {
+        "checkpointStates": [each for report in reports[:1] for each in _states(report)],
+        "backupStates": [each for report in complete[:1] for each in _states(report)],
+        "ranges": _ranges(complete),
+    }
+
+
+def state_of(status: CheckpointStatus) -> str:
+    return _STATES[status]
+
+
+def _partition(number: int, at: PartitionProgress, report: CheckpointReport) -> dict[str, Any]:
+    failure = {"failureReason": report.failure_reason} if report.failure_reason else {}
+    times = {"createdAt": report.taken_at_ms, "lastUpdatedAt": max(report.committed_at_ms, report.taken_at_ms)}
+    return {
+        "partitionId": number,
+        "state": state_of(at.status),
+        **failure,
+        **{name: format_time(value) for name, value in times.items() if value >= 0},
+        **({"checkpointPosition": at.end} if at.end >= 0 else {}),
+        "brokerVersion": __version__,
+        "topic": at.topic,
+        "partition": at.partition,
+    }
+
+
+def _states(report: CheckpointReport) -> Iterable[dict[str, Any]]:
+    for number, each in _numbered(report):
+        yield {
+            "partitionId": number,
+            "checkpointId": report.id,
+            "checkpointType": _TYPE,
+            "checkpointPosition": each.end,
+            "checkpointTimestamp": format_time(max(0, report.taken_at_ms)),
+            "topic": each.topic,
+            "partition": each.partition,
+        }
+
+
+def _ranges(complete: Sequence[CheckpointReport]) -> list[dict[str, Any]]:
+    """Each partition of the newest complete checkpoint, from the oldest complete one that has it."""
+    if not complete:
+        return []
+    oldest: dict[tuple[str, int], dict[str, Any]] = {}
+    for report in complete:
+        oldest |= {_key(each): each for each in _states(report)}
+    newest = list(_states(complete[0]))
+    return [{"partitionId": end["partitionId"], "start": oldest[_key(end)], "end": end} for end in newest]
+
+
+def _key(shown: dict[str, Any]) -> tuple[str, int]:
+    return shown["topic"], shown["partition"]
+
+
+def _numbered(report: CheckpointReport) -> Iterable[tuple[int, PartitionProgress]]:
+    return enumerate(sorted(report.details, key=lambda each: (each.topic, each.partition)), 1)

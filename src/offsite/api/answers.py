@@ -1,0 +1,87 @@
+"""Results and errors as HTTP answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from offsite.model.errors import (
+    BackupNotFound,
+    Bug,
+    Conflict,
+    Damaged,
+    Denied,
+    FormatTooNew,
+    JobNotFound,
+    KafkaUnavailable,
+    NoRepository,
+    NoSuchRestore,
+    NoSuchRestorePoint,
+    NotAllowed,
+    OffsiteError,
+    Refused,
+    RepositoryNotFound,
+    StoreUnavailable,
+    TooManyJobs,
+    UserError,
+)
+from offsite.model.plain import plain
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong: the `id` of the error (see the reference of errors), a sentence, and the next thing to do."""
+
+    id: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemAnswer:
+    error: Problem
+
+
+_STATUS: tuple[tuple[type[OffsiteError], HTTPStatus], ...] = (
+    (NoSuchRestorePoint, HTTPStatus.NOT_FOUND),
+    (NoSuchRestore, HTTPStatus.NOT_FOUND),
+    (BackupNotFound, HTTPStatus.NOT_FOUND),
+    (JobNotFound, HTTPStatus.NOT_FOUND),
+    (RepositoryNotFound, HTTPStatus.SERVICE_UNAVAILABLE),
+    (FormatTooNew, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NoRepository, HTTPStatus.NOT_FOUND),
+    (UserError, HTTPStatus.BAD_REQUEST),
+    (TooManyJobs, HTTPStatus.TOO_MANY_REQUESTS),
+    (NotAllowed, HTTPStatus.FORBIDDEN),
+    (Conflict, HTTPStatus.CONFLICT),
+    (Refused, HTTPStatus.CONFLICT),
+    (Damaged, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (KafkaUnavailable, HTTPStatus.BAD_GATEWAY),
+    (StoreUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Denied, HTTPStatus.BAD_GATEWAY),
+    (Bug, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (OffsiteError, HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+"""The first kind that an error is of. A store or a cluster that denies us something is no fault of whoever asks."""
+
+
+def status_of(error: OffsiteError) -> HTTPStatus:
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+def answer(result: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """A result of a service, as `-o json` prints it."""
+    return Response(json.dumps(plain(result)), status_code=status, media_type=JSON)
+
+
+def answer_error(error: OffsiteError) -> Response:
+    return problem(status_of(error), id=error.id, message=error.message, hint=error.hint)
+
+
+def problem(status: HTTPStatus, *, id: str, message: str, hint: str = "") -> Response:  # noqa: A002  # as in the JSON
+    return answer(ProblemAnswer(error=Problem(id=id, message=message, hint=hint)), status)

@@ -1,0 +1,102 @@
+"""The application: routers put together, errors turned into answers. Nothing is decided here."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from offsite.api.actuator import routes as actuator
+from offsite.api.answers import answer_error, problem, status_of
+from offsite.api.guard.gate import Gate, Guarded
+from offsite.api.pages import act, login, look, restore_wizard
+from offsite.api.pages.templates import page
+from offsite.api.site import Site
+from offsite.api.v1 import jobs, letting_go, operate, read, records, restores
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import failed, safe_line, safe_trace
+from offsite.model.version import __version__
+
+V1 = "/api/v1"
+_PROBLEMS_MAX = 5
+
+
+def make_app(site: Site, guarded: Guarded) -> Gate:
+    """The coordinator as an ASGI application, behind its gate."""
+    app = FastAPI(
+        title="offsite",
+        version=__version__,
+        summary="Take, watch and restore backups of Kafka.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.site, app.state.guarded = site, guarded
+    for each in (read, records, operate, restores, letting_go, jobs):
+        app.include_router(each.router, prefix=V1)
+    for prefix in actuator.PREFIXES:
+        app.include_router(actuator.router, prefix=prefix)
+    for each in (look, act, restore_wizard, login):
+        app.include_router(each.router)
+    app.exception_handler(OffsiteError)(_of_ours)
+    app.exception_handler(RequestValidationError)(_invalid)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(Exception)(_mistake)
+    return Gate(app, guarded)
+
+
+def _is_actuator(request: Request) -> bool:
+    return request.url.path.startswith(actuator.PREFIXES)
+
+
+def _is_page(request: Request) -> bool:
+    return not request.url.path.startswith((V1, "/openapi.json"))
+
+
+def _of_ours(request: Request, error: OffsiteError) -> Response:
+    if _is_actuator(request):
+        return actuator.answer_error(error)
+    if not _is_page(request):
+        return answer_error(error)
+    return _problem_page(request, status_of(error), error.message, error.hint, error.id)
+
+
+def _problem_page(request: Request, status: HTTPStatus, message: str, hint: str, problem_id: str) -> Response:
+    return page(request, "problem.html", status, title=status.phrase, message=message, hint=hint, id=problem_id)
+
+
+def _invalid(request: Request, error: RequestValidationError) -> Response:
+    said = "; ".join(_said(each) for each in error.errors()[:_PROBLEMS_MAX])
+    if _is_actuator(request):
+        return actuator.message(HTTPStatus.BAD_REQUEST, said)
+    if _is_page(request):
+        return _problem_page(request, HTTPStatus.BAD_REQUEST, said, "", "OFF-0202")
+    return problem(HTTPStatus.BAD_REQUEST, id="OFF-0202", message=said, hint="see the API at /openapi.json")
+
+
+def _said(one: dict[str, object]) -> str:
+    where = one.get("loc", ())
+    path = ".".join(str(each)[:60] for each in where) if isinstance(where, tuple | list) else ""
+    return f"{path}: {one.get('msg')}"
+
+
+def _http(request: Request, error: HTTPException) -> Response:
+    status = HTTPStatus(error.status_code)
+    if _is_actuator(request):
+        return actuator.message(status, status.phrase)
+    if _is_page(request) and "text/html" in request.headers.get("accept", ""):
+        return _problem_page(request, status, "There is no such page, or it takes no such request.", "", "OFF-0202")
+    found = problem(status, id="OFF-0202", message=status.phrase, hint="see the API at /openapi.json")
+    found.headers.update(error.headers or {})
+    return found
+
+
+def _mistake(_: Request, error: Exception) -> Response:
+    failed("api", why=safe_line(error), trace=safe_trace(error))
+    return JSONResponse(
+        {"error": {"id": "OFF-0100", "message": "a mistake of offsite: its journal tells more", "hint": ""}},
+        status_code=HTTPStatus.INTERNAL_SERVER_ERROR,
+    )

@@ -1,0 +1,1 @@
+"""Who may ask for what: names, tokens, sessions, sizes."""

@@ -1,0 +1,211 @@
+"""The gate that every request goes through, before any of ours is reached: an ASGI application around another.
+
+In this order: the name it was called by, the size and the time of its body, who asks, what that needs, whether a page
+of somebody else's has sent it. What is refused costs next to nothing. Whatever changes something is told in the
+journal, with its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from offsite.api.answers import problem
+from offsite.api.guard.hosts import Hosts
+from offsite.api.guard.roles import SAFE, Needed, Role, needed
+from offsite.api.guard.sessions import COOKIE, Sessions
+from offsite.api.guard.tokens import Caller, Tokens
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.journal import noted
+from offsite.model.size import MIB
+
+BODY_MAX = MIB
+BODY_S = 10.0
+"""Seconds within which a body must have come."""
+_ANYBODY = Caller(name="this machine", role=Role.RESTORE)
+_STRANGER = Caller(name="", role=Role.READ)
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """By which rules: `tokens` None lets everybody on this machine do everything; `read_only` lets nobody change
+    anything."""
+
+    hosts: Hosts
+    sessions: Sessions
+    tokens: Tokens | None
+    read_only: bool
+    clock: Clock = field(default_factory=SystemClock)
+
+
+class Refusal(Exception):  # it is an answer, not a mistake
+    """The answer to a request that does not get through."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+class Gate:
+    """Lets requests through to `app`, with `state.caller` and `state.cookie`."""
+
+    def __init__(self, app: ASGIApp, guarded: Guarded) -> None:
+        self._app, self._guarded = app, guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        wanted = needed(scope["method"], scope["path"])
+        answer = _Answer(send, is_private=wanted.role is not None)
+        try:
+            body = await self._checked(scope, receive, wanted)
+            await self._app(scope, _replayed(body, receive), answer)
+        except Refusal as refusal:
+            await refusal.response(scope, receive, answer)
+        finally:
+            if wanted.changes:
+                caller = scope.get("state", {}).get("caller", _STRANGER)
+                noted(
+                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {scope['path'][:200]}",
+                    answer=answer.status,
+                )  # fmt: skip
+
+    async def _checked(self, scope: Scope, receive: Receive, wanted: Needed) -> bytes:
+        """The body of a request that gets through. Raises `Refusal`."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._guarded.hosts.allow(host):
+            raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name", _HOST_HINT)
+        if scope["method"] not in SAFE and not self._is_of_ours(headers, host):
+            raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
+        body = await _body(headers, receive)
+        self._admit(scope, headers, wanted)
+        return body
+
+    def _admit(self, scope: Scope, headers: Headers, wanted: Needed) -> None:
+        cookie = _cookie(headers)
+        caller = self._caller(headers, cookie)
+        scope.setdefault("state", {}).update(caller=caller or _STRANGER, cookie=cookie)
+        if wanted.role is not None and caller is None:
+            raise _unknown(scope)
+        if wanted.role is not None and caller is not None and caller.role < wanted.role:
+            lacking = f"{caller.name} may not do this: it needs the role {wanted.role.name.lower()}"
+            raise _refused(HTTPStatus.FORBIDDEN, lacking, "ask whoever runs this coordinator for such a token")
+        if wanted.changes and self._guarded.read_only:
+            raise _refused(
+                HTTPStatus.FORBIDDEN, "this coordinator only shows", "it was started with --read-only: ask another one"
+            )
+
+    def _caller(self, headers: Headers, cookie: str) -> Caller | None:
+        tokens = self._guarded.tokens
+        if tokens is None:
+            return _ANYBODY
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return tokens.caller(token.strip())
+        name = self._guarded.sessions.name(cookie, now_s=self._guarded.clock.now_ms() // 1000) if cookie else None
+        return tokens.still(name) if name else None
+
+    def _is_of_ours(self, headers: Headers, host: str) -> bool:
+        """Browsers say where a request that changes something comes from; other programs say nothing."""
+        origin = headers.get("origin")
+        if origin is not None and not self._guarded.hosts.allow_origin(origin, host):
+            return False
+        return headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
+
+
+_HOST_HINT = "call it by the name it was told with --allow-host, or from this machine as 127.0.0.1"
+
+
+class _Answer:
+    """Sends with the headers that all answers have; remembers the status."""
+
+    def __init__(self, send: Send, *, is_private: bool) -> None:
+        self._send, self._is_private = send, is_private
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            if self._is_private:
+                headers["Cache-Control"] = "no-store"
+        await self._send(message)
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdecimal()) or int(length[:20]) > BODY_MAX:
+        raise _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_MAX} bytes", "send less")
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read(receive)
+    except TimeoutError:
+        raise _refused(HTTPStatus.REQUEST_TIMEOUT, f"the body took more than {BODY_S:.0f} s", "send it again") from None
+
+
+async def _read(receive: Receive) -> bytes:
+    parts, size, is_more = [], 0, True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            break
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > BODY_MAX:
+            raise _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_MAX} bytes", "send less")
+        is_more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body, which was read already, and then what the client does next."""
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return left.pop() if left else await receive()
+
+    return again
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")[:4096]).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _unknown(scope: Scope) -> Refusal:
+    request = Request(scope)
+    if scope["method"] in SAFE and "text/html" in request.headers.get("accept", ""):
+        return Refusal(RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER))
+    refusal = _refused(
+        HTTPStatus.UNAUTHORIZED, "a token is needed", "send it as Authorization: Bearer TOKEN, or log in at /login"
+    )
+    refusal.response.headers["WWW-Authenticate"] = "Bearer"
+    return refusal
+
+
+def _refused(status: HTTPStatus, message: str, hint: str) -> Refusal:
+    return Refusal(problem(status, id="OFF-1704", message=message, hint=hint))

@@ -1,0 +1,57 @@
+"""What one has to be allowed for each request. One table, and what is in none of its lines needs the most."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Role(IntEnum):
+    """What a caller may do; each may do what is before it, too."""
+
+    READ = 1
+    """See everything, and plan."""
+    OPERATE = 2
+    """Take backups, checkpoints and checks, end jobs."""
+    RESTORE = 3
+    """Write into a cluster, and let go restore points."""
+
+
+class Needed(NamedTuple):
+    """`role`: None for everybody, also strangers. `changes`: something, so that it is told who did it, and refused
+    where this coordinator only shows."""
+
+    role: Role | None
+    changes: bool
+
+
+class _Rule(NamedTuple):
+    methods: frozenset[str]
+    path: re.Pattern[str]
+    needed: Needed
+
+
+def _rule(methods: str, path: str, role: Role | None, *, changes: bool) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes))
+
+
+_BEGUN = "checkpoints|runs|verifications|drills|searches"
+_RULES = (
+    _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
+    _rule("POST", r"/login|/logout", None, changes=False),
+    _rule("GET HEAD OPTIONS", r"/.*", Role.READ, changes=False),
+    _rule("POST", r"/api/v1/(.*/)?plan", Role.READ, changes=False),
+    _rule("POST", r"/backups/[^/]+/restore/plan", Role.READ, changes=False),
+    _rule("POST", rf"/(api/v1/)?backups/[^/]+/({_BEGUN})", Role.OPERATE, changes=True),
+    _rule("POST", r"/(api/v1/)?jobs/[^/]+/cancel", Role.OPERATE, changes=True),
+    _rule("POST", r"/actuator/(backups|backupRuntime)(/state/sync)?", Role.OPERATE, changes=True),
+)
+
+
+def needed(method: str, path: str) -> Needed:
+    """What a request needs; `path` is decoded, without a query."""
+    rules = (each.needed for each in _RULES if method in each.methods and each.path.fullmatch(path))
+    return next(rules, Needed(Role.RESTORE, changes=True))

@@ -1,0 +1,46 @@
+"""Sessions of browsers: a signed cookie instead of the token, and a word in each form that only our pages know.
+
+A session holds a name and when it ends; whether the name still has a token, and which role, is looked up each time. The
+key is drawn when a coordinator starts, so sessions end with it; several behind one address share a key file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+COOKIE = "offsite_session"
+LASTS_S = 12 * 60 * 60
+_PARTS = 4
+
+
+class Sessions:
+    """Makes and reads sessions. `now_s` are seconds since the epoch, by the clock of this machine."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key or secrets.token_bytes(32)
+
+    def begin(self, name: str, *, now_s: int) -> str:
+        """The cookie of a new session of `name`."""
+        text = f"{name}|{now_s + LASTS_S}|{secrets.token_hex(8)}"
+        return f"{text}|{self._sign('session', text)}"
+
+    def name(self, cookie: str, *, now_s: int) -> str | None:
+        """Whose session it is, None where it is none of ours or over."""
+        parts = cookie.split("|")
+        if len(parts) != _PARTS or not hmac.compare_digest(
+            self._sign("session", "|".join(parts[:-1])).encode(), parts[-1].encode("utf-8", "replace")
+        ):
+            return None
+        return parts[0] if int(parts[1]) > now_s else None
+
+    def form_word(self, cookie: str) -> str:
+        """What each form of this session holds. Without a session (`cookie` empty) it is that of this coordinator."""
+        return self._sign("form", cookie)
+
+    def is_form_word(self, word: str, cookie: str) -> bool:
+        return hmac.compare_digest(self.form_word(cookie).encode(), word.encode("utf-8", "replace"))
+
+    def _sign(self, use: str, text: str) -> str:
+        return hmac.new(self._key, f"{use}|{text}".encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

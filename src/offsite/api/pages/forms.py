@@ -1,0 +1,38 @@
+"""What a form of ours sends: read with bounds, and only with the word that our page gave it."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+
+from offsite.model.errors import BadOption, NotAllowed
+
+_FIELDS_MAX = 200
+WORD = "word"
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises `NotAllowed` for one that no page of ours has sent, `BadOption`."""
+    try:
+        pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadOption(f"this is no form: {error}", hint="use the form of the page") from error
+    fields = dict(pairs)
+    if not request.app.state.guarded.sessions.is_form_word(fields.pop(WORD, ""), request.state.cookie):
+        raise NotAllowed("this form is not one of ours, or of an earlier session", hint="load its page again")
+    return fields
+
+
+def listed(text: str) -> list[str] | None:
+    """What is written in a field, separated by commas or lines; None for nothing."""
+    return [each.strip() for each in text.replace("\n", ",").split(",") if each.strip()] or None
+
+
+def number(text: str, what: str) -> int | None:
+    """The number in a field, None for an empty one. Raises `BadOption`."""
+    if not text.strip():
+        return None
+    if not (text.strip().isascii() and text.strip().isdecimal()) or len(text.strip()) > 19:
+        raise BadOption(f"{text[:60]!r} is no number of a {what}", hint="write digits alone")
+    return int(text)

@@ -1,0 +1,60 @@
+"""Logging in with a token, for browsers; and what every page needs: its style, its script, its sign."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from pathlib import Path
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
+
+from offsite.api.guard.sessions import COOKIE, LASTS_S
+from offsite.api.pages.act import Form
+from offsite.api.pages.templates import page
+
+router = APIRouter(include_in_schema=False)
+
+_STATIC = Path(__file__).parent / "static"
+_FILES = {"offsite.css": "text/css", "offsite.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+@router.get("/login")
+def form(request: Request) -> Response:
+    return page(request, "login.html", problem="")
+
+
+@router.post("/login")
+def login(request: Request, form: Form) -> Response:
+    guarded = request.app.state.guarded
+    caller = guarded.tokens.caller(form.get("token", "").strip()) if guarded.tokens else None
+    if caller is None:
+        return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
+    answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
+    answer.set_cookie(
+        COOKIE,
+        guarded.sessions.begin(caller.name, now_s=guarded.clock.now_ms() // 1000),
+        max_age=LASTS_S,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.post("/logout")
+def logout(_: Form) -> Response:
+    answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+@router.get("/static/{name}")
+def static(name: str) -> Response:
+    if name not in _FILES:
+        return PlainTextResponse("there is no such file", status_code=HTTPStatus.NOT_FOUND)
+    return FileResponse(_STATIC / name, media_type=_FILES[name], headers={"Cache-Control": "max-age=3600"})
+
+
+@router.get("/healthz")
+def healthz() -> Response:
+    return PlainTextResponse("ok")

@@ -1,0 +1,209 @@
+"""Pages that show a repository and its backups."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field, ValidationError
+
+from offsite.api.pages.coverage import bars
+from offsite.api.pages.forms import number
+from offsite.api.pages.plot import Line, places, stored_over_time
+from offsite.api.pages.templates import page
+from offsite.api.site import Site
+from offsite.api.v1.context import BackupName, CheckpointId, TheSite
+from offsite.api.v1.letting_go import planned_retention
+from offsite.api.v1.records import Wanted, records_of
+from offsite.api.v1.words import arguments
+from offsite.model.errors import OffsiteError, UserError
+from offsite.model.selections.selection import ALL_GROUPS
+from offsite.model.time import format_time
+from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
+from offsite.services.groups.report import show_groups
+from offsite.services.overview.contents import show_backup
+from offsite.services.overview.last_checks import LastChecks
+from offsite.services.overview.status import BackupStatus
+from offsite.services.records.shown_record import Shown, ShownRecord
+
+router = APIRouter(include_in_schema=False)
+
+TAGS = {"completed": "good", "succeeded": "good", "failed": "bad", "lost": "bad"}
+_TOPICS_SHOWN = 100
+_POINTS_SHOWN = 100
+_POINTS_PLOTTED = 300
+_ROWS_SHOWN = 300
+_RECORDS_SHOWN = 50
+_TEXT_MAX = 400
+_PAGES_SHOWN = 40
+
+Text = Annotated[str, Query(max_length=300)]
+
+
+@router.get("/")
+def overview(request: Request, site: TheSite) -> Response:
+    found = site.status()
+    return page(
+        request,
+        "overview.html",
+        found=found,
+        repo=found.repository,
+        unsafe=sum(not each.safe for each in found.backups),
+        oldest_s=max((max(0, each.age_s) for each in found.backups), default=0),
+        checks={each.backup: _checks(each.checks) for each in found.backups},
+        lines={each.backup: _line(site, each) for each in found.backups},
+    )
+
+
+@router.get("/backups/{backup}")
+def topics(
+    request: Request,
+    site: TheSite,
+    backup: BackupName,
+    find: Text = "",
+    number: Annotated[int, Query(alias="page", ge=1)] = 1,
+) -> Response:
+    detail = show_backup(site.backup(backup))
+    found = [each for each in detail.topics if find in each.topic]
+    pages = max(1, -(-len(found) // _TOPICS_SHOWN))
+    first = (min(number, pages) - 1) * _TOPICS_SHOWN
+    shown = found[first : first + _TOPICS_SHOWN]
+    return page(
+        request,
+        "backup.html",
+        backup=backup,
+        detail=detail,
+        topics=shown,
+        bars=bars(shown, detail.holes),
+        find=find,
+        total=len(found),
+        first=first + 1 if shown else 0,
+        page=min(number, pages),
+        pages=pages,
+        shown_pages=range(1, min(pages, _PAGES_SHOWN) + 1),
+    )
+
+
+@router.get("/backups/{backup}/points")
+def points(request: Request, site: TheSite, backup: BackupName) -> Response:
+    state = site.backup(backup).sound_state()
+    shown = list(state.history[-_POINTS_SHOWN:])[::-1]
+    spots = places([each.committed_at_ms for each in shown]) if shown else []
+    return page(
+        request,
+        "points.html",
+        backup=backup,
+        points=shown,
+        total=len(state.history),
+        first_ms=state.history.first_ms,
+        last_ms=state.committed_at_ms,
+        at={each.seq: spot for each, spot in zip(shown, spots, strict=True)},
+        pins={each.seq: f"pinned: {each.reason}" for each in state.pins},
+    )
+
+
+@router.get("/backups/{backup}/checkpoints")
+def checkpoints(request: Request, site: TheSite, backup: BackupName) -> Response:
+    found = Checkpoints(site.backup(backup)).list(most=_POINTS_SHOWN)
+    return page(request, "checkpoints.html", backup=backup, found=found, tags=TAGS)
+
+
+@router.get("/backups/{backup}/checkpoints/{checkpoint}")
+def checkpoint(request: Request, site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
+    report = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
+    explained = _explained(site, report)
+    return page(request, "checkpoint.html", backup=backup, report=report, explained=explained, tags=TAGS)
+
+
+@router.get("/backups/{backup}/groups")
+def groups(request: Request, site: TheSite, backup: BackupName) -> Response:
+    found = show_groups(site.backup(backup), groups=ALL_GROUPS)
+    rows = [(group, topic) for group in found.groups for topic in group.topics]
+    more = max(0, len(rows) - _ROWS_SHOWN)
+    return page(request, "groups.html", backup=backup, found=found, rows=rows[:_ROWS_SHOWN], more=more)
+
+
+@router.get("/backups/{backup}/retention")
+def retention(
+    request: Request, site: TheSite, backup: BackupName, keep_age: Text = "", keep_daily: Text = ""
+) -> Response:
+    words: dict[str, Any] = {"keep_age": keep_age.strip() or None, "keep_daily": number(keep_daily, "days")}
+    words = {name: value for name, value in words.items() if value is not None}
+    plan = planned_retention(site, backup, words).plan
+    command = shlex.join(["offsite", "retention", "apply", *arguments({"backup": backup, **words})])
+    return page(request, "retention.html", backup=backup, plan=plan, words=words, command=command)
+
+
+class Asked(BaseModel):
+    """The form of the page of records, as typed."""
+
+    topic: Annotated[str, Field(max_length=300)] = ""
+    partition: Annotated[str, Field(max_length=20)] = ""
+    start: Annotated[str, Field(max_length=100)] = ""
+
+
+@router.get("/backups/{backup}/records")
+def records(request: Request, site: TheSite, backup: BackupName, asked: Annotated[Asked, Query()]) -> Response:
+    shown, problem, command = [], "", ""
+    opened = site.backup(backup)
+    if asked.topic:
+        try:
+            wanted = _wanted(asked)
+            shown, command = [_row(each) for each in records_of(opened, wanted)], _cat(backup, wanted)
+        except (UserError, ValidationError) as error:
+            problem = str(error) if isinstance(error, UserError) else "There is no such topic or partition."
+    return page(request, "records.html", backup=backup, asked=asked, records=shown, problem=problem, command=command)
+
+
+def _wanted(asked: Asked) -> Wanted:
+    partition = number(asked.partition, "partition")
+    return Wanted(topic=asked.topic, partition=partition, start=asked.start or None, limit=_RECORDS_SHOWN)
+
+
+def _cat(backup: str, wanted: Wanted) -> str:
+    where = wanted.topic if wanted.partition is None else f"{wanted.topic}/{wanted.partition}"
+    options = arguments({"backup": backup, "from": wanted.start, "limit": wanted.limit})
+    return shlex.join(["offsite", "cat", where, *options])
+
+
+def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
+    return explain_checkpoint(site.backup(report.backup), report.id) if report.commit else None
+
+
+def _checks(checks: LastChecks | None) -> list[tuple[str, str]]:
+    if checks is None:
+        return [("Checks", "the last checks cannot be read")]
+    found = [
+        (f"Last {each.depth} check", f"{format_time(each.verified_at_ms)[:16]}: {'sound' if each.ok else 'DAMAGE'}")
+        for each in checks.verified
+    ]
+    proven = format_time(checks.proven_ms)[:16] if checks.proven_ms >= 0 else "never"
+    return [*(found or [("Last check", "never: begin one from its page")]), ("Last proven by a drill", proven)]
+
+
+def _line(site: Site, status: BackupStatus) -> Line | None:
+    try:
+        return stored_over_time(list(site.backup(status.backup).sound_state().history[-_POINTS_PLOTTED:]))
+    except OffsiteError:  # the status says what is wrong with it
+        return None
+
+
+def _row(record: ShownRecord) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": _text(record.key),
+        "value": _text(record.value),
+    }
+
+
+def _text(shown: Shown | None) -> str:
+    if shown is None:
+        return "null"
+    text = shown.data if isinstance(shown.data, str) else json.dumps(shown.data, ensure_ascii=False)
+    text = f"base64:{text}" if shown.encoding == "base64" else text
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"

@@ -1,0 +1,85 @@
+"""A restore in three steps: what and where to, the plan, the proof. Nothing is remembered between them: the page of the
+plan holds what was planned, and its confirmation."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from offsite.api.pages.act import Form, begun
+from offsite.api.pages.forms import listed, number
+from offsite.api.pages.templates import page
+from offsite.api.site import SOURCE
+from offsite.api.v1.confirmation import check_confirmed
+from offsite.api.v1.context import BackupName, TheCaller, TheSite
+from offsite.api.v1.job_answers import requested
+from offsite.api.v1.restores import RestoreBody, planned_restore, restore_command
+from offsite.api.v1.words import given
+from offsite.model.errors import BadOption, ConfirmationMissing, OffsiteError
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=40)]
+
+
+@router.get("/backups/{backup}/restore")
+def choose(request: Request, site: TheSite, backup: BackupName, commit: Text = "", checkpoint: Text = "") -> Response:
+    site.backup(backup)
+    return _form(request, backup, {"commit": commit, "checkpoint": checkpoint})
+
+
+@router.post("/backups/{backup}/restore/plan")
+def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Response:
+    try:
+        target = form.get("target", SOURCE)
+        found = planned_restore(site, backup, _words(form), target)
+    except OffsiteError as error:
+        return _form(request, backup, form, f"{error.message}{'; ' if error.hint else ''}{error.hint}")
+    sent = json.dumps({**found.words, "target": target, "confirmation": found.confirmation})
+    return page(
+        request,
+        "restore_plan.html",
+        backup=backup,
+        plan=found.plan,
+        target=target,
+        command=found.command,
+        sent=sent,
+    )
+
+
+@router.post("/backups/{backup}/restore")
+def restore(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    told = _planned(form.get("plan", ""))
+    words, target = given(told, but=("target", "confirmation")), told.model_dump()["target"]
+    found = planned_restore(site, backup, words, target)
+    check_confirmed(told.model_dump()["confirmation"], found.confirmation)
+    if form.get("name", "").strip() != found.plan.cluster_id:
+        raise ConfirmationMissing(
+            "the name of the cluster was not written: nothing was done", hint="go back, and write it as it is shown"
+        )
+    request = requested(caller, "restore", backup, restore_command(backup, found.words))
+    return begun(site, request, site.place(target))
+
+
+def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time
+    try:
+        return RestoreBody.model_validate_json(text)
+    except ValueError as error:
+        raise BadOption("this is no plan of ours", hint="begin anew with the first step") from error
+
+
+def _words(form: dict[str, str]) -> dict[str, Any]:
+    found = {
+        "checkpoint": number(form.get("checkpoint", ""), "checkpoint"),
+        "commit": number(form.get("commit", ""), "commit"),
+        "at": form.get("at", "").strip() or None,
+        **{name: listed(form.get(name, "")) for name in ("topics", "rename", "groups")},
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _form(request: Request, backup: str, given: dict[str, str], problem: str = "") -> Response:
+    clusters = sorted(request.app.state.site.settings.places)
+    return page(request, "restore.html", backup=backup, given=given, clusters=clusters, problem=problem)

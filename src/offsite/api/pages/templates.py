@@ -1,0 +1,65 @@
+"""Templates: every value that is shown is escaped, and passes `printable`, so that no page can forget it."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from offsite.api.guard.roles import Role
+from offsite.api.guard.tokens import Caller
+from offsite.model.size import format_size
+from offsite.model.time import format_duration, format_time
+from offsite.model.untrusted.printable import printable
+from offsite.model.version import __version__
+
+_FOLDER = Path(__file__).parent
+
+
+def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:  # noqa: ANN401  # what the template shows
+    """The page `name`, with what all pages show."""
+    caller: Caller = request.state.caller
+    guarded = request.app.state.guarded
+    shared = {
+        "caller": caller,
+        "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in Role},
+        "has_login": guarded.tokens is not None,
+        "word": guarded.sessions.form_word(request.state.cookie),
+        "version": __version__,
+        "here": request.url.path,
+    }
+    return HTMLResponse(_environment().get_template(name).render(**shared, **values), status_code=status)
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"time": _time, "size": format_size, "duration": format_duration, "count": _count}
+    return found
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Markup):
+        return value
+    return printable(value) if isinstance(value, str) else value
+
+
+def _time(time_ms: int) -> str:
+    return format_time(time_ms)[:19].replace("T", " ") + " UTC" if time_ms > 0 else "never"
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"

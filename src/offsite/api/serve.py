@@ -1,0 +1,95 @@
+"""The HTTP server: uvicorn, with limits for whoever talks slowly, or all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from offsite.model.errors import BadOption
+
+CONNECTIONS_MAX = 256
+HEADERS_MAX = 32 * 1024
+HEADERS_S = 10.0
+"""Seconds within which the first request of a connection must have come."""
+KEPT_ALIVE_S = 10
+ENDS_WITHIN_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """A socket that listens; `port` is the one that was chosen, where any free one was asked for."""
+
+    socket: socket.socket
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+
+@contextmanager
+def listen(host: str, port: int) -> Iterator[Listening]:
+    """A block in which the address is ours. Raises `BadOption` where it cannot be had."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server((str(place[0]), int(place[1])), family=family, backlog=CONNECTIONS_MAX)
+    except OSError as error:
+        raise BadOption(
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="choose another --port; 0 takes a free one",
+        ) from error
+    with listening:
+        yield Listening(socket=listening)
+
+
+def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) -> None:
+    """Serve until a signal ends it. `tls`: a certificate and its key. Requests that are being answered get
+    `ENDS_WITHIN_S` seconds. Raises `BadOption` for a certificate that cannot be used."""
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        h11_max_incomplete_event_size=HEADERS_MAX,
+        timeout_keep_alive=KEPT_ALIVE_S,
+        timeout_graceful_shutdown=ENDS_WITHIN_S,
+    )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise BadOption(f"the certificate or its key cannot be used: {error}", hint="both are files in PEM") from error
+    uvicorn.Server(config).run(sockets=[sockets.socket])
+
+
+class _Protocol(H11Protocol):
+    """Ends connections that say nothing whole for too long: uvicorn has a limit for those that wait only."""
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401  # uvicorn's
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(HEADERS_S, self._end_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _end_if_silent(self) -> None:
+        if self.scope is None and not self.transport.is_closing():  # no request has come whole
+            self.transport.close()

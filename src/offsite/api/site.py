@@ -1,0 +1,124 @@
+"""What a coordinator works with: where the repository and the clusters are. It remembers nothing that counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.services.cluster import Cluster, connect
+from offsite.services.jobs.workers import Workers
+from offsite.services.overview.status import Status, read_status
+from offsite.stores.open_store import open_store
+
+T = TypeVar("T")
+
+SOURCE = "source"
+"""The name of the cluster that backups are taken of."""
+_FRESH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A cluster, by what the command line needs to reach it."""
+
+    bootstrap: str | None = None
+    kafka_config: Path | None = None
+
+    @property
+    def is_named(self) -> bool:
+        return self.bootstrap is not None or self.kafka_config is not None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        given = {"OFFSITE_BOOTSTRAP": self.bootstrap, "OFFSITE_KAFKA_CONFIG": self.kafka_config}
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """`backup`: the one that the management API of checkpoints is about, None where the repository has one only.
+    `places`: the clusters that may be asked and restored into, by name: nobody who asks can name others."""
+
+    repo: str
+    backup: str | None = None
+    places: Mapping[str, Place] = field(default_factory=dict)
+    spark_master: str | None = None
+    read_only: bool = False
+
+
+class Site:
+    """The parts that services need, made when they are asked for."""
+
+    def __init__(self, settings: SiteSettings, clock: Clock | None = None) -> None:
+        self.settings, self.clock = settings, clock or SystemClock()
+        self.workers = Workers(environment=_environment(settings))
+        self._repository: Repository | None = None
+        self._status = Fresh(lambda: read_status(self.repository()), self.clock)
+
+    def repository(self) -> Repository:
+        """Raises `RepositoryNotFound`, `FormatTooNew`, and what the store raises."""
+        if self._repository is None:
+            self._repository = Repository.open(open_store(self.settings.repo))
+        return self._repository
+
+    def backup(self, name: str) -> Backup:
+        """Raises `BackupNotFound`, and as `repository`."""
+        return self.repository().backup(name)
+
+    def status(self) -> Status:
+        """As of a second ago at most, however many ask. Raises as `repository`."""
+        return self._status.get()
+
+    def place(self, name: str = SOURCE) -> Place:
+        """Raises `BadOption` for a cluster that this coordinator was not told of."""
+        if (found := self.settings.places.get(name)) is not None and found.is_named:
+            return found
+        known = ", ".join(sorted(self.settings.places)) or "none"
+        option = "--bootstrap" if name == SOURCE else f"--target {name}=HOST:PORT"
+        raise BadOption(
+            f"this coordinator knows no cluster {name[:60]!r} (known: {known})", hint=f"start it with {option}"
+        )
+
+    def cluster(self, name: str = SOURCE) -> Cluster:
+        """Raises as `place`, and `BadKafkaConfig`. Asks nothing of the cluster."""
+        place = self.place(name)
+        return connect(place.bootstrap, place.kafka_config)
+
+
+class Fresh(Generic[T]):
+    """A value that many ask for, read at most once in `_FRESH_S`: whoever comes meanwhile waits for the same reading.
+    An error is raised to all of them, too."""
+
+    def __init__(self, read: Callable[[], T], clock: Clock) -> None:
+        self._read, self._clock = read, clock
+        self._lock = threading.Lock()
+        self._until_s = float("-inf")
+        self._value: T | None = None
+        self._error: OffsiteError | None = None
+
+    def get(self) -> T:
+        with self._lock:
+            if self._clock.monotonic_s() >= self._until_s:
+                self._renew()
+            if self._error is not None or self._value is None:
+                raise self._error or BadOption("nothing was read")
+            return self._value
+
+    def _renew(self) -> None:
+        try:
+            self._value, self._error = self._read(), None
+        except OffsiteError as error:
+            self._error = error
+        self._until_s = self._clock.monotonic_s() + _FRESH_S
+
+
+def _environment(settings: SiteSettings) -> Mapping[str, str]:
+    spark = {"OFFSITE_SPARK_MASTER": settings.spark_master} if settings.spark_master else {}
+    return {"OFFSITE_REPO": settings.repo, **spark}

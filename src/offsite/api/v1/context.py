@@ -1,0 +1,60 @@
+"""What the routes share: the site, who asks, the answers that each may give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from offsite.api.answers import ProblemAnswer
+from offsite.api.guard.tokens import Caller
+from offsite.api.site import SOURCE, Site
+from offsite.model.untrusted.bounds import MAX_OFFSET
+
+
+def _site(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+TheSite = Annotated[Site, Depends(_site)]
+TheCaller = Annotated[Caller, Depends(_caller)]
+BackupName = Annotated[str, Path(description="Name of the backup.", max_length=255)]
+CommitNumber = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="As of this commit; the newest.")]
+CheckpointId = Annotated[int, Path(ge=1, le=MAX_OFFSET, description="Id of the checkpoint.")]
+TargetName = Annotated[
+    str, Query(max_length=60, description=f"Name of the cluster, as the coordinator was told; `{SOURCE}` is its own.")
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="The same text for each repetition of one request: it is done once.",
+    ),
+]
+Confirmation = Annotated[str, Query(max_length=64, description="The value that the plan told.")]
+
+_WORDS = {
+    400: "the request is wrong",
+    401: "a token is needed",
+    403: "whoever asks may not do this",
+    404: "there is no such thing",
+    408: "the body came too slowly",
+    409: "a guard said no, or somebody else was first",
+    413: "the body is too large",
+    421: "the server was called by another name",
+    422: "what is stored is damaged, or cannot be used",
+    429: "too many jobs run here",
+    502: "the cluster did not answer, or denied it",
+    503: "the store did not answer, or holds no repository",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemAnswer, "description": words} for status, words in _WORDS.items()
+}

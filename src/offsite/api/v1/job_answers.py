@@ -1,0 +1,45 @@
+"""Jobs begun over HTTP: asked for once, begun by whoever wrote it down, answered with where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from offsite.api.answers import answer
+from offsite.api.guard.tokens import Caller
+from offsite.api.site import Place, Site
+from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBegun:
+    """A job that was asked for. `is_new` is false for a repeated request: it is the job of the first one."""
+
+    job: str
+    href: str
+    is_new: bool
+
+
+def begin(site: Site, request: JobRequest, place: Place, *, word: str | None) -> Response:
+    """202 and the id of the job that was asked for. Raises `TooManyJobs`, `RequestRepeated`."""
+    asked = begin_job(site, request, place, word=word)
+    begun = JobBegun(job=asked.id, href=f"/api/v1/jobs/{asked.id}", is_new=asked.is_new)
+    response = answer(begun, HTTPStatus.ACCEPTED)
+    response.headers["Location"] = begun.href
+    return response
+
+
+def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None = None) -> AskedFor:
+    """The same, as a value. `place`: the cluster that its command is about; `word`: see `services.jobs.ask`."""
+    site.workers.check_free()
+    asked = ask_for_job(site.repository().store, request, word=word)
+    if asked.is_new:
+        site.workers.begin(asked.id, request.arguments, place.environment)
+    return asked
+
+
+def requested(caller: Caller, kind: str, backup: str, command: Sequence[str]) -> JobRequest:
+    return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name)

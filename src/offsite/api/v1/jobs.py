@@ -1,0 +1,84 @@
+"""Jobs: looked at, followed, ended. Any coordinator answers for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from offsite.api.answers import answer
+from offsite.api.site import Site
+from offsite.api.v1.context import PROBLEMS, TheCaller, TheSite
+from offsite.model.plain import plain
+from offsite.services.jobs.ask import cancel_job
+from offsite.services.jobs.status import JobList, JobReport, job_list, job_report
+
+router = APIRouter(responses=PROBLEMS)
+
+JobId = Annotated[str, Path(description="Id of the job.", max_length=60)]
+Most = Annotated[int, Query(ge=1, le=1_000, description="At most so many, the newest.")]
+
+LOOK_S = 1.0
+"""Seconds between two events."""
+FOLLOWED_S = 600.0
+"""Seconds after which a stream ends; whoever listens asks again, as browsers do by themselves."""
+
+
+@router.get("/jobs", response_model=JobList)
+def jobs(site: TheSite, most: Most = 50) -> Response:
+    """The newest jobs, without their results."""
+    return answer(job_list(site.repository().store, most=most))
+
+
+@router.get("/jobs/{job}", response_model=JobReport)
+def job(site: TheSite, job: JobId) -> Response:
+    """How far a job is, or how it ended."""
+    return answer(job_report(site.repository().store, job))
+
+
+@router.post("/jobs/{job}/cancel", status_code=202, response_model=JobReport)
+def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
+    """Let a job end, as Ctrl-C would. What it did so far stays as it is. One that has ended stays as it ended."""
+    store = site.repository().store
+    if not job_report(store, job).state.is_final:
+        cancel_job(store, job, by=caller.name)
+    return answer(job_report(store, job), HTTPStatus.ACCEPTED)
+
+
+@router.get(
+    "/jobs/{job}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "events `job`, each a job without result"}},
+)
+async def events(request: Request, site: TheSite, job: JobId) -> StreamingResponse:
+    """A job as server-sent events, one for each change, until it has ended."""
+    first = await run_in_threadpool(_seen, site, job)
+    return StreamingResponse(_events(request, site, job, first), media_type="text/event-stream")
+
+
+async def _events(request: Request, site: Site, job: str, first: JobReport) -> AsyncIterator[str]:
+    report, told = first, ""
+    for _ in range(int(FOLLOWED_S / LOOK_S)):
+        text = json.dumps({**_fields(report), "result": None, "said": ""})
+        if text != told:
+            yield f"event: job\ndata: {text}\n\n"
+            told = text
+        if report.state.is_final or await request.is_disconnected():
+            return
+        await asyncio.sleep(LOOK_S)
+        report = await run_in_threadpool(_seen, site, job)
+
+
+def _fields(report: JobReport) -> dict[str, object]:
+    fields = plain(report)
+    return dict(fields) if isinstance(fields, dict) else {}
+
+
+def _seen(site: Site, job: str) -> JobReport:
+    return job_report(site.repository().store, job)

@@ -1,0 +1,152 @@
+"""What lets restore points go, or moves groups: planned, confirmed, done at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from offsite.api.answers import answer
+from offsite.api.site import SOURCE, Site
+from offsite.api.v1.confirmation import check_confirmed, confirmation_of
+from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, Confirmation, TheSite
+from offsite.api.v1.words import Body, body_of, given
+from offsite.model.clock import SystemClock
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import parse_groups
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.repository.backup import Backup
+from offsite.services.checkpoint.delete import delete_checkpoint
+from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
+from offsite.services.groups.report import GroupPlanReport, report_groups
+from offsite.services.groups.run import GroupsApplied, GroupsRequest, PlannedGroups, apply_groups, prepare_groups
+from offsite.services.heads import SeenHead
+from offsite.services.retention.apply import apply_retention, check_floor, plan_retention
+from offsite.services.retention.plan import RetentionPlan
+from offsite.services.retention.policy import PolicyWords, parse_policy
+from offsite.services.retention.report import RetentionReport, retention_report
+
+router = APIRouter(responses=PROBLEMS)
+
+Told = Annotated[str, Field(max_length=64, description="The value that the plan told.")]
+_Time = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="The `now_ms` that the plan told.")]
+
+RetentionPlanBody = body_of("RetentionPlanBody", PolicyWords)
+RetentionBody = body_of("RetentionBody", PolicyWords, now_ms=(_Time, ...), confirmation=(Told, ...))
+
+
+class GroupsPlanBody(Body):
+    """Which groups (all, or patterns), of which commit, and by the offset maps of which restore; `rename`: `old=new`.
+    `target`: the cluster that they are put in place on."""
+
+    groups: Annotated[list[str], Field(max_length=1_000)] | None = None
+    restore: Annotated[str, Field(max_length=100)] | None = None
+    commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
+    rename: Annotated[list[str], Field(max_length=1_000)] | None = None
+    target: Annotated[str, Field(max_length=60)] = SOURCE
+
+
+class GroupsBody(GroupsPlanBody):
+    confirmation: Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmableRetention:
+    """What would go, and the value to confirm it by, which is sent back with the same words and `now_ms`."""
+
+    plan: RetentionReport
+    confirmation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmableGroups:
+    plan: GroupPlanReport
+    confirmation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmableDeletion:
+    checkpoint: CheckpointReport
+    confirmation: str
+
+
+@router.post("/backups/{backup}/retention/plan", response_model=ConfirmableRetention)
+def plan(site: TheSite, backup: BackupName, body: RetentionPlanBody) -> Response:  # type: ignore[valid-type]
+    """What the rules would let go now, and what stays and why. Changes nothing."""
+    return answer(planned_retention(site, backup, given(body)))
+
+
+@router.post("/backups/{backup}/retention", response_model=RetentionReport)
+def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  # type: ignore[valid-type]
+    """Let go what was planned, in one commit. Objects are deleted by a later collection."""
+    asked: Body = body
+    told = asked.model_dump()
+    opened, found = _retention(site, backup, given(asked, but=("now_ms", "confirmation")), told["now_ms"])
+    check_confirmed(told["confirmation"], _value_of(retention_report(found)))
+    check_floor(found, force=False)
+    done = apply_retention(opened, found, clock=SystemClock())
+    return answer(retention_report(done.plan, commit=done.commit))
+
+
+@router.post("/backups/{backup}/groups/plan", response_model=ConfirmableGroups)
+def plan_groups(site: TheSite, backup: BackupName, body: GroupsPlanBody) -> Response:
+    """Where each group would go on. Changes nothing."""
+    found = report_groups(_groups(site, backup, body))
+    return answer(ConfirmableGroups(plan=found, confirmation=confirmation_of(found, target=body.target)))
+
+
+@router.post("/backups/{backup}/groups", response_model=GroupsApplied)
+def apply_planned_groups(site: TheSite, backup: BackupName, body: GroupsBody) -> Response:
+    """Commit for each group where it goes on, after remembering what it has now."""
+    planned = _groups(site, backup, body)
+    check_confirmed(body.confirmation, confirmation_of(report_groups(planned), target=body.target))
+    return answer(apply_groups(planned, site.cluster(body.target).admin))
+
+
+@router.post("/backups/{backup}/checkpoints/{checkpoint}/deletion/plan", response_model=ConfirmableDeletion)
+def plan_deletion(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
+    """A checkpoint, and the value to confirm its deletion by. Changes nothing."""
+    found = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
+    return answer(ConfirmableDeletion(checkpoint=found, confirmation=_deletion_of(found)))
+
+
+@router.delete("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
+def delete(site: TheSite, backup: BackupName, checkpoint: CheckpointId, confirmation: Confirmation) -> Response:
+    """Delete a checkpoint with its restore point; its id is never used again."""
+    opened = site.backup(backup)
+    check_confirmed(confirmation, _deletion_of(check_exists(Checkpoints(opened).report(checkpoint))))
+    return answer(delete_checkpoint(opened, checkpoint))
+
+
+def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> ConfirmableRetention:
+    """The plan as of now. Raises what planning raises."""
+    _, found = _retention(site, backup, words, None)
+    report = retention_report(found)
+    return ConfirmableRetention(plan=report, confirmation=_value_of(report))
+
+
+def _retention(site: Site, backup: str, words: dict[str, Any], now_ms: int | None) -> tuple[Backup, RetentionPlan]:
+    repository, opened = site.repository(), site.backup(backup)
+    SeenHead(repository=repository, backup=backup).check(opened, opened.state())
+    policy = parse_policy(**cast("PolicyWords", words))
+    return opened, plan_retention(opened, policy, clock=SystemClock(), now_ms=now_ms)
+
+
+def _value_of(report: RetentionReport) -> str:
+    return confirmation_of(report, but=("head_commit", "notes", "kept", "kept_points", "kept_bytes", "commit"))
+
+
+def _groups(site: Site, backup: str, body: GroupsPlanBody) -> PlannedGroups:
+    request = GroupsRequest(
+        groups=parse_groups(body.groups or ()),
+        restore=body.restore,
+        commit=body.commit,
+        renames=parse_renames(body.rename or ()),
+    )
+    return prepare_groups(site.backup(backup), site.cluster(body.target).admin, request)
+
+
+def _deletion_of(report: CheckpointReport) -> str:
+    return confirmation_of((report.backup, report.id, report.status, report.commit))

@@ -1,0 +1,82 @@
+"""Backups, checkpoints, checks and drills: begun as jobs, each the command of the same name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from offsite.api.site import Place
+from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
+from offsite.api.v1.job_answers import JobBegun, begin, requested
+from offsite.api.v1.words import Body, arguments, body_of, given
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.services.backup.options import BackupWords
+
+router = APIRouter(responses=PROBLEMS)
+
+RunBody = body_of("BackupRunBody", BackupWords)
+
+
+class VerificationBody(Body):
+    """`deep`: read every byte again. `against`: compare with the topics of this cluster, by its name."""
+
+    deep: bool = False
+    against: Annotated[str, Field(max_length=60)] | None = None
+
+
+class DrillBody(Body):
+    """`commit`: the restore point to prove, the newest by default. It is restored into a sandbox."""
+
+    commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
+
+
+class TakeBody(Body):
+    """`id`: above all earlier ones; by default the time in ms, or one more."""
+
+    id: Annotated[int, Field(ge=1, le=MAX_OFFSET)] | None = None
+
+
+@router.post("/backups/{backup}/runs", status_code=202, response_model=JobBegun)
+def run(
+    site: TheSite,
+    caller: TheCaller,
+    backup: BackupName,
+    body: RunBody,  # type: ignore[valid-type]
+    key: IdempotencyKey = None,
+) -> Response:
+    """Copy what is new and commit it. The first run of a name makes the backup."""
+    words: Body = body
+    command = ["backup", "run", *arguments({"backup": backup, **given(words)})]
+    return begin(site, requested(caller, "backup", backup, command), site.place(), word=key)
+
+
+@router.post("/backups/{backup}/checkpoints", status_code=202, response_model=JobBegun)
+def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, key: IdempotencyKey = None) -> Response:
+    """Take a checkpoint: by the run that follows the backup, or by a process of its own."""
+    site.backup(backup)
+    command = ["checkpoint", "take", *arguments({"backup": backup, **given(body)}), "--wait"]
+    return begin(site, requested(caller, "checkpoint", backup, command), site.place(), word=key)
+
+
+@router.post("/backups/{backup}/verifications", status_code=202, response_model=JobBegun)
+def verify(
+    site: TheSite, caller: TheCaller, backup: BackupName, body: VerificationBody, key: IdempotencyKey = None
+) -> Response:
+    """Check that all that the backup lists is there; `deep`: byte by byte; `against`: and the same as in a cluster."""
+    site.backup(backup)
+    place = Place() if body.against is None else site.place(body.against)
+    against = {} if body.against is None else {"against": place.bootstrap}
+    command = ["verify", *arguments({"backup": backup, "deep": body.deep, **against})]
+    return begin(site, requested(caller, "verify", backup, command), place, word=key)
+
+
+@router.post("/backups/{backup}/drills", status_code=202, response_model=JobBegun)
+def drill(
+    site: TheSite, caller: TheCaller, backup: BackupName, body: DrillBody, key: IdempotencyKey = None
+) -> Response:
+    """Prove that a restore point can be restored, in a sandbox of its own."""
+    site.backup(backup)
+    command = ["restore", "drill", *arguments({"backup": backup, **given(body)}), "--sandbox"]
+    return begin(site, requested(caller, "drill", backup, command), Place(), word=key)

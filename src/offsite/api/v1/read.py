@@ -1,0 +1,71 @@
+"""What can be seen: status, backups, their points, groups and checkpoints. From the store alone: Kafka may be gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from offsite.api.answers import answer
+from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, CommitNumber, TheSite
+from offsite.model.selections.selection import ALL_GROUPS
+from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
+from offsite.services.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
+from offsite.services.groups.report import GroupsShown, show_groups
+from offsite.services.overview.contents import BackupDetail, BackupList, list_backups, show_backup
+from offsite.services.overview.status import Status
+from offsite.services.retention.pins import PinnedPoint, pinned_points
+
+router = APIRouter(responses=PROBLEMS)
+
+Most = Annotated[int, Query(ge=1, le=10_000, description="At most so many, the newest.")]
+
+
+@router.get("/status", response_model=Status)
+def status(site: TheSite) -> Response:
+    """Am I safe? The verdict for each backup, a second old at most."""
+    return answer(site.status())
+
+
+@router.get("/backups", response_model=BackupList)
+def backups(site: TheSite) -> Response:
+    """The backups of the repository."""
+    return answer(list_backups(site.repository()))
+
+
+@router.get("/backups/{backup}", response_model=BackupDetail)
+def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, points: Most = 100) -> Response:
+    """What a backup holds: topics, partitions, holes, its newest restore points."""
+    found = show_backup(site.backup(backup), commit=commit)
+    return answer(replace(found, restore_points=tuple(found.restore_points[-points:])))
+
+
+@router.get("/backups/{backup}/groups", response_model=GroupsShown)
+def groups(site: TheSite, backup: BackupName, commit: CommitNumber = None) -> Response:
+    """The consumer groups of a backup, and how far they were behind."""
+    return answer(show_groups(site.backup(backup), groups=ALL_GROUPS, commit=commit))
+
+
+@router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
+def pins(site: TheSite, backup: BackupName) -> Response:
+    """The restore points that are kept whatever the rules say."""
+    return answer(pinned_points(site.backup(backup)))
+
+
+@router.get("/backups/{backup}/checkpoints", response_model=CheckpointList)
+def checkpoints(site: TheSite, backup: BackupName, most: Most = 100) -> Response:
+    """The checkpoints of a backup, newest first, without their partitions."""
+    return answer(Checkpoints(site.backup(backup)).list(most=most))
+
+
+@router.get("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
+def checkpoint(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
+    """A checkpoint, and how far each partition is."""
+    return answer(check_exists(Checkpoints(site.backup(backup)).report(checkpoint)))
+
+
+@router.get("/backups/{backup}/checkpoints/{checkpoint}/explanation", response_model=Explanation)
+def explanation(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
+    """What a restore of a checkpoint leaves out, and why; how far each topic can be trusted."""
+    return answer(explain_checkpoint(site.backup(backup), checkpoint))

@@ -1,0 +1,87 @@
+"""Records of a backup: a few at a time, in order; a search through all is a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from offsite.api.answers import answer
+from offsite.api.site import Place
+from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
+from offsite.api.v1.job_answers import JobBegun, begin, requested
+from offsite.api.v1.words import Body, arguments, given
+from offsite.model.size import MIB
+from offsite.model.untrusted.bounds import MAX_PARTITIONS
+from offsite.repository.backup import Backup
+from offsite.services.records.find import RecordsRequest, cat_records, plan_records
+from offsite.services.records.shown_record import ShownRecord
+from offsite.services.restore.options import PointWords, parse_point
+
+router = APIRouter(responses=PROBLEMS)
+
+
+class Wanted(Body):
+    """Which records: of a `topic`, or of one `partition` of it, from `start` to `end` (an offset, or a time), at most
+    `limit`."""
+
+    topic: Annotated[str, Field(max_length=300)]
+    partition: Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)] | None = None
+    start: Annotated[str, Field(max_length=100)] | None = None
+    end: Annotated[str, Field(max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+_Some = Annotated[str, Field(max_length=1_000)]
+
+
+_OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
+_SHOWN_MAX = 16 * MIB
+"""Characters of keys and values after which no further record is read."""
+
+
+class SearchBody(Body):
+    """Records of `topic` with this `key`, or a `value` that contains this text, from `start` to `end`."""
+
+    topic: _Some
+    key: _Some | None = None
+    value: _Some | None = None
+    start: _Some | None = None
+    end: _Some | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 100
+
+
+@router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
+def records(site: TheSite, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
+    """The first records from `start` on, decoded, partition by partition, each as `offsite cat -o json` prints it."""
+    return answer(records_of(site.backup(backup), wanted))
+
+
+@router.post("/backups/{backup}/searches", status_code=202, response_model=JobBegun)
+def search(
+    site: TheSite, caller: TheCaller, backup: BackupName, body: SearchBody, key: IdempotencyKey = None
+) -> Response:
+    """Search a topic for records, as a job."""
+    site.backup(backup)
+    options = {_OPTIONS.get(name, name): value for name, value in given(body).items()}
+    command = ["search", *arguments({"backup": backup, **options})]
+    return begin(site, requested(caller, "search", backup, command), Place(), word=key)
+
+
+def records_of(backup: Backup, wanted: Wanted) -> list[ShownRecord]:
+    """The first records that are wanted; fewer, where they are large. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
+    topic, partition = wanted.topic, wanted.partition
+    words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
+    request = RecordsRequest(point=parse_point(words), start=wanted.start, end=wanted.end, limit=wanted.limit)
+    return list(_bounded(cat_records(plan_records(backup, request))))
+
+
+def _bounded(records: Iterator[ShownRecord]) -> Iterator[ShownRecord]:
+    size = 0
+    for each in records:
+        yield each
+        size += sum(len(str(part.data)) for part in (each.key, each.value) if part is not None)
+        if size > _SHOWN_MAX:
+            return

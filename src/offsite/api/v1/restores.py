@@ -1,0 +1,102 @@
+"""Restores: planned, confirmed, run as jobs."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from offsite.api.answers import answer
+from offsite.api.site import SOURCE, Site
+from offsite.api.v1.confirmation import check_confirmed, confirmation_of
+from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
+from offsite.api.v1.job_answers import JobBegun, begin, requested
+from offsite.api.v1.words import Body, arguments, body_of, given
+from offsite.model.time import format_time
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.plan_report import RestorePlanReport, report_plan
+from offsite.services.restore.planned import prepare_restore
+
+router = APIRouter(responses=PROBLEMS)
+
+Target = Annotated[str, Field(max_length=60, description="Name of the cluster to restore into.")]
+
+RestorePlanBody = body_of("RestorePlanBody", RestoreWords, target=(Target, SOURCE))
+RestoreBody = body_of(
+    "RestoreBody",
+    RestoreWords,
+    target=(Target, SOURCE),
+    confirmation=(Annotated[str, Field(max_length=64, description="The value that the plan told.")], ...),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmableRestore:
+    """The plan of a restore, and what to send to carry it out: `words` with the `confirmation`. `words` are those that
+    were asked for, with the point as it was found: a commit, and times as times. `command`: the same as a command."""
+
+    plan: RestorePlanReport
+    words: dict[str, Any]
+    target: str
+    confirmation: str
+    command: str
+
+
+@router.post("/backups/{backup}/restores/plan", response_model=ConfirmableRestore)
+def plan(site: TheSite, backup: BackupName, body: RestorePlanBody) -> Response:  # type: ignore[valid-type]
+    """What a restore would do, and the value to confirm it by. Changes nothing."""
+    words: Body = body
+    target = words.model_dump()["target"]
+    return answer(planned_restore(site, backup, given(words, but=("target",)), target))
+
+
+@router.post("/backups/{backup}/restores", status_code=202, response_model=JobBegun)
+def run(
+    site: TheSite,
+    caller: TheCaller,
+    backup: BackupName,
+    body: RestoreBody,  # type: ignore[valid-type]
+    key: IdempotencyKey = None,
+) -> Response:
+    """Carry a restore out, as a job, if it still is the one that was planned."""
+    asked: Body = body
+    told = asked.model_dump()
+    words = given(asked, but=("target", "confirmation"))
+    found = planned_restore(site, backup, words, told["target"])
+    check_confirmed(told["confirmation"], found.confirmation)
+    command = restore_command(backup, found.words)
+    place = site.place(told["target"])
+    return begin(site, requested(caller, "restore", backup, command), place, word=key)
+
+
+def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
+    """The plan, as anybody may ask for it. Raises what planning raises."""
+    prepared = prepare_restore(
+        site.backup(backup), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
+    )
+    report = report_plan(prepared)
+    fixed = _fixed(words, report)
+    return ConfirmableRestore(
+        plan=report,
+        words=fixed,
+        target=target,
+        confirmation=confirmation_of(report, but=("restore", "newer_commit"), words=fixed, target=target),
+        command=shlex.join(["offsite", *restore_command(backup, fixed)]),
+    )
+
+
+def restore_command(backup: str, words: dict[str, Any]) -> list[str]:
+    return ["restore", "run", *arguments({"backup": backup, **words}), "--yes"]
+
+
+def _fixed(words: dict[str, Any], report: RestorePlanReport) -> dict[str, Any]:
+    """The words with the point that was found, so that the same words mean the same a minute later."""
+    fixed = {name: value for name, value in words.items() if name != "committed_at"}
+    if "checkpoint" not in fixed:
+        fixed["commit"] = report.commit
+    if "at" in fixed and report.until_ms is not None:
+        fixed["at"] = format_time(report.until_ms)
+    return dict(sorted(fixed.items()))

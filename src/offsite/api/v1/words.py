@@ -1,0 +1,72 @@
+"""The words of a service as the body of a request: the same names as the options of the command, checked by type.
+
+Each service declares its words once (`model/option.py`); a body is made of them, and the arguments of the command line
+of a job are made of the body. Every argument is `--name=value`, so no value can be taken for an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from offsite.model.option import Declared, declared
+from offsite.model.untrusted.bounds import MAX_OFFSET
+
+_TEXT_MAX = 4_000
+_LIST_MAX = 10_000
+
+
+class Body(BaseModel):
+    """A body of a request: nothing may be in it that is not asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def body_of(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> type[Body]:  # noqa: ANN401  # fields
+    """A body with the words of a service, all of which may be left out. Files of this machine are left out: nobody who
+    asks may read them. `more` are further fields, as pydantic takes them."""
+    taken = [each for each in declared(words) if each.name not in but and Path not in get_args(each.type)]
+    return create_model(name, __base__=Body, **{each.name: _field(each) for each in taken}, **more)
+
+
+def given(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
+    """What a request says, without what it leaves out."""
+    return {name: value for name, value in body.model_dump(exclude_none=True).items() if name not in but}
+
+
+def arguments(words: Mapping[str, object]) -> list[str]:
+    """`{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
+    return [text for name, value in words.items() for text in _argument(f"--{name.replace('_', '-')}", value)]
+
+
+def _argument(option: str, value: object) -> list[str]:
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [option]
+    return [f"{option}={each}" for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _field(word: Declared) -> Any:  # noqa: ANN401  # as pydantic wants it
+    return (_type(word), Field(default=None, description=word.option.help))
+
+
+def _type(word: Declared) -> Any:  # noqa: ANN401  # a type
+    if isinstance(word.option.default, StrEnum):
+        return Literal[tuple(each.value for each in type(word.option.default))] | None
+    kinds = [each for each in get_args(word.type) or (word.type,) if each is not NoneType]
+    if kinds == [bool]:
+        return bool | None
+    if kinds == [int]:
+        return _Number | None
+    return _Texts | None if word.type == Sequence[str] | None else _Text | None
+
+
+_Number = Annotated[int, Field(ge=0, le=MAX_OFFSET)]
+_Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+_Texts = Annotated[list[_Text], Field(max_length=_LIST_MAX)]

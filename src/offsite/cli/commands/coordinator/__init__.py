@@ -1,0 +1,1 @@
+"""`offsite serve`, and what coordinators do."""

@@ -1,0 +1,91 @@
+"""`offsite jobs`: what coordinators are doing, and did. None of these starts a JVM."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Output, Repo
+from offsite.cli.output import OutputFormat, emit
+from offsite.cli.wiring import open_repository
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.jobs.status import JobList, JobReport
+
+app = typer.Typer(help="See what coordinators are doing, and end it.", no_args_is_help=True)
+
+Job = Annotated[str, typer.Argument(metavar="ID", help="Id of the job.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")]
+
+
+@app.command(name="list")
+def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) -> None:
+    """List jobs, newest first."""
+    from offsite.services.jobs.status import job_list
+
+    emit(job_list(open_repository(repo).store, most=limit), output=output, render=_render_list)
+
+
+@app.command()
+def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
+    """Show a job: how far it is, or how it ended.
+
+    Its state is starting, running, cancelling, succeeded, partial, failed, cancelled or lost.
+    """
+    from offsite.services.jobs.status import job_report
+
+    emit(job_report(open_repository(repo).store, job), output=output, render=_render_job)
+
+
+@app.command()
+def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
+    """Let a job end, as Ctrl-C would. What it did so far stays as it is."""
+    from offsite.services.jobs.ask import cancel_job
+    from offsite.services.jobs.status import job_report
+
+    store = open_repository(repo).store
+    if not job_report(store, job).state.is_final:
+        cancel_job(store, job, by="offsite jobs cancel")
+    emit(job_report(store, job), output=output, render=_render_job)
+
+
+def command_line(report: JobReport) -> str:
+    """The command that a job is, as one would type it."""
+    return shlex.join(["offsite", *report.arguments])
+
+
+def _render_list(console: Console, found: JobList) -> None:
+    from rich.table import Table
+
+    if not found.jobs:
+        console.print("no coordinator was asked for a job yet")
+        return
+    table = Table("job", "state", "kind", "backup", "asked", "by")
+    for each in found.jobs:
+        table.add_row(each.id, each.state, each.kind, each.backup, format_time(each.asked_at_ms), each.asked_by)
+    console.print(table)
+
+
+def _render_job(console: Console, report: JobReport) -> None:
+    console.print(f"job {report.id}: {report.state}")
+    console.print(f"  {command_line(report)}")
+    console.print(f"  asked for at {format_time(report.asked_at_ms)} by {report.asked_by}")
+    if report.cancelled_by:
+        console.print(f"  told to end by {report.cancelled_by}")
+    if (far := report.progress) is not None and report.ended_at_ms < 0:
+        console.print(
+            f"  {far.label}: {format_size(far.moved_bytes)}, {far.records:,} records, "
+            f"{far.tasks_done}/{far.tasks_total} tasks"
+        )
+    if report.worker:
+        console.print(f"  {report.worker} works on it")
+    if report.ended_at_ms >= 0:
+        console.print(f"  ended at {format_time(report.ended_at_ms)} with exit code {report.exit_code}")
+    if report.said:
+        console.print(report.said.rstrip())

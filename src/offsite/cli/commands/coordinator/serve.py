@@ -1,0 +1,185 @@
+"""`offsite serve`: the coordinator, over HTTP and as pages. `offsite tokens`: who may ask it for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, SparkMaster
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, emit, note
+from offsite.model.errors import BadOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.api.guard.gate import Guarded
+    from offsite.api.site import Place, Site
+
+LOOPBACK = "127.0.0.1"
+_LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
+
+tokens = typer.Typer(help="Who may ask a coordinator for what.", no_args_is_help=True)
+
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", envvar="OFFSITE_TOKEN_FILE", help="Who may do what; see: offsite tokens add."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What a coordinator works with, and who reaches it, as typed."""
+
+    repo: Repo
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8080
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; others than this machine's own need tokens.")
+    ] = LOOPBACK
+    token_file: TokenFile = None
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="A name that it may be called by, besides localhost.")
+    ] = None
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate, with its chain, in PEM.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, in PEM.")] = None
+    session_key_file: Annotated[
+        Path | None,
+        typer.Option("--session-key-file", help="32 bytes or more, the same for all coordinators behind one address."),
+    ] = None
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False
+    backup: OptionalBackup = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", help="NAME=HOST:PORT[,FILE]: a cluster to restore into, with its client.properties."),
+    ] = None
+    spark_master: SparkMaster = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMade:
+    """`token` is told here only: the file has its hash."""
+
+    name: str
+    role: str
+    token: str
+
+
+@takes(ServeOptions)
+def serve(options: ServeOptions) -> None:
+    """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
+
+    Nothing is kept but in the repository: any number of coordinators may serve it. On this machine's own address it
+    serves everybody on this machine; on another one whoever has a token.
+    """
+    _check_installed()
+    from offsite.api.app import make_app
+    from offsite.api.serve import listen
+    from offsite.api.serve import serve as run
+
+    guarded, site = _guarded(options), _site(options)
+    with listen(options.host, options.port) as sockets:
+        scheme = "https" if options.tls_cert else "http"
+        note(f"serving {options.repo} at {scheme}://{_shown(options.host)}:{sockets.port}")
+        run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
+
+
+@tokens.command()
+def add(
+    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: read, operate or restore.")],
+    token_file: Annotated[Path, typer.Option("--token-file", help="File that the token's hash is appended to.")],
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Make a token, and show it once. read: see and plan; operate: also take backups and checks; restore: all."""
+    _check_installed()
+    from offsite.api.guard.tokens import new_token
+
+    name, _, role = form.partition(":")
+    emit(TokenMade(name=name, role=role, token=new_token(form, token_file)), output=output, render=_render_token)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    if missing := [each for each in ("fastapi", "jinja2", "uvicorn") if find_spec(each) is None]:
+        raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
+
+
+def _guarded(options: ServeOptions) -> Guarded:
+    from offsite.api.guard.gate import Guarded
+    from offsite.api.guard.hosts import Hosts
+    from offsite.api.guard.sessions import Sessions
+    from offsite.api.guard.tokens import read_tokens
+
+    if options.host not in _LOOPBACKS and options.token_file is None:
+        raise BadOption(
+            f"{options.host} can be reached from elsewhere, and nobody would have to say who he is",
+            hint="give --token-file FILE; make it with: offsite tokens add NAME:ROLE --token-file FILE",
+        )
+    if options.host not in _LOOPBACKS and options.tls_cert is None:
+        note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
+    return Guarded(
+        hosts=Hosts.of([*(options.allow_host or ()), options.host]),
+        sessions=Sessions(_session_key(options.session_key_file)),
+        tokens=read_tokens(options.token_file) if options.token_file else None,
+        read_only=options.read_only,
+    )
+
+
+def _site(options: ServeOptions) -> Site:
+    from offsite.api.site import SOURCE, Place, Site, SiteSettings
+
+    own = Place(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
+    places = {SOURCE: own} if own.is_named else {}
+    return Site(
+        SiteSettings(
+            repo=options.repo,
+            backup=options.backup,
+            places={**places, **dict(_target(each) for each in options.target or ())},
+            spark_master=options.spark_master,
+            read_only=options.read_only,
+        )
+    )
+
+
+def _target(text: str) -> tuple[str, Place]:
+    from offsite.api.site import SOURCE, Place
+
+    name, _, rest = text.partition("=")
+    bootstrap, _, file = rest.partition(",") if rest.count(",") == 1 and "/" in rest else (rest, "", "")
+    if not name or not bootstrap or name == SOURCE:
+        raise BadOption(f"{text[:100]!r} is no NAME=HOST:PORT[,FILE]", hint="write it as dr=broker:9092")
+    return name, Place(bootstrap=bootstrap, kafka_config=Path(file) if file else None)
+
+
+def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
+    if options.tls_cert is None and options.tls_key is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise BadOption("--tls-cert and --tls-key belong together", hint="give both")
+    return options.tls_cert, options.tls_key
+
+
+def _session_key(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        key = file.read_bytes()
+    except OSError as error:
+        raise BadOption(f"{file} cannot be read: {error.strerror}", hint="name a file of 32 random bytes") from error
+    if len(key) < 32:
+        raise BadOption(f"{file} has only {len(key)} bytes", hint="make it with: head -c 32 /dev/urandom > FILE")
+    return key
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _render_token(console: Console, made: TokenMade) -> None:
+    console.print(f"token of {made.name} ({made.role}), shown this once: {made.token}")
+    console.print("send it as: Authorization: Bearer TOKEN; pages ask for it at /login")

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from offsite.api.app import make_app
+from offsite.api.guard.gate import Guarded
+from offsite.api.guard.hosts import Hosts
+from offsite.api.guard.sessions import Sessions
+from offsite.api.guard.tokens import Tokens, new_token, read_tokens
+from offsite.api.site import SOURCE, Place, SiteSettings
+from offsite.api.site import Site as Coordinator
+from offsite.services.cluster import Cluster
+from tests.fake_cluster.site import BACKUP, Site, open_site
+
+ROLES = ("read", "operate", "restore")
+
+
+class FakedClusters(Coordinator):
+    """A coordinator whose clusters are the doubles of `site`."""
+
+    def __init__(self, settings: SiteSettings, site: Site) -> None:
+        super().__init__(settings)
+        self.clusters = {SOURCE: site.source.connected, "target": site.target.connected}
+        self.begun: list[tuple[str, tuple[str, ...]]] = []
+        self.workers.begin = self._begun  # type: ignore[method-assign]
+
+    def cluster(self, name: str = SOURCE) -> Cluster:
+        self.place(name)
+        return self.clusters[name]
+
+    def _begun(self, job: str, arguments: Any, _: object = None) -> None:
+        self.begun.append((job, tuple(arguments)))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A source with a topic of two partitions, backed up once."""
+    with open_site(tmp_path) as opened:
+        opened.source.make_topic("orders", partitions=2)
+        opened.source.write("orders", [b"a", b"b"])
+        opened.back_up("orders*")
+        yield opened
+
+
+@pytest.fixture
+def coordinator(site: Site) -> FakedClusters:
+    places = {SOURCE: Place(bootstrap="source:9092"), "target": Place(bootstrap="target:9092")}
+    return FakedClusters(SiteSettings(repo=site.repository.store.url, backup=BACKUP, places=places), site)
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> dict[str, str]:
+    """A token of each role."""
+    return {role: new_token(f"{role}er:{role}", tmp_path / "tokens") for role in ROLES}
+
+
+@pytest.fixture
+def tokens(secrets: dict[str, str], tmp_path: Path) -> Tokens:
+    assert secrets
+    return read_tokens(tmp_path / "tokens")
+
+
+Connect = Callable[..., TestClient]
+
+
+@pytest.fixture
+def connect(coordinator: FakedClusters) -> Connect:
+    """Makes a client of a coordinator with these rules, which sends this token."""
+
+    def client(*, token: str | None = None, **rules: Any) -> TestClient:
+        guarded = replace(
+            Guarded(hosts=Hosts.of(()), sessions=Sessions(b"k" * 32), tokens=None, read_only=False), **rules
+        )
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return TestClient(
+            make_app(coordinator, guarded),
+            base_url="http://127.0.0.1:8080",
+            headers=headers,
+            raise_server_exceptions=False,
+            follow_redirects=False,
+        )
+
+    return client
+
+
+@pytest.fixture
+def client(connect: Connect) -> TestClient:
+    """A client on the coordinator's own machine, which asks for no token."""
+    return connect()

@@ -1,0 +1,185 @@
+"""What does not get through: strangers, other names, other pages, too much, too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from offsite.api.guard import gate
+from offsite.api.guard.roles import Role, needed
+from offsite.api.guard.sessions import COOKIE, Sessions
+from offsite.api.guard.tokens import Tokens, new_token, read_tokens
+from offsite.model.errors import BadOption
+from tests.fake_cluster.site import BACKUP
+from tests.unit.api.conftest import Connect, FakedClusters
+
+CHECKPOINTS = f"/api/v1/backups/{BACKUP}/checkpoints"
+
+
+def routes(client: TestClient) -> list[tuple[str, str]]:
+    """Every method and path that the coordinator tells of, with its parameters filled."""
+    described = client.get("/openapi.json").json()["paths"]
+    return [
+        (method.upper(), re.sub(r"\{[^}]+\}", "7", path.replace("{backup}", BACKUP)))
+        for path, methods in described.items()
+        for method in methods
+    ]
+
+
+def test_without_a_token_or_with_a_wrong_one_nothing_is_answered(connect: Connect, tokens: Tokens) -> None:
+    known = routes(connect())
+    assert len(known) > 25
+    for token in (None, "offsite_wrong", ""):
+        client = connect(tokens=tokens, token=token)
+        refused = {(method, path): client.request(method, path, json={}).status_code for method, path in known}
+        assert set(refused.values()) == {401}, {each: status for each, status in refused.items() if status != 401}
+
+
+def test_only_reading_is_allowed_to_who_may_read(
+    connect: Connect, tokens: Tokens, secrets: dict[str, str], coordinator: FakedClusters
+) -> None:
+    client = connect(tokens=tokens, token=secrets["read"])
+    for method, path in routes(connect()):
+        status = client.request(method, path, json={}).status_code
+        may = needed(method, path).role is Role.READ
+        assert (status != 403) is may, f"{method} {path}: {status}"
+    assert coordinator.begun == []
+
+
+def test_who_may_operate_takes_checkpoints_and_restores_nothing(
+    connect: Connect, tokens: Tokens, secrets: dict[str, str]
+) -> None:
+    client = connect(tokens=tokens, token=secrets["operate"])
+    assert client.post(CHECKPOINTS, json={}).status_code == 202
+    assert client.post(f"/api/v1/backups/{BACKUP}/restores", json={"confirmation": "x"}).status_code == 403
+    assert client.delete(f"{CHECKPOINTS}/7?confirmation=x").status_code == 403
+    assert client.delete("/actuator/backups/7").status_code == 403
+
+
+def test_a_coordinator_that_only_shows_changes_nothing(connect: Connect) -> None:
+    client = connect(read_only=True)
+    assert client.get("/api/v1/status").status_code == 200
+    assert client.post(f"/api/v1/backups/{BACKUP}/retention/plan", json={}).status_code == 200
+    refused = client.post(CHECKPOINTS, json={})
+    assert (refused.status_code, refused.json()["error"]["id"]) == (403, "OFF-1704")
+
+
+def test_what_no_rule_names_needs_the_most() -> None:
+    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True)
+    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1", "", "127.0.0.1:x", "localhost/..", "[::1"]
+)
+def test_it_is_not_called_by_the_name_of_somebody_else(client: TestClient, host: str) -> None:
+    assert client.get("/api/v1/status", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8080", "[::1]:9", "LOCALHOST"])
+def test_it_is_called_by_the_names_of_this_machine(client: TestClient, host: str) -> None:
+    assert client.get("/api/v1/status", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_page_of_somebody_else_changes_nothing(
+    client: TestClient, headers: dict[str, str], coordinator: FakedClusters
+) -> None:
+    assert client.post(CHECKPOINTS, json={}, headers=headers).status_code == 403
+    assert coordinator.begun == []
+
+
+def test_a_page_of_ours_does(client: TestClient) -> None:
+    headers = {"Origin": "http://127.0.0.1:8080", "Sec-Fetch-Site": "same-origin"}
+    assert client.post(CHECKPOINTS, json={}, headers=headers).status_code == 202
+
+
+def test_a_large_body_is_refused_whether_it_says_so_or_not(client: TestClient) -> None:
+    large = b"x" * (gate.BODY_MAX + 1)
+    assert client.post(CHECKPOINTS, content=large).status_code == 413
+    assert client.post(CHECKPOINTS, content=iter([large[:1000], large])).status_code == 413
+    assert client.post(CHECKPOINTS, content=b"", headers={"Content-Length": "-1"}).status_code == 413
+
+
+def test_a_slow_body_is_given_up(coordinator: FakedClusters, monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(gate, "BODY_S", 0.05)
+    app, sent = connect().app, []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": CHECKPOINTS,
+        "headers": [(b"host", b"localhost"), (b"content-length", b"9")],
+    }
+    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 408
+    assert coordinator.begun == []
+
+
+def test_every_answer_says_how_browsers_are_to_treat_it(client: TestClient) -> None:
+    for path in ("/api/v1/status", "/nothing", "/login"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
+    assert client.get("/api/v1/status").headers["Cache-Control"] == "no-store"
+
+
+def test_a_session_is_one_of_ours_and_ends() -> None:
+    sessions = Sessions(b"k" * 32)
+    cookie = sessions.begin("ann", now_s=1_000)
+    assert sessions.name(cookie, now_s=1_001) == "ann"
+    assert sessions.name(cookie, now_s=1_000 + 12 * 3600) is None
+    assert sessions.name(cookie.replace("ann", "bob"), now_s=1_001) is None
+    assert Sessions(b"x" * 32).name(cookie, now_s=1_001) is None
+    for junk in ("", "|||", "a|b|c|d", "ann|9999999999|x|\udcff", cookie + "0"):
+        assert sessions.name(junk, now_s=1_001) is None
+
+
+def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: Tokens) -> None:
+    import time
+
+    sessions = Sessions(b"k" * 32)
+    client = connect(tokens=tokens)
+    for name, status in (("reader", 200), ("nobody", 401)):
+        client.cookies.set(COOKIE, sessions.begin(name, now_s=int(time.time())))
+        assert client.get("/api/v1/status").status_code == status
+
+
+def test_a_token_file_holds_hashes_alone(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    token = new_token("ann:operate", file)
+    assert token not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    caller = read_tokens(file).caller(token)
+    assert caller is not None
+    assert (caller.name, caller.role) == ("ann", Role.OPERATE)
+    with pytest.raises(BadOption, match="has a token of ann"):
+        new_token("ann:read", file)
+
+
+@pytest.mark.parametrize("text", ["", "# nobody\n", "ann read\n", "ann king sha256:" + "0" * 64, "ann read sha256:zz"])
+def test_a_token_file_that_says_nothing_sound_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(text)
+    with pytest.raises(BadOption, match="token"):
+        read_tokens(file)

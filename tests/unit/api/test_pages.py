@@ -1,0 +1,295 @@
+"""Pages: what they show, that every word from outside is escaped, that a form is one of ours."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from offsite.api.app import make_app
+from offsite.api.guard.gate import Guarded
+from offsite.api.guard.hosts import Hosts
+from offsite.api.guard.sessions import COOKIE, Sessions
+from offsite.api.guard.tokens import Tokens
+from offsite.api.pages.coverage import WIDTH, bars
+from offsite.api.pages.plot import places, stored_over_time
+from offsite.api.site import Site as Coordinator
+from offsite.api.site import SiteSettings
+from offsite.repository.history import CommitSummary
+from offsite.repository.repository import Repository
+from offsite.services.checkpoint.ask import ask
+from offsite.services.checkpoint.serve import Server
+from offsite.services.hole_report import HoleReport
+from offsite.services.overview.contents import PartitionDetail, TopicDetail
+from offsite.stores.posix_store import open_folder
+from tests.fake_cluster.site import BACKUP, Site
+from tests.unit.api.conftest import Connect, FakedClusters
+
+BASE = f"/backups/{BACKUP}"
+PAGES = (
+    "/",
+    BASE,
+    f"{BASE}/points",
+    f"{BASE}/checkpoints",
+    f"{BASE}/checkpoints/7",
+    f"{BASE}/groups",
+    f"{BASE}/records",
+    f"{BASE}/records?topic=orders",
+    f"{BASE}/retention",
+    f"{BASE}/retention?keep_daily=3",
+    f"{BASE}/restore",
+    "/jobs",
+    "/login",
+)
+HTML = {"Accept": "text/html"}
+_VOID = {"meta", "link", "input"}
+
+
+class Tree(HTMLParser):
+    """Whether every element that is opened is closed; labels and ids; where things are loaded from."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.labelled: set[str] = set()
+        self.fields: list[str] = []
+        self.loaded: list[str] = []
+        self.inline: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.open += [] if tag in _VOID else [tag]
+        self.ids += [found["id"] or ""] if "id" in found else []
+        self.labelled |= {found["for"] or ""} if tag == "label" and "for" in found else set()
+        if tag in {"input", "select", "textarea"} and found.get("type") != "hidden":
+            self.fields.append(found.get("id") or "?")
+        self.loaded += [found[name] or "" for name in ("src", "href", "action") if name in found]
+        self.inline += [name for name in found if name.startswith("on") or name == "style"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def take(site: Site, checkpoint: int = 7) -> None:
+    ask(site.backup, checkpoint)
+    Server(
+        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
+    ).serve()
+
+
+def shown(client: TestClient, path: str) -> str:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def word(client: TestClient, path: str) -> str:
+    found = re.search(r'name="word" value="([0-9a-f]{64})"', shown(client, path))
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_sound_and_loads_nothing_from_elsewhere(client: TestClient, site: Site, path: str) -> None:
+    take(site)
+    text = shown(client, path)
+    tree = Tree(text)
+    assert tree.open == []
+    assert len(set(tree.ids)) == len(tree.ids)
+    assert set(tree.fields) <= tree.labelled, "a field without a label"
+    assert [each for each in tree.loaded if not each.startswith(("/", "#", "?"))] == []
+    assert tree.inline == []
+    assert '<html lang="en">' in text
+    assert len(text) < 50_000
+
+
+def test_the_overview_says_whether_one_is_safe(client: TestClient) -> None:
+    assert "Yes. 1 backup" in shown(client, "/")
+
+
+def test_the_overview_says_what_is_damaged(client: TestClient, site: Site) -> None:
+    commit = next(each.key for each in site.repository.store.list("backups/") if "/commits/" in each.key)
+    site.repository.store.delete(commit)
+    text = shown(client, "/")
+    assert "No. 1 of 1 backups need attention." in text
+    assert "damaged" in text
+
+
+def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:
+    made = Repository.init(open_folder(tmp_path / "empty"))
+    site = Coordinator(SiteSettings(repo=made.store.url))
+    guarded = Guarded(hosts=Hosts.of(()), sessions=Sessions(), tokens=None, read_only=False)
+    text = shown(TestClient(make_app(site, guarded), base_url="http://localhost"), "/")
+    assert "There is no backup yet." in text
+    assert made.store.url in text
+
+
+def test_what_is_not_there_has_a_page_of_its_own(client: TestClient) -> None:
+    for path, status in (("/backups/none", 404), ("/nothing", 404), (f"{BASE}/checkpoints/x", 400), ("/jobs/x", 400)):
+        answer = client.get(path, headers=HTML)
+        assert answer.status_code == status
+        assert "<h1>" in answer.text
+
+
+def test_what_others_wrote_is_shown_and_nothing_else(client: TestClient, site: Site) -> None:
+    evil = b"<script>alert(1)</script>\x1b[31m\xe2\x80\xae"
+    site.source.write("orders", [evil])
+    site.back_up()
+    text = shown(client, f"{BASE}/records?topic=orders")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    for path in (f"{BASE}/records?topic=%3Cb%3E", f"{BASE}?find=%3Cb%3E", f"{BASE}/restore?commit=%22%3E%3Cb%3E"):
+        assert "<b>" not in shown(client, path)
+
+
+def test_a_form_begins_a_job_and_leads_to_its_page(client: TestClient, coordinator: FakedClusters) -> None:
+    said = word(client, BASE)
+    for path in ("runs", "verifications", "drills", "checkpoints"):
+        answer = client.post(f"{BASE}/{path}", data={"word": said})
+        assert answer.status_code == 303
+        assert "This job is" in shown(client, answer.headers["Location"])
+    assert [command[0] for _, command in coordinator.begun] == ["backup", "verify", "restore", "checkpoint"]
+    job = coordinator.begun[0][0]
+    assert client.post(f"/jobs/{job}/cancel", data={"word": said}).status_code == 303
+    assert "told to end by this machine" in shown(client, f"/jobs/{job}")
+
+
+def test_a_form_that_is_none_of_ours_does_nothing(client: TestClient, coordinator: FakedClusters) -> None:
+    for data in ({}, {"word": ""}, {"word": "0" * 64}, {"word": "é"}):
+        answer = client.post(f"{BASE}/runs", data=data, headers=HTML)
+        assert answer.status_code == 403, answer.text
+    assert client.post(f"{BASE}/runs", content=b"\xff=\xff").status_code in {400, 403}
+    assert coordinator.begun == []
+
+
+def test_a_restore_is_planned_confirmed_and_begun(client: TestClient, coordinator: FakedClusters, site: Site) -> None:
+    said = word(client, f"{BASE}/restore")
+    form = {"word": said, "target": "target", "rename": "orders=again"}
+    plan = client.post(f"{BASE}/restore/plan", data=form)
+    assert plan.status_code == 200
+    assert "offsite restore run" in plan.text
+    assert coordinator.begun == []
+    sent = _value(plan.text, "plan")
+    wrong = client.post(f"{BASE}/restore", data={"word": said, "plan": sent, "name": "x"}, headers=HTML)
+    assert wrong.status_code == 409
+    assert coordinator.begun == []
+    name = site.target.admin.cluster().cluster_id
+    done = client.post(f"{BASE}/restore", data={"word": said, "plan": sent, "name": name})
+    assert done.status_code == 303, done.text
+    assert coordinator.begun[0][1][:2] == ("restore", "run")
+
+
+def test_a_plan_that_was_changed_on_its_way_is_refused(
+    client: TestClient, coordinator: FakedClusters, site: Site
+) -> None:
+    said = word(client, f"{BASE}/restore")
+    plan = client.post(f"{BASE}/restore/plan", data={"word": said, "target": "target"})
+    sent, name = _value(plan.text, "plan"), site.target.admin.cluster().cluster_id
+    for changed in (sent.replace('"target": "target"', '"target": "source"'), "{}", "[" * 9_999, sent[:-1]):
+        answer = client.post(f"{BASE}/restore", data={"word": said, "plan": changed, "name": name}, headers=HTML)
+        assert answer.status_code in {400, 409}, answer.text
+    assert coordinator.begun == []
+
+
+def test_what_cannot_be_planned_is_said_in_the_form(client: TestClient) -> None:
+    said = word(client, f"{BASE}/restore")
+    for field in ({"commit": "99"}, {"commit": "x"}, {"at": "never"}, {"target": "evil:1"}, {"topics": "none"}):
+        answer = client.post(f"{BASE}/restore/plan", data={"word": said, "target": "target", **field})
+        assert 'role="alert"' in answer.text, field
+
+
+def test_who_may_only_read_sees_no_button(connect: Connect, tokens: Tokens, secrets: dict[str, str]) -> None:
+    client = connect(tokens=tokens, token=secrets["read"])
+    assert "<form" in shown(connect(), f"{BASE}/checkpoints")
+    assert "Take a checkpoint" not in shown(client, f"{BASE}/checkpoints")
+    assert "Back up now" not in shown(client, BASE)
+
+
+def test_a_browser_logs_in_with_a_token_and_out_again(
+    connect: Connect, tokens: Tokens, secrets: dict[str, str]
+) -> None:
+    client = connect(tokens=tokens)
+    away = client.get("/", headers=HTML)
+    assert (away.status_code, away.headers["Location"]) == (303, "/login")
+    said = word(client, "/login")
+    assert client.post("/login", data={"word": said, "token": "offsite_no"}).status_code == 401
+    assert client.post("/login", data={"token": secrets["read"]}).status_code == 403
+    inside = client.post("/login", data={"word": said, "token": secrets["operate"]})
+    assert inside.status_code == 303
+    cookie = inside.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert secrets["operate"] not in cookie
+    text = shown(client, BASE)
+    assert "operateer" in text
+    assert secrets["operate"] not in text
+    assert client.post(f"{BASE}/runs", data={"word": said}).status_code == 403, "the word of another session"
+    assert client.post("/logout", data={"word": word(client, BASE)}).status_code == 303
+    client.cookies.delete(COOKIE)
+    assert client.get(BASE, headers=HTML).status_code == 303
+
+
+def test_a_bar_shows_what_is_there_and_what_is_lost() -> None:
+    parts = tuple(PartitionDetail(partition=n, start=s, end=e, records=0, stored_bytes=0) for n, s, e in _PARTITIONS)
+    topic = TopicDetail(
+        topic="orders",
+        topic_id="",
+        holds_schemas=False,
+        configs={},
+        records=0,
+        bytes=0,
+        stored_bytes=0,
+        newest_record_ms=-1,
+        partitions=parts,
+    )
+    bar = bars([topic], [_hole(1, 20, 30)])["orders"]
+    assert bar.parts == ((WIDTH * 0.25, WIDTH * 0.25), (WIDTH * 0.5, WIDTH * 0.5))
+    assert bar.holes == ((WIDTH * 0.7, WIDTH * 0.1),)
+    assert bar.described == "75 of 100 offsets, 1 holes"
+    assert bars([_empty(topic)], [])["orders"].parts == ()
+
+
+_PARTITIONS = ((0, 25, 50), (1, 0, 50))
+
+
+def _hole(partition: int, start: int, end: int) -> HoleReport:
+    fields: dict[str, Any] = {"topic": "orders", "partition": partition, "start": start, "end": end, "reason": "gone"}
+    return HoleReport(**fields)
+
+
+def _empty(topic: TopicDetail) -> TopicDetail:
+    from dataclasses import replace
+
+    return replace(topic, partitions=())
+
+
+def test_a_plot_goes_from_its_first_to_its_last_point() -> None:
+    points = [
+        CommitSummary(
+            seq=n, committed_at_ms=n * 1000, records=1, raw_bytes=1, stored_bytes=1024, holes=0, checkpoint=-1
+        )
+        for n in (1, 2, 5)
+    ]
+    line = stored_over_time(points)
+    assert line is not None
+    assert line.path.startswith("M0.0 ")
+    assert line.path.endswith("L600.0 18.0")
+    assert "3.0 KiB stored by 3 restore points" in line.described
+    assert stored_over_time(points[:1]) is None
+    assert places([1, 2, 5]) == [6.0, 153.0, 594.0]
+
+
+def _value(text: str, name: str) -> str:
+    from html import unescape
+
+    found = re.search(rf'name="{name}" value="([^"]*)"', text)
+    assert found is not None
+    return unescape(found[1])
