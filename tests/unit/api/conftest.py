@@ -12,7 +12,7 @@ from offsite.api.app import make_app
 from offsite.api.guard.gate import Guarded
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import Sessions
-from offsite.api.guard.tokens import Tokens, new_token, read_tokens
+from offsite.api.guard.tokens import TokenFile, new_token
 from offsite.api.site import SOURCE, Place, SiteSettings
 from offsite.api.site import Site as Coordinator
 from offsite.services.cluster import Cluster
@@ -61,9 +61,9 @@ def secrets(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def tokens(secrets: dict[str, str], tmp_path: Path) -> Tokens:
+def tokens(secrets: dict[str, str], tmp_path: Path) -> TokenFile:
     assert secrets
-    return read_tokens(tmp_path / "tokens")
+    return TokenFile(tmp_path / "tokens")
 
 
 Connect = Callable[..., TestClient]

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from offsite.api.guard import gate
 from offsite.api.guard.roles import Role, needed
 from offsite.api.guard.sessions import COOKIE, Sessions
-from offsite.api.guard.tokens import Tokens, new_token, read_tokens
+from offsite.api.guard.tokens import TokenFile, new_token, read_tokens
 from offsite.model.errors import BadOption
 from tests.fake_cluster.site import BACKUP
 from tests.unit.api.conftest import Connect, FakedClusters
@@ -31,7 +31,7 @@ def routes(client: TestClient) -> list[tuple[str, str]]:
     ]
 
 
-def test_without_a_token_or_with_a_wrong_one_nothing_is_answered(connect: Connect, tokens: Tokens) -> None:
+def test_without_a_token_or_with_a_wrong_one_nothing_is_answered(connect: Connect, tokens: TokenFile) -> None:
     known = routes(connect())
     assert len(known) > 25
     for token in (None, "offsite_wrong", ""):
@@ -41,7 +41,7 @@ def test_without_a_token_or_with_a_wrong_one_nothing_is_answered(connect: Connec
 
 
 def test_only_reading_is_allowed_to_who_may_read(
-    connect: Connect, tokens: Tokens, secrets: dict[str, str], coordinator: FakedClusters
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters
 ) -> None:
     client = connect(tokens=tokens, token=secrets["read"])
     for method, path in routes(connect()):
@@ -52,7 +52,7 @@ def test_only_reading_is_allowed_to_who_may_read(
 
 
 def test_who_may_operate_takes_checkpoints_and_restores_nothing(
-    connect: Connect, tokens: Tokens, secrets: dict[str, str]
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str]
 ) -> None:
     client = connect(tokens=tokens, token=secrets["operate"])
     assert client.post(CHECKPOINTS, json={}).status_code == 202
@@ -155,7 +155,7 @@ def test_a_session_is_one_of_ours_and_ends() -> None:
         assert sessions.name(junk, now_s=1_001) is None
 
 
-def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: Tokens) -> None:
+def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: TokenFile) -> None:
     import time
 
     sessions = Sessions(b"k" * 32)
@@ -175,6 +175,23 @@ def test_a_token_file_holds_hashes_alone(tmp_path: Path) -> None:
     assert (caller.name, caller.role) == ("ann", Role.OPERATE)
     with pytest.raises(BadOption, match="has a token of ann"):
         new_token("ann:read", file)
+
+
+def test_who_is_taken_out_of_the_file_is_shut_out_at_once(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    client, file = connect(tokens=tokens, token=secrets["read"]), tmp_path / "tokens"
+    assert client.get("/api/v1/status").status_code == 200
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[1:]))
+    assert client.get("/api/v1/status").status_code == 401
+    file.write_text("".join(lines))
+    assert client.get("/api/v1/status").status_code == 200
+    for broken in ("", "nonsense\n"):
+        file.write_text(broken)
+        assert client.get("/api/v1/status").status_code == 401
+    file.unlink()
+    assert client.get("/api/v1/status").status_code == 401
 
 
 @pytest.mark.parametrize("text", ["", "# nobody\n", "ann read\n", "ann king sha256:" + "0" * 64, "ann read sha256:zz"])

@@ -14,7 +14,7 @@ from offsite.api.app import make_app
 from offsite.api.guard.gate import Guarded
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import COOKIE, Sessions
-from offsite.api.guard.tokens import Tokens
+from offsite.api.guard.tokens import TokenFile
 from offsite.api.pages.coverage import WIDTH, bars
 from offsite.api.pages.plot import places, stored_over_time
 from offsite.api.site import Site as Coordinator
@@ -206,7 +206,7 @@ def test_what_cannot_be_planned_is_said_in_the_form(client: TestClient) -> None:
         assert 'role="alert"' in answer.text, field
 
 
-def test_who_may_only_read_sees_no_button(connect: Connect, tokens: Tokens, secrets: dict[str, str]) -> None:
+def test_who_may_only_read_sees_no_button(connect: Connect, tokens: TokenFile, secrets: dict[str, str]) -> None:
     client = connect(tokens=tokens, token=secrets["read"])
     assert "<form" in shown(connect(), f"{BASE}/checkpoints")
     assert "Take a checkpoint" not in shown(client, f"{BASE}/checkpoints")
@@ -214,7 +214,7 @@ def test_who_may_only_read_sees_no_button(connect: Connect, tokens: Tokens, secr
 
 
 def test_a_browser_logs_in_with_a_token_and_out_again(
-    connect: Connect, tokens: Tokens, secrets: dict[str, str]
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str]
 ) -> None:
     client = connect(tokens=tokens)
     away = client.get("/", headers=HTML)

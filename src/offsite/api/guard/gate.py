@@ -8,6 +8,7 @@ journal, with its outcome.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -50,7 +51,7 @@ class Guarded:
 
     hosts: Hosts
     sessions: Sessions
-    tokens: Tokens | None
+    tokens: Callable[[], Tokens] | None
     read_only: bool
     clock: Clock = field(default_factory=SystemClock)
 
@@ -115,9 +116,9 @@ class Gate:
             )
 
     def _caller(self, headers: Headers, cookie: str) -> Caller | None:
-        tokens = self._guarded.tokens
-        if tokens is None:
+        if self._guarded.tokens is None:
             return _ANYBODY
+        tokens = self._guarded.tokens()
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return tokens.caller(token.strip())

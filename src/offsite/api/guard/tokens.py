@@ -15,6 +15,7 @@ from pathlib import Path
 
 from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
+from offsite.model.journal import warned
 
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60})\s+(?P<role>read|operate|restore)\s+sha256:(?P<hash>[0-9a-f]{64})")
 _FORM = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60}):(?P<role>read|operate|restore)")
@@ -53,6 +54,36 @@ class Tokens:
     def still(self, name: str) -> Caller | None:
         """The caller of that name, if there still is a token for it."""
         return next((each.caller for each in self.known if each.caller.name == name), None)
+
+
+class TokenFile:
+    """The tokens of a file as it is now: whoever takes a line away from it shuts somebody out at once. Raises as
+    `read_tokens`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._state()
+        self._tokens = read_tokens(path)
+
+    def __call__(self) -> Tokens:
+        """While the file cannot be read, or says nothing sound, nobody counts."""
+        if (state := self._state()) != self._seen:
+            self._seen, self._tokens = state, self._read()
+        return self._tokens
+
+    def _read(self) -> Tokens:
+        try:
+            return read_tokens(self._path)
+        except BadOption as error:
+            warned("tokens", error=error.id, why=error.message)
+            return Tokens(known=())
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def read_tokens(path: Path) -> Tokens:

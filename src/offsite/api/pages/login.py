@@ -26,7 +26,7 @@ def form(request: Request) -> Response:
 @router.post("/login")
 def login(request: Request, form: Form) -> Response:
     guarded = request.app.state.guarded
-    caller = guarded.tokens.caller(form.get("token", "").strip()) if guarded.tokens else None
+    caller = guarded.tokens().caller(form.get("token", "").strip()) if guarded.tokens else None
     if caller is None:
         return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
     answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)

@@ -113,7 +113,7 @@ def _guarded(options: ServeOptions) -> Guarded:
     from offsite.api.guard.gate import Guarded
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions
-    from offsite.api.guard.tokens import read_tokens
+    from offsite.api.guard.tokens import TokenFile
 
     if options.host not in _LOOPBACKS and options.token_file is None:
         raise BadOption(
@@ -125,7 +125,7 @@ def _guarded(options: ServeOptions) -> Guarded:
     return Guarded(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
-        tokens=read_tokens(options.token_file) if options.token_file else None,
+        tokens=TokenFile(options.token_file) if options.token_file else None,
         read_only=options.read_only,
     )
 
