@@ -8,6 +8,7 @@ not answer, 503 where the store does not, 504 where no partition has started in 
 from __future__ import annotations
 
 import re
+import threading
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -34,6 +35,8 @@ PREFIXES = ("/actuator/backups", "/actuator/backupRuntime")
 STARTS_WITHIN_S = 60.0
 LOOK_S = 0.5
 _LISTED_MAX = 1_000
+_WAITING = threading.BoundedSemaphore(8)
+"""Requests that may wait for a start at once: each has a thread, of which the server has some forty."""
 _PREFIX = re.compile(r"(\d{0,19})\*")
 
 
@@ -105,17 +108,12 @@ def take(site: TheSite, caller: TheCaller, body: TakeBackup) -> Response:
     wanted = body.backupId
     if not 0 < wanted <= MAX_OFFSET:
         return message(HTTPStatus.BAD_REQUEST, f"A backupId must be from 1 to {MAX_OFFSET}, not {wanted}.")
-    backup = _the_backup(site)
-    taken_by_others = Checkpoints(backup).is_being_taken
-    if not taken_by_others and not _has_source(site):
-        return message(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
-        )
-    asked = ask(backup, wanted)
-    if not asked.is_new:
-        return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
-    return _started(_await_start(site, caller, backup, wanted))
+    if not _WAITING.acquire(blocking=False):
+        return message(HTTPStatus.SERVICE_UNAVAILABLE, "Too many wait for a backup to start: try again.")
+    try:
+        return _taken(site, caller, _the_backup(site), wanted)
+    finally:
+        _WAITING.release()
 
 
 @router.get("", response_model=list[BackupInfo])
@@ -180,6 +178,18 @@ def _the_backup(site: Site) -> Backup:
             hint="start the coordinator with --backup NAME",
         )
     return site.backup(names[0])
+
+
+def _taken(site: Site, caller: Caller, backup: Backup, wanted: int) -> Response:
+    if not Checkpoints(backup).is_being_taken and not _has_source(site):
+        return message(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
+        )
+    asked = ask(backup, wanted)
+    if not asked.is_new:
+        return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
+    return _started(_await_start(site, caller, backup, wanted))
 
 
 def _has_source(site: Site) -> bool:
