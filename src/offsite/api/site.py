@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from offsite.api.known_states import KnownStates
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
@@ -22,6 +23,7 @@ T = TypeVar("T")
 SOURCE = "source"
 """The name of the cluster that backups are taken of."""
 _FRESH_S = 1.0
+_OLDEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Site:
         self.settings, self.clock = settings, clock or SystemClock()
         self.workers = Workers(environment=_environment(settings))
         self._repository: Repository | None = None
+        self._states = KnownStates()
         self._status = Fresh(lambda: read_status(self.repository()), self.clock)
 
     def repository(self) -> Repository:
@@ -72,8 +75,12 @@ class Site:
         """Raises `BackupNotFound`, and as `repository`."""
         return self.repository().backup(name)
 
+    def seen(self, name: str) -> Backup:
+        """The same to look into, without folding again what is known (see `known_states`)."""
+        return self._states.of(self.backup(name))
+
     def status(self) -> Status:
-        """As of a second ago at most, however many ask. Raises as `repository`."""
+        """As of some seconds ago at most, however many ask. Raises as `repository`."""
         return self._status.get()
 
     def place(self, name: str = SOURCE) -> Place:
@@ -93,30 +100,38 @@ class Site:
 
 
 class Fresh(Generic[T]):
-    """A value that many ask for, read at most once in `_FRESH_S`: whoever comes meanwhile waits for the same reading.
-    An error is raised to all of them, too."""
+    """A value that many ask for, read by one of them at a time, and at most for a tenth of the time: so it is a second
+    old at most where reading takes a tenth of one, and `_OLDEST_S` at most anywhere. Whoever comes while it is read
+    gets the one before, if that is not too old. An error is raised to all of them, too."""
 
     def __init__(self, read: Callable[[], T], clock: Clock) -> None:
         self._read, self._clock = read, clock
         self._lock = threading.Lock()
-        self._until_s = float("-inf")
+        self._until_s = self._too_old_s = float("-inf")
         self._value: T | None = None
         self._error: OffsiteError | None = None
 
     def get(self) -> T:
-        with self._lock:
-            if self._clock.monotonic_s() >= self._until_s:
-                self._renew()
-            if self._error is not None or self._value is None:
-                raise self._error or BadOption("nothing was read")
-            return self._value
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._until_s and self._lock.acquire(blocking=now_s >= self._too_old_s):
+            try:
+                if self._clock.monotonic_s() >= self._until_s:
+                    self._renew()
+            finally:
+                self._lock.release()
+        if self._error is not None or self._value is None:
+            raise self._error or BadOption("nothing was read")
+        return self._value
 
     def _renew(self) -> None:
+        began_s = self._clock.monotonic_s()
         try:
             self._value, self._error = self._read(), None
         except OffsiteError as error:
             self._error = error
-        self._until_s = self._clock.monotonic_s() + _FRESH_S
+        ended_s = self._clock.monotonic_s()
+        self._until_s = ended_s + min(max(_FRESH_S, 10 * (ended_s - began_s)), _OLDEST_S / 2)
+        self._too_old_s = ended_s + _OLDEST_S
 
 
 def _environment(settings: SiteSettings) -> Mapping[str, str]:

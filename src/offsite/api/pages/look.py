@@ -66,7 +66,7 @@ def topics(
     find: Text = "",
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
 ) -> Response:
-    detail = show_backup(site.backup(backup))
+    detail = show_backup(site.seen(backup))
     found = [each for each in detail.topics if find in each.topic]
     pages = max(1, -(-len(found) // _TOPICS_SHOWN))
     first = (min(number, pages) - 1) * _TOPICS_SHOWN
@@ -89,7 +89,7 @@ def topics(
 
 @router.get("/backups/{backup}/points")
 def points(request: Request, site: TheSite, backup: BackupName) -> Response:
-    state = site.backup(backup).sound_state()
+    state = site.seen(backup).sound_state()
     shown = list(state.history[-_POINTS_SHOWN:])[::-1]
     spots = places([each.committed_at_ms for each in shown]) if shown else []
     return page(
@@ -107,20 +107,20 @@ def points(request: Request, site: TheSite, backup: BackupName) -> Response:
 
 @router.get("/backups/{backup}/checkpoints")
 def checkpoints(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = Checkpoints(site.backup(backup)).list(most=_POINTS_SHOWN)
+    found = Checkpoints(site.seen(backup)).list(most=_POINTS_SHOWN)
     return page(request, "checkpoints.html", backup=backup, found=found, tags=TAGS)
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}")
 def checkpoint(request: Request, site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
-    report = check_exists(Checkpoints(site.backup(backup)).report(checkpoint))
+    report = check_exists(Checkpoints(site.seen(backup)).report(checkpoint))
     explained = _explained(site, report)
     return page(request, "checkpoint.html", backup=backup, report=report, explained=explained, tags=TAGS)
 
 
 @router.get("/backups/{backup}/groups")
 def groups(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = show_groups(site.backup(backup), groups=ALL_GROUPS)
+    found = show_groups(site.seen(backup), groups=ALL_GROUPS)
     rows = [(group, topic) for group in found.groups for topic in group.topics]
     more = max(0, len(rows) - _ROWS_SHOWN)
     return page(request, "groups.html", backup=backup, found=found, rows=rows[:_ROWS_SHOWN], more=more)
@@ -148,7 +148,7 @@ class Asked(BaseModel):
 @router.get("/backups/{backup}/records")
 def records(request: Request, site: TheSite, backup: BackupName, asked: Annotated[Asked, Query()]) -> Response:
     shown, problem, command = [], "", ""
-    opened = site.backup(backup)
+    opened = site.seen(backup)
     if asked.topic:
         try:
             wanted = _wanted(asked)
@@ -170,7 +170,7 @@ def _cat(backup: str, wanted: Wanted) -> str:
 
 
 def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
-    return explain_checkpoint(site.backup(report.backup), report.id) if report.commit else None
+    return explain_checkpoint(site.seen(report.backup), report.id) if report.commit else None
 
 
 def _checks(checks: LastChecks | None) -> list[tuple[str, str]]:
@@ -186,7 +186,7 @@ def _checks(checks: LastChecks | None) -> list[tuple[str, str]]:
 
 def _line(site: Site, status: BackupStatus) -> Line | None:
     try:
-        return stored_over_time(list(site.backup(status.backup).sound_state().history[-_POINTS_PLOTTED:]))
+        return stored_over_time(list(site.seen(status.backup).sound_state().history[-_POINTS_PLOTTED:]))
     except OffsiteError:  # the status says what is wrong with it
         return None
 

@@ -128,7 +128,7 @@ def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> Confirm
 
 
 def _retention(site: Site, backup: str, words: dict[str, Any], now_ms: int | None) -> tuple[Backup, RetentionPlan]:
-    repository, opened = site.repository(), site.backup(backup)
+    repository, opened = site.repository(), site.seen(backup) if now_ms is None else site.backup(backup)
     SeenHead(repository=repository, backup=backup).check(opened, opened.state())
     policy = parse_policy(**cast("PolicyWords", words))
     return opened, plan_retention(opened, policy, clock=SystemClock(), now_ms=now_ms)

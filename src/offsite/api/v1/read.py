@@ -24,7 +24,7 @@ Most = Annotated[int, Query(ge=1, le=10_000, description="At most so many, the n
 
 @router.get("/status", response_model=Status)
 def status(site: TheSite) -> Response:
-    """Am I safe? The verdict for each backup, a second old at most."""
+    """Am I safe? The verdict for each backup, some seconds old at most."""
     return answer(site.status())
 
 
@@ -37,35 +37,35 @@ def backups(site: TheSite) -> Response:
 @router.get("/backups/{backup}", response_model=BackupDetail)
 def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, points: Most = 100) -> Response:
     """What a backup holds: topics, partitions, holes, its newest restore points."""
-    found = show_backup(site.backup(backup), commit=commit)
+    found = show_backup(site.seen(backup), commit=commit)
     return answer(replace(found, restore_points=tuple(found.restore_points[-points:])))
 
 
 @router.get("/backups/{backup}/groups", response_model=GroupsShown)
 def groups(site: TheSite, backup: BackupName, commit: CommitNumber = None) -> Response:
     """The consumer groups of a backup, and how far they were behind."""
-    return answer(show_groups(site.backup(backup), groups=ALL_GROUPS, commit=commit))
+    return answer(show_groups(site.seen(backup), groups=ALL_GROUPS, commit=commit))
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])
 def pins(site: TheSite, backup: BackupName) -> Response:
     """The restore points that are kept whatever the rules say."""
-    return answer(pinned_points(site.backup(backup)))
+    return answer(pinned_points(site.seen(backup)))
 
 
 @router.get("/backups/{backup}/checkpoints", response_model=CheckpointList)
 def checkpoints(site: TheSite, backup: BackupName, most: Most = 100) -> Response:
     """The checkpoints of a backup, newest first, without their partitions."""
-    return answer(Checkpoints(site.backup(backup)).list(most=most))
+    return answer(Checkpoints(site.seen(backup)).list(most=most))
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
 def checkpoint(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
     """A checkpoint, and how far each partition is."""
-    return answer(check_exists(Checkpoints(site.backup(backup)).report(checkpoint)))
+    return answer(check_exists(Checkpoints(site.seen(backup)).report(checkpoint)))
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}/explanation", response_model=Explanation)
 def explanation(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
     """What a restore of a checkpoint leaves out, and why; how far each topic can be trusted."""
-    return answer(explain_checkpoint(site.backup(backup), checkpoint))
+    return answer(explain_checkpoint(site.seen(backup), checkpoint))

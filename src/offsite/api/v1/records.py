@@ -56,7 +56,7 @@ class SearchBody(Body):
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
 def records(site: TheSite, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
     """The first records from `start` on, decoded, partition by partition, each as `offsite cat -o json` prints it."""
-    return answer(records_of(site.backup(backup), wanted))
+    return answer(records_of(site.seen(backup), wanted))
 
 
 @router.post("/backups/{backup}/searches", status_code=202, response_model=JobBegun)
