@@ -61,5 +61,8 @@ class FileParticipant:
         self.asked.append("delete")
         self.path(checkpoint).unlink(missing_ok=True)
 
+    def release(self) -> None:
+        """It holds nothing still."""
+
     def path(self, checkpoint: int) -> Path:
         return self.folder / f"{self.name}-{checkpoint}.json"

@@ -70,7 +70,7 @@ class _AtomicPuts:
 @contextmanager
 def s3proxy_server(folder: Path) -> Iterator[str]:
     """The endpoint of a new S3Proxy that keeps its objects in memory."""
-    endpoint = f"http://127.0.0.1:{_free_port()}"
+    endpoint = f"http://127.0.0.1:{free_port()}"
     properties = folder / "s3proxy.conf"
     properties.write_text(
         f"s3proxy.endpoint={endpoint}\ns3proxy.authorization=none\njclouds.provider=transient-nio2\n"
@@ -140,7 +140,7 @@ def _ivy_command(work: str) -> list[str]:
     return ["java", "-jar", str(ivy), "-cache", work, "-ivy", f"{work}/ivy.xml", "-retrieve", pattern]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -74,19 +74,24 @@ class FakeTransaction:
     partitions: set[TopicPartition] = field(default_factory=set)
 
 
+THE_CLUSTER = "kafka-cluster"
+
+
 class FakeCluster:
     """Served by `tests.fake_cluster.server.serving`. Tests change it between calls of what they test, never during one.
 
     `failing`: API and partition → the error code it is answered with, after the first `passing` requests. `forbidden`:
-    topic → codes of operations (AclOperation) that we may not do on it. `hidden`: topics that we may not
-    describe. `refused_settings`: no topic is made with these. `answering` is cleared where it is to take requests and
-    to answer none, as a broker that is frozen; this may be changed during a call. `acls` is None without an authorizer;
+    topic, or `THE_CLUSTER`, → codes of operations (AclOperation) that we may not do on it. `advertised`: where its
+    broker says that it is, None for where it is. `hidden`: topics that we may not describe. `refused_settings`: no
+    topic is made with these. `answering` is cleared where it is to take requests and to answer none, as a broker that
+    is frozen; this may be changed during a call. `acls` is None without an authorizer;
     a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.address = Address(host="127.0.0.1", port=0)
+        self.advertised: Address | None = None
         self.topics: dict[str, FakeTopic] = {}
         self.groups: dict[str, FakeGroup] = {}
         self.transactions: dict[str, FakeTransaction] = {}

@@ -14,7 +14,7 @@ from offsite.kafka.protocol.broker_errors import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.fake_cluster.cluster import BROKER_CONFIGS, TOPIC_DEFAULTS, FakeCluster, FakeTopic
+from tests.fake_cluster.cluster import BROKER_CONFIGS, THE_CLUSTER, TOPIC_DEFAULTS, FakeCluster, FakeTopic
 from tests.fake_cluster.messages import Answer
 from tests.fake_cluster.partition_log import PartitionLog
 from tests.misbehaving_broker.messages import ANSWERS
@@ -36,13 +36,14 @@ def api_versions(_cluster: FakeCluster, _asked: Any) -> Answer:
 def metadata(cluster: FakeCluster, asked: Any) -> Answer:
     listed = [name for name in cluster.topics if name not in cluster.hidden]
     names = listed if asked.topics is None else [each.name for each in asked.topics]
-    broker = {"node_id": NODE, "host": cluster.address.host, "port": cluster.address.port, "rack": ""}
+    address = cluster.advertised or cluster.address
+    broker = {"node_id": NODE, "host": address.host, "port": address.port, "rack": ""}
     return {
         "brokers": [broker],
         "cluster_id": cluster.cluster_id,
         "controller_id": NODE,
         "topics": [_described(cluster, name) for name in names],
-        "authorized_operations": set(),
+        "authorized_operations": _OPERATIONS - cluster.forbidden.get(THE_CLUSTER, set()),
     }
 
 

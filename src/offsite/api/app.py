@@ -15,7 +15,7 @@ from offsite.api.guard.gate import Gate, Guarded
 from offsite.api.pages import act, login, look, restore_wizard
 from offsite.api.pages.templates import page
 from offsite.api.site import Site
-from offsite.api.v1 import jobs, letting_go, operate, read, records, restores
+from offsite.api.v1 import doctor, jobs, letting_go, operate, read, records, restores
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import failed, safe_line, safe_trace
 from offsite.model.version import __version__
@@ -26,6 +26,14 @@ _PROBLEMS_MAX = 5
 
 def make_app(site: Site, guarded: Guarded) -> Gate:
     """The coordinator as an ASGI application, behind its gate."""
+    app = routes()
+    app.state.site, app.state.guarded = site, guarded
+    return Gate(app, guarded)
+
+
+def routes() -> FastAPI:
+    """All that is answered, of the site and by the rules in its `state`. What it needs to know of its routes it finds
+    out with the first request, which takes a third of a second."""
     app = FastAPI(
         title="offsite",
         version=__version__,
@@ -34,8 +42,7 @@ def make_app(site: Site, guarded: Guarded) -> Gate:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    app.state.site, app.state.guarded = site, guarded
-    for each in (read, records, operate, restores, letting_go, jobs):
+    for each in (read, records, operate, restores, letting_go, jobs, doctor):
         app.include_router(each.router, prefix=V1)
     for prefix in actuator.PREFIXES:
         app.include_router(actuator.router, prefix=prefix)
@@ -45,7 +52,7 @@ def make_app(site: Site, guarded: Guarded) -> Gate:
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_http)
     app.exception_handler(Exception)(_mistake)
-    return Gate(app, guarded)
+    return app
 
 
 def _is_actuator(request: Request) -> bool:

@@ -8,10 +8,21 @@ that, which reads everything anew, and what plans or changes anything does not g
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from offsite.repository.backup import Backup
+from offsite.repository.catalog import Catalog
+from offsite.repository.commit import StoredCommit
+from offsite.repository.commit_log import CommitLog
 from offsite.repository.state import BackupState
+
+KeptT = TypeVar("KeptT")
+_Key: TypeAlias = tuple[str, str, int]
+_KEPT = 4
+"""Commits, and states as of earlier ones, that are kept: a preview of retention reads one or two of each."""
 
 
 @dataclass(slots=True)
@@ -19,6 +30,8 @@ class KnownStates:
     """Of one repository. For several threads: of those that need the same one, one folds it."""
 
     _found: dict[str, BackupState] = field(default_factory=dict)
+    _earlier: OrderedDict[tuple[str, str, int], BackupState] = field(default_factory=OrderedDict)
+    _commits: OrderedDict[tuple[str, str, int], StoredCommit | None] = field(default_factory=OrderedDict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -37,10 +50,61 @@ class KnownStates:
                 known = self._found[name] = Backup.sound_state(backup)
             return known
 
+    def earlier(self, name: str, upto: int, read: Callable[[], BackupState]) -> BackupState:
+        """The state after commit `upto`, which no later commit changes. Raises what `read` raises."""
+        return self._kept(self._earlier, name, upto, read)
+
+    def commit(self, name: str, seq: int, read: Callable[[], StoredCommit | None]) -> StoredCommit | None:
+        """Commit `seq`, or None where it is not there, which nobody keeps."""
+        return self._kept(self._commits, name, seq, read)
+
+    def _kept(self, kept: OrderedDict[_Key, KeptT], name: str, seq: int, read: Callable[[], KeptT]) -> KeptT:
+        """By the newest state that is known: a backup that was put back may have other commits of the same numbers."""
+        newest = self._found.get(name)
+        if newest is None or newest.seq < seq:
+            return read()
+        key = (name, newest.head_hash, seq)
+        with self._lock:
+            if key in kept:
+                return kept[key]
+        found = read()
+        if found is not None:
+            with self._lock:
+                kept[key] = found
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownLog(CommitLog):
+    states: KnownStates
+
+    def get(self, seq: int) -> StoredCommit | None:
+        return self.states.commit(self.layout.backup, seq, lambda: CommitLog.get(self, seq))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownCatalog(Catalog):
+    states: KnownStates
+
+    def state(self, *, upto: int | None = None) -> BackupState:
+        if upto is None:
+            return Catalog.state(self)
+        return self.states.earlier(self.log.layout.backup, upto, lambda: Catalog.state(self, upto=upto))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownBackup(Backup):
     states: KnownStates
+
+    @property
+    def log(self) -> CommitLog:
+        return _KnownLog(store=self.store, layout=self.layout, states=self.states)
+
+    @property
+    def catalog(self) -> Catalog:
+        return _KnownCatalog(log=self.log, states=self.states)
 
     def sound_state(self) -> BackupState:
         return self.states.newest(self)

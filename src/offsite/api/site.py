@@ -13,9 +13,11 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
+from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster, connect
 from offsite.services.jobs.workers import Workers
 from offsite.services.overview.status import Status, read_status
+from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.stores.open_store import open_store
 
 T = TypeVar("T")
@@ -53,6 +55,8 @@ class SiteSettings:
     places: Mapping[str, Place] = field(default_factory=dict)
     spark_master: str | None = None
     read_only: bool = False
+    clusters: ZeebeWords = field(default_factory=ZeebeWords)
+    """Zeebe clusters that take part in every checkpoint that this coordinator asks for."""
 
 
 class Site:
@@ -93,10 +97,24 @@ class Site:
             f"this coordinator knows no cluster {name[:60]!r} (known: {known})", hint=f"start it with {option}"
         )
 
+    def where(self, name: str) -> list[str]:
+        """The options by which a person's own command finds the repository and a cluster. Raises as `place`."""
+        place = self.place(name)
+        named = {"repo": self.settings.repo, "bootstrap": place.bootstrap, "kafka-config": place.kafka_config}
+        return [f"--{option}={value}" for option, value in named.items() if value is not None]
+
     def cluster(self, name: str = SOURCE) -> Cluster:
         """Raises as `place`, and `BadKafkaConfig`. Asks nothing of the cluster."""
         place = self.place(name)
         return connect(place.bootstrap, place.kafka_config)
+
+    def participants(self, backup: Backup) -> Participants:
+        """Who takes part in the checkpoints of a backup besides Kafka. Raises `BadOption`."""
+        return zeebe_participants(parse_zeebe(self.settings.clusters), lambda: backup)
+
+    def take_arguments(self) -> Mapping[str, object]:
+        """What a command needs to take a checkpoint with those."""
+        return dict(self.settings.clusters)
 
 
 class Fresh(Generic[T]):

@@ -27,7 +27,7 @@ from offsite.cli.commands import (
     sandbox,
     verify,
 )
-from offsite.cli.commands.coordinator import jobs, serve
+from offsite.cli.commands.coordinator import doctor, jobs, serve
 from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 
 app.command()(demo.demo)
+app.command()(doctor.doctor)
 app.command()(repository.init)
 app.add_typer(backup.app, name="backup")
 app.command(name="list")(repository.list_)

@@ -23,6 +23,9 @@ _STDOUT, _STDERR = 1, 2
 
 
 def main() -> None:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # how it is cancelled, also where its coordinator ignores it
     interruption = Interruption()
     interruption.end_at_once()
     job, arguments = sys.argv[1], sys.argv[2:]

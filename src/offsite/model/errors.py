@@ -414,6 +414,13 @@ class ParticipantFailed(Refused):
     id = "OFF-1472"
 
 
+class ParticipantUnreachable(Refused):
+    """A participant of a checkpoint could not be asked, or its answers say nothing for certain: the checkpoint has
+    failed, and a part of it may have been saved."""
+
+    id = "OFF-1473"
+
+
 class ClocksDiffer(Refused):
     """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
 

@@ -3,6 +3,7 @@
     offsite.json                                                repository id, format version
     clock                                                       empty; overwritten to learn the time of an object store
     probes/create-only                                          put again and again, to see that it is refused
+    probes/doctor-<id>                                          put by a doctor, who removes it at once
     backups/<backup>/backup.json                                source, selection, options: written once
     backups/<backup>/removed.json                               that it is removed as a whole, or was
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
@@ -44,7 +45,9 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.names import check_backup_name, check_topic_name
 
 ROOT_KEY = "offsite.json"
-PROBE_KEY = "probes/create-only"
+PROBES_PREFIX = "probes/"
+PROBE_KEY = f"{PROBES_PREFIX}create-only"
+DOCTOR_PREFIX = f"{PROBES_PREFIX}doctor-"
 BACKUPS_PREFIX = "backups/"
 
 _MAX_TOPIC_IN_FILE_NAME = 180

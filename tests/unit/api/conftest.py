@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from offsite.api.app import make_app
-from offsite.api.guard.gate import Guarded
+from offsite.api.app import routes
+from offsite.api.guard.gate import Gate, Guarded
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import Sessions
 from offsite.api.guard.tokens import TokenFile, new_token
@@ -66,7 +68,19 @@ def tokens(secrets: dict[str, str], tmp_path: Path) -> TokenFile:
     return TokenFile(tmp_path / "tokens")
 
 
+_routes = functools.cache(routes)
 Connect = Callable[..., TestClient]
+
+
+def behind_gate(site: Coordinator, guarded: Guarded) -> ASGIApp:
+    """As `make_app`, with the routes that all tests of a process share, which asks one thing at a time."""
+    gate = Gate(_routes(), guarded)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        _routes().state.site, _routes().state.guarded = site, guarded
+        await gate(scope, receive, send)
+
+    return app
 
 
 @pytest.fixture
@@ -79,7 +93,7 @@ def connect(coordinator: FakedClusters) -> Connect:
         )
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return TestClient(
-            make_app(coordinator, guarded),
+            behind_gate(coordinator, guarded),
             base_url="http://127.0.0.1:8080",
             headers=headers,
             raise_server_exceptions=False,

@@ -35,6 +35,21 @@ def test_it_is_folded_once_for_each_commit(site: Site, monkeypatch: pytest.Monke
         assert len(folded) == 1
 
 
+def test_what_is_kept_of_earlier_commits_is_of_the_backup_that_is_there(site: Site) -> None:
+    states = KnownStates()
+    for number in (2, 3):
+        site.source.write("orders", [b"more"])
+        site.back_up()
+        backup, plain = states.of(site.backup), site.backup
+        assert backup.state().seq == number
+        for seq in (1, 2):
+            for _ in range(2):
+                assert backup.catalog.state(upto=seq) == plain.catalog.state(upto=seq)
+                assert backup.log.get(seq) == plain.log.get(seq)
+        assert backup.log.get(number + 1) is None
+    assert len(states._commits) <= 4
+
+
 def test_what_is_to_go_on_from_is_never_a_damaged_one(site: Site) -> None:
     site.source.write("orders", [b"more"])
     site.back_up()

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from offsite.api.app import make_app
 from offsite.api.guard.gate import Guarded
 from offsite.api.guard.hosts import Hosts
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile
 from offsite.api.pages.coverage import WIDTH, bars
-from offsite.api.pages.plot import places, stored_over_time
 from offsite.api.site import Site as Coordinator
 from offsite.api.site import SiteSettings
 from offsite.repository.history import CommitSummary
@@ -25,9 +23,10 @@ from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.serve import Server
 from offsite.services.hole_report import HoleReport
 from offsite.services.overview.contents import PartitionDetail, TopicDetail
+from offsite.services.reports.plot import MARGIN, lines_of, places
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site
-from tests.unit.api.conftest import Connect, FakedClusters
+from tests.unit.api.conftest import Connect, FakedClusters, behind_gate
 
 BASE = f"/backups/{BACKUP}"
 PAGES = (
@@ -125,7 +124,7 @@ def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:
     made = Repository.init(open_folder(tmp_path / "empty"))
     site = Coordinator(SiteSettings(repo=made.store.url))
     guarded = Guarded(hosts=Hosts.of(()), sessions=Sessions(), tokens=None, read_only=False)
-    text = shown(TestClient(make_app(site, guarded), base_url="http://localhost"), "/")
+    text = shown(TestClient(behind_gate(site, guarded), base_url="http://localhost"), "/")
     assert "There is no backup yet." in text
     assert made.store.url in text
 
@@ -155,11 +154,29 @@ def test_a_form_begins_a_job_and_leads_to_its_page(client: TestClient, coordinat
     for path in ("runs", "verifications", "drills", "checkpoints"):
         answer = client.post(f"{BASE}/{path}", data={"word": said})
         assert answer.status_code == 303
-        assert "This job is" in shown(client, answer.headers["Location"])
+        assert "State:" in shown(client, answer.headers["Location"])
     assert [command[0] for _, command in coordinator.begun] == ["backup", "verify", "restore", "checkpoint"]
     job = coordinator.begun[0][0]
     assert client.post(f"/jobs/{job}/cancel", data={"word": said}).status_code == 303
     assert "told to end by this machine" in shown(client, f"/jobs/{job}")
+
+
+def test_a_form_that_is_sent_twice_begins_one_job(client: TestClient, coordinator: FakedClusters) -> None:
+    text = shown(client, BASE)
+    form = {"word": _value(text, "word"), "once": _value(text, "once")}
+    first, second = (client.post(f"{BASE}/drills", data=form).headers["Location"] for _ in range(2))
+    assert first == second
+    other = {**form, "once": _value(shown(client, BASE), "once")}
+    assert client.post(f"{BASE}/drills", data=other).headers["Location"] != first
+    assert len(coordinator.begun) == 2
+
+
+def test_a_search_is_begun_from_the_page_of_records(client: TestClient, coordinator: FakedClusters) -> None:
+    said = word(client, f"{BASE}/records")
+    assert client.post(f"{BASE}/searches", data={"word": said}, headers=HTML).status_code == 400
+    form = {"word": said, "topic": "orders", "key": "", "value": "--yes"}
+    assert client.post(f"{BASE}/searches", data=form).status_code == 303
+    assert coordinator.begun[0][1][:4] == ("search", f"--backup={BACKUP}", "--topics=orders", "--value=--yes")
 
 
 def test_a_form_that_is_none_of_ours_does_nothing(client: TestClient, coordinator: FakedClusters) -> None:
@@ -179,12 +196,17 @@ def test_a_restore_is_planned_confirmed_and_begun(client: TestClient, coordinato
     assert coordinator.begun == []
     sent = _value(plan.text, "plan")
     wrong = client.post(f"{BASE}/restore", data={"word": said, "plan": sent, "name": "x"}, headers=HTML)
-    assert wrong.status_code == 409
+    assert "nothing was done" in wrong.text
     assert coordinator.begun == []
     name = site.target.admin.cluster().cluster_id
-    done = client.post(f"{BASE}/restore", data={"word": said, "plan": sent, "name": name})
+    whole = {"word": said, "plan": sent, "name": name, "once": _value(plan.text, "once")}
+    done = client.post(f"{BASE}/restore", data=whole)
     assert done.status_code == 303, done.text
     assert coordinator.begun[0][1][:2] == ("restore", "run")
+    site.target.make_topic("again", partitions=2)
+    again = client.post(f"{BASE}/restore", data=whole)
+    assert (again.status_code, again.headers["Location"]) == (303, done.headers["Location"]), "of two clicks"
+    assert len(coordinator.begun) == 1
 
 
 def test_a_plan_that_was_changed_on_its_way_is_refused(
@@ -278,12 +300,13 @@ def test_a_plot_goes_from_its_first_to_its_last_point() -> None:
         )
         for n in (1, 2, 5)
     ]
-    line = stored_over_time(points)
-    assert line is not None
-    assert line.path.startswith("M0.0 ")
-    assert line.path.endswith("L600.0 18.0")
-    assert "3.0 KiB stored by 3 restore points" in line.described
-    assert stored_over_time(points[:1]) is None
+    age, stored = lines_of(points, now_ms=9_000)
+    assert stored.path.startswith("M0.0 ")
+    assert stored.path.endswith(f"L600.0 {MARGIN:.1f}")
+    assert "3.0 KiB stored by 3 restore points" in stored.described
+    assert "at most 4.0 s old" in age.described
+    assert age.path.endswith(f"L600.0 {MARGIN:.1f}"), "nothing was made for longest just now"
+    assert lines_of(points[:1], now_ms=9_000) == []
     assert places([1, 2, 5]) == [6.0, 153.0, 594.0]
 
 

@@ -72,14 +72,35 @@ def test_a_restore_is_carried_out_as_it_was_planned(client: TestClient, coordina
     assert [each["target"] for each in planned["plan"]["topics"]] == ["again"]
     assert planned["words"] == {"commit": 1, "rename": ["orders=again"]}
     body = {**planned["words"], "target": "target", "confirmation": planned["confirmation"]}
+    left_open = {name: value for name, value in body.items() if name != "commit"}
+    assert client.post(f"{BASE}/restores", json=left_open).status_code == 409, "it would mean the newest of then"
     begun = client.post(f"{BASE}/restores", json=body)
     assert begun.status_code == 202, begun.text
     command = ("restore", "run", f"--backup={BACKUP}", "--commit=1", "--rename=orders=again", "--yes")
     assert coordinator.begun == [(begun.json()["job"], command)]
-    assert planned["command"] == f"offsite restore run --backup={BACKUP} --commit=1 --rename=orders=again --yes"
+    assert planned["command"].startswith(
+        f"offsite restore run --backup={BACKUP} --commit=1 --rename=orders=again --yes"
+    )
+    assert planned["command"].endswith(" --bootstrap=target:9092")
     job = got(client, begun.headers["Location"])
     assert (job["state"], job["kind"], job["backup"]) == ("starting", "restore", BACKUP)
     assert job["asked_by"] == "this machine"
+
+
+def test_a_repeated_restore_finds_its_job_whatever_that_has_changed_already(
+    client: TestClient, coordinator: FakedClusters, site: Site
+) -> None:
+    planned = client.post(f"{BASE}/restores/plan", json={"target": "target", "rename": ["orders=again"]}).json()
+    body = {**planned["words"], "target": "target", "confirmation": planned["confirmation"]}
+    key = {"Idempotency-Key": "once"}
+    first = client.post(f"{BASE}/restores", json=body, headers=key)
+    site.target.make_topic("again", partitions=2)
+    second = client.post(f"{BASE}/restores", json=body, headers=key)
+    assert (first.status_code, second.status_code) == (202, 202), second.text
+    assert second.json() == {**first.json(), "is_new": False}
+    assert len(coordinator.begun) == 1
+    elsewhere = client.post(f"{BASE}/restores", json={**body, "target": "source"}, headers=key)
+    assert (elsewhere.status_code, elsewhere.json()["error"]["id"]) == (409, "OFF-1136"), elsewhere.text
 
 
 @pytest.mark.parametrize(

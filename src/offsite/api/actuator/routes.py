@@ -21,6 +21,7 @@ from offsite.api.guard.tokens import Caller
 from offsite.api.site import SOURCE, Site
 from offsite.api.v1.context import TheCaller, TheSite
 from offsite.api.v1.job_answers import begin_job, requested
+from offsite.api.v1.words import arguments
 from offsite.model.errors import BackupNotFound, BadOption, CheckpointIdUsed, OffsiteError
 from offsite.model.plain import plain
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -151,7 +152,7 @@ def delete(site: TheSite, checkpoint: Id) -> Response:
     """Delete a checkpoint with its restore point; 204 also where there is none."""
     backup, wanted = _the_backup(site), _number(checkpoint)
     if Checkpoints(backup).report(wanted).status is not CheckpointStatus.DOES_NOT_EXIST:
-        delete_checkpoint(backup, wanted)
+        delete_checkpoint(backup, wanted, participants=site.participants(backup))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -186,7 +187,7 @@ def _taken(site: Site, caller: Caller, backup: Backup, wanted: int) -> Response:
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
         )
-    asked = ask(backup, wanted)
+    asked = ask(backup, wanted, participants=site.participants(backup).names)
     if not asked.is_new:
         return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
     return _started(_await_start(site, caller, backup, wanted))
@@ -207,7 +208,8 @@ def _await_start(site: Site, caller: Caller, backup: Backup, checkpoint: int) ->
         if not begun and is_free(backup, checkpoint):
             begun = True
             name = backup.descriptor.name
-            command = ["checkpoint", "take", f"--backup={name}", f"--id={checkpoint}", "--wait"]
+            words = {"backup": name, "id": checkpoint, **site.take_arguments()}
+            command = ["checkpoint", "take", *arguments(words), "--wait"]
             begin_job(site, requested(caller, "checkpoint", name, command), site.place())
         site.clock.sleep(LOOK_S)
     return report

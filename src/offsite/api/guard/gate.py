@@ -38,7 +38,7 @@ _HEADERS = {
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none a browser calls the origin of a form "null"
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
@@ -95,7 +95,8 @@ class Gate:
         host = headers.get("host", "")
         if not self._guarded.hosts.allow(host):
             raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name", _HOST_HINT)
-        if scope["method"] not in SAFE and not self._is_of_ours(headers, host):
+        has_effect = scope["method"] not in SAFE or wanted.is_more_than_reading
+        if has_effect and not self._is_of_ours(headers, host):
             raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
         body = await _body(headers, receive)
         self._admit(scope, headers, wanted)
@@ -126,7 +127,7 @@ class Gate:
         return tokens.still(name) if name else None
 
     def _is_of_ours(self, headers: Headers, host: str) -> bool:
-        """Browsers say where a request that changes something comes from; other programs say nothing."""
+        """Browsers say where a request comes from; other programs say nothing."""
         origin = headers.get("origin")
         if origin is not None and not self._guarded.hosts.allow_origin(origin, host):
             return False

@@ -15,7 +15,7 @@ class Role(IntEnum):
     READ = 1
     """See everything, and plan."""
     OPERATE = 2
-    """Take backups, checkpoints and checks, end jobs."""
+    """Take backups, checkpoints and checks, end jobs, call the doctor."""
     RESTORE = 3
     """Write into a cluster, and let go restore points."""
 
@@ -26,6 +26,10 @@ class Needed(NamedTuple):
 
     role: Role | None
     changes: bool
+
+    @property
+    def is_more_than_reading(self) -> bool:
+        return self.role is not None and self.role > Role.READ
 
 
 class _Rule(NamedTuple):
@@ -42,6 +46,7 @@ _BEGUN = "checkpoints|runs|verifications|drills|searches"
 _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
+    _rule("GET", r"/api/v1/doctor", Role.OPERATE, changes=False),
     _rule("GET HEAD OPTIONS", r"/.*", Role.READ, changes=False),
     _rule("POST", r"/api/v1/(.*/)?plan", Role.READ, changes=False),
     _rule("POST", r"/backups/[^/]+/restore/plan", Role.READ, changes=False),

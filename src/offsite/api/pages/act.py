@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
-from offsite.api.pages.forms import form_of, number
+from offsite.api.pages.forms import ONCE, form_of, number
 from offsite.api.pages.look import TAGS
 from offsite.api.pages.templates import page
 from offsite.api.site import Place, Site
 from offsite.api.v1.context import BackupName, TheCaller, TheSite
 from offsite.api.v1.job_answers import begin_job, requested
 from offsite.api.v1.jobs import JobId
+from offsite.api.v1.records import SearchBody, search_command
 from offsite.api.v1.words import arguments
-from offsite.services.jobs.ask import JobRequest, cancel_job
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+from offsite.services.jobs.ask import JobRequest, cancel_job, known_job
 from offsite.services.jobs.status import JobReport, job_list, job_report
 
 router = APIRouter(include_in_schema=False)
@@ -28,31 +32,42 @@ _SHOWN_MAX = 30_000
 
 
 @router.post("/backups/{backup}/runs")
-def run(site: TheSite, caller: TheCaller, backup: BackupName, _: Form) -> Response:
+def run(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)  # without its topics only a backup that is there can go on
-    return begun(site, requested(caller, "backup", backup, ["backup", "run", f"--backup={backup}"]), site.place())
+    asked = requested(caller, "backup", backup, ["backup", "run", f"--backup={backup}"])
+    return begun(site, asked, site.place(), form)
 
 
 @router.post("/backups/{backup}/verifications")
-def verify(site: TheSite, caller: TheCaller, backup: BackupName, _: Form) -> Response:
+def verify(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
-    return begun(site, requested(caller, "verify", backup, ["verify", f"--backup={backup}", "--deep"]), Place())
+    return begun(site, requested(caller, "verify", backup, ["verify", f"--backup={backup}", "--deep"]), Place(), form)
 
 
 @router.post("/backups/{backup}/drills")
-def drill(site: TheSite, caller: TheCaller, backup: BackupName, _: Form) -> Response:
+def drill(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
-    return begun(
-        site, requested(caller, "drill", backup, ["restore", "drill", f"--backup={backup}", "--sandbox"]), Place()
-    )
+    asked = requested(caller, "drill", backup, ["restore", "drill", f"--backup={backup}", "--sandbox"])
+    return begun(site, asked, Place(), form)
 
 
 @router.post("/backups/{backup}/checkpoints")
 def take(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
     site.backup(backup)
     wanted = number(form.get("id", ""), "checkpoint")
-    command = ["checkpoint", "take", *arguments({"backup": backup, "id": wanted}), "--wait"]
-    return begun(site, requested(caller, "checkpoint", backup, command), site.place())
+    command = ["checkpoint", "take", *arguments({"backup": backup, "id": wanted, **site.take_arguments()}), "--wait"]
+    return begun(site, requested(caller, "checkpoint", backup, command), site.place(), form)
+
+
+@router.post("/backups/{backup}/searches")
+def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    site.backup(backup)
+    words = {name: text for name in ("topic", "key", "value", "start") if (text := form.get(name, "").strip())}
+    try:
+        wanted = SearchBody.model_validate(words)
+    except ValueError as error:
+        raise BadOption("this is no search: it needs a topic", hint="write its name, and fewer characters") from error
+    return begun(site, requested(caller, "search", backup, search_command(backup, wanted)), Place(), form)
 
 
 @router.get("/jobs")
@@ -82,13 +97,22 @@ def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
     store = site.repository().store
     if not job_report(store, job).state.is_final:
         cancel_job(store, job, by=caller.name)
+    return _to(job)
+
+
+def begun(site: Site, request: JobRequest, place: Place, form: Mapping[str, str]) -> Response:
+    """The way to the page of the job that was begun for this form."""
+    return _to(begin_job(site, request, place, word=form.get(ONCE) or None).id)
+
+
+def begun_before(site: Site, request: JobRequest, form: Mapping[str, str]) -> Response | None:
+    """The way to the page of the job that this very form has begun already, None where it has not."""
+    job = known_job(site.repository().store, request, form[ONCE]) if form.get(ONCE) else None
+    return None if job is None else _to(job)
+
+
+def _to(job: str) -> Response:
     return RedirectResponse(f"/jobs/{job}", status_code=HTTPStatus.SEE_OTHER)
-
-
-def begun(site: Site, request: JobRequest, place: Place) -> Response:
-    """The way to the page of a job that was begun for this."""
-    asked = begin_job(site, request, place)
-    return RedirectResponse(f"/jobs/{asked.id}", status_code=HTTPStatus.SEE_OTHER)
 
 
 def _proof(job: JobReport) -> tuple[bool, str] | None:
@@ -110,7 +134,8 @@ def _proof(job: JobReport) -> tuple[bool, str] | None:
 def _error(job: JobReport) -> dict[str, str]:
     """The error document that the command ended with: the last line of what it said."""
     try:
-        found = json.loads(job.said.rstrip().splitlines()[-1])["error"]
-    except (ValueError, LookupError, TypeError):
+        last = parse_json(job.said.rstrip().splitlines()[-1].encode())
+    except (BadJson, LookupError):
         return {}
+    found = last.get("error") if isinstance(last, dict) else None
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

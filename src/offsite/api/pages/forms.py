@@ -10,6 +10,8 @@ from offsite.model.errors import BadOption, NotAllowed
 
 _FIELDS_MAX = 200
 WORD = "word"
+ONCE = "once"
+"""A field that each page fills anew: a form that is sent twice, by two clicks, begins one job."""
 
 
 async def form_of(request: Request) -> dict[str, str]:

@@ -11,11 +11,16 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from offsite.api.guard.sessions import COOKIE, LASTS_S
 from offsite.api.pages.act import Form
 from offsite.api.pages.templates import page
+from offsite.services.reports.look import STYLE_FILE
 
 router = APIRouter(include_in_schema=False)
 
 _STATIC = Path(__file__).parent / "static"
-_FILES = {"offsite.css": "text/css", "offsite.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES = {
+    "offsite.css": (STYLE_FILE, "text/css"),
+    "offsite.js": (_STATIC / "offsite.js", "text/javascript"),
+    "icon.svg": (_STATIC / "icon.svg", "image/svg+xml"),
+}
 
 
 @router.get("/login")
@@ -52,7 +57,8 @@ def logout(_: Form) -> Response:
 def static(name: str) -> Response:
     if name not in _FILES:
         return PlainTextResponse("there is no such file", status_code=HTTPStatus.NOT_FOUND)
-    return FileResponse(_STATIC / name, media_type=_FILES[name], headers={"Cache-Control": "max-age=3600"})
+    file, kind = _FILES[name]
+    return FileResponse(file, media_type=kind, headers={"Cache-Control": "max-age=3600"})
 
 
 @router.get("/healthz")

@@ -11,30 +11,27 @@ from pydantic import BaseModel, Field, ValidationError
 
 from offsite.api.pages.coverage import bars
 from offsite.api.pages.forms import number
-from offsite.api.pages.plot import Line, places, stored_over_time
 from offsite.api.pages.templates import page
 from offsite.api.site import Site
 from offsite.api.v1.context import BackupName, CheckpointId, TheSite
 from offsite.api.v1.letting_go import planned_retention
 from offsite.api.v1.records import Wanted, records_of
 from offsite.api.v1.words import arguments
-from offsite.model.errors import OffsiteError, UserError
+from offsite.model.errors import UserError
 from offsite.model.selections.selection import ALL_GROUPS
-from offsite.model.time import format_time
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.services.groups.report import show_groups
 from offsite.services.overview.contents import show_backup
-from offsite.services.overview.last_checks import LastChecks
-from offsite.services.overview.status import BackupStatus
+from offsite.services.overview.status_page import read_glances, told_checks
 from offsite.services.records.shown_record import Shown, ShownRecord
+from offsite.services.reports.plot import places
 
 router = APIRouter(include_in_schema=False)
 
 TAGS = {"completed": "good", "succeeded": "good", "failed": "bad", "lost": "bad"}
 _TOPICS_SHOWN = 100
 _POINTS_SHOWN = 100
-_POINTS_PLOTTED = 300
 _ROWS_SHOWN = 300
 _RECORDS_SHOWN = 50
 _TEXT_MAX = 400
@@ -53,8 +50,8 @@ def overview(request: Request, site: TheSite) -> Response:
         repo=found.repository,
         unsafe=sum(not each.safe for each in found.backups),
         oldest_s=max((max(0, each.age_s) for each in found.backups), default=0),
-        checks={each.backup: _checks(each.checks) for each in found.backups},
-        lines={each.backup: _line(site, each) for each in found.backups},
+        checks={each.backup: told_checks(each.checks) for each in found.backups},
+        glances=read_glances(found, site.seen),
     )
 
 
@@ -171,24 +168,6 @@ def _cat(backup: str, wanted: Wanted) -> str:
 
 def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
     return explain_checkpoint(site.seen(report.backup), report.id) if report.commit else None
-
-
-def _checks(checks: LastChecks | None) -> list[tuple[str, str]]:
-    if checks is None:
-        return [("Checks", "the last checks cannot be read")]
-    found = [
-        (f"Last {each.depth} check", f"{format_time(each.verified_at_ms)[:16]}: {'sound' if each.ok else 'DAMAGE'}")
-        for each in checks.verified
-    ]
-    proven = format_time(checks.proven_ms)[:16] if checks.proven_ms >= 0 else "never"
-    return [*(found or [("Last check", "never: begin one from its page")]), ("Last proven by a drill", proven)]
-
-
-def _line(site: Site, status: BackupStatus) -> Line | None:
-    try:
-        return stored_over_time(list(site.seen(status.backup).sound_state().history[-_POINTS_PLOTTED:]))
-    except OffsiteError:  # the status says what is wrong with it
-        return None
 
 
 def _row(record: ShownRecord) -> dict[str, Any]:

@@ -8,16 +8,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from offsite.api.pages.act import Form, begun
+from offsite.api.pages.act import Form, begun, begun_before
 from offsite.api.pages.forms import listed, number
 from offsite.api.pages.templates import page
 from offsite.api.site import SOURCE
-from offsite.api.v1.confirmation import check_confirmed
 from offsite.api.v1.context import BackupName, TheCaller, TheSite
-from offsite.api.v1.job_answers import requested
-from offsite.api.v1.restores import RestoreBody, planned_restore, restore_command
+from offsite.api.v1.restores import ConfirmableRestore, RestoreBody, check_restore, planned_restore, restore_request
 from offsite.api.v1.words import given
-from offsite.model.errors import BadOption, ConfirmationMissing, OffsiteError
+from offsite.model.errors import BadOption, OffsiteError
 
 router = APIRouter(include_in_schema=False)
 
@@ -37,6 +35,24 @@ def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Res
         found = planned_restore(site, backup, _words(form), target)
     except OffsiteError as error:
         return _form(request, backup, form, f"{error.message}{'; ' if error.hint else ''}{error.hint}")
+    return _plan(request, backup, found, target)
+
+
+@router.post("/backups/{backup}/restore")
+def restore(request: Request, site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
+    told = _planned(form.get("plan", ""))
+    words, target = given(told, but=("target", "confirmation")), told.model_dump()["target"]
+    asked = restore_request(caller, backup, words, target)
+    if (same := begun_before(site, asked, form)) is not None:
+        return same  # of two clicks; what the first has begun would not be planned again
+    found = planned_restore(site, backup, words, target)
+    check_restore(found, words, told.model_dump()["confirmation"])
+    if form.get("name", "").strip() != found.plan.cluster_id:
+        return _plan(request, backup, found, target, "This is not the name of the cluster: nothing was done.")
+    return begun(site, asked, site.place(target), form)
+
+
+def _plan(request: Request, backup: str, found: ConfirmableRestore, target: str, problem: str = "") -> Response:
     sent = json.dumps({**found.words, "target": target, "confirmation": found.confirmation})
     return page(
         request,
@@ -46,21 +62,8 @@ def plan(request: Request, site: TheSite, backup: BackupName, form: Form) -> Res
         target=target,
         command=found.command,
         sent=sent,
+        problem=problem,
     )
-
-
-@router.post("/backups/{backup}/restore")
-def restore(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> Response:
-    told = _planned(form.get("plan", ""))
-    words, target = given(told, but=("target", "confirmation")), told.model_dump()["target"]
-    found = planned_restore(site, backup, words, target)
-    check_confirmed(told.model_dump()["confirmation"], found.confirmation)
-    if form.get("name", "").strip() != found.plan.cluster_id:
-        raise ConfirmationMissing(
-            "the name of the cluster was not written: nothing was done", hint="go back, and write it as it is shown"
-        )
-    request = requested(caller, "restore", backup, restore_command(backup, found.words))
-    return begun(site, request, site.place(target))
 
 
 def _planned(text: str) -> Any:  # noqa: ANN401  # a model made at run time

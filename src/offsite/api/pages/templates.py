@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 
 from offsite.api.guard.roles import Role
 from offsite.api.guard.tokens import Caller
+from offsite.model.ids import random_id
 from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
 from offsite.model.untrusted.printable import printable
@@ -31,6 +32,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
         "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in Role},
         "has_login": guarded.tokens is not None,
         "word": guarded.sessions.form_word(request.state.cookie),
+        "once": random_id(16),
         "version": __version__,
         "here": request.url.path,
     }
@@ -47,7 +49,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"time": _time, "size": format_size, "duration": format_duration, "count": _count}
+    found.filters |= {"time": _time, "size": format_size, "duration": format_duration, "count": _count, "lines": _lines}
     return found
 
 
@@ -57,8 +59,17 @@ def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) else value
 
 
+def _lines(text: str) -> Markup:
+    """A text of several lines, each shown as any other text."""
+    return Markup("\n").join(printable(line) for line in text.splitlines())
+
+
 def _time(time_ms: int) -> str:
-    return format_time(time_ms)[:19].replace("T", " ") + " UTC" if time_ms > 0 else "never"
+    if time_ms <= 0:
+        return "never"
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        format_time(time_ms), format_time(time_ms)[:19].replace("T", " ")
+    )
 
 
 def _count(number: int) -> str:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from offsite.api.answers import answer
 from offsite.api.guard.tokens import Caller
 from offsite.api.site import Place, Site
-from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job
+from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job, known_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,10 @@ class JobBegun:
 
 def begin(site: Site, request: JobRequest, place: Place, *, word: str | None) -> Response:
     """202 and the id of the job that was asked for. Raises `TooManyJobs`, `RequestRepeated`."""
-    asked = begin_job(site, request, place, word=word)
+    return _begun(begin_job(site, request, place, word=word))
+
+
+def _begun(asked: AskedFor) -> Response:
     begun = JobBegun(job=asked.id, href=f"/api/v1/jobs/{asked.id}", is_new=asked.is_new)
     response = answer(begun, HTTPStatus.ACCEPTED)
     response.headers["Location"] = begun.href
@@ -34,12 +37,22 @@ def begin(site: Site, request: JobRequest, place: Place, *, word: str | None) ->
 
 def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None = None) -> AskedFor:
     """The same, as a value. `place`: the cluster that its command is about; `word`: see `services.jobs.ask`."""
-    site.workers.check_free()
-    asked = ask_for_job(site.repository().store, request, word=word)
+    store = site.repository().store
+    if word is None or known_job(store, request, word) is None:
+        site.workers.check_free()
+    asked = ask_for_job(store, request, word=word)
     if asked.is_new:
         site.workers.begin(asked.id, request.arguments, place.environment)
     return asked
 
 
-def requested(caller: Caller, kind: str, backup: str, command: Sequence[str]) -> JobRequest:
-    return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name)
+def begun_before(site: Site, request: JobRequest, *, word: str | None) -> Response | None:
+    """The same answer for a repeated request, None for a new one: asked before that is judged which the first one may
+    have changed. Raises `RequestRepeated`."""
+    if word is None or (job := known_job(site.repository().store, request, word)) is None:
+        return None
+    return _begun(AskedFor(id=job, is_new=False))
+
+
+def requested(caller: Caller, kind: str, backup: str, command: Sequence[str], *, cluster: str = "") -> JobRequest:
+    return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name, cluster=cluster)

@@ -114,10 +114,10 @@ def plan_deletion(site: TheSite, backup: BackupName, checkpoint: CheckpointId) -
 
 @router.delete("/backups/{backup}/checkpoints/{checkpoint}", response_model=CheckpointReport)
 def delete(site: TheSite, backup: BackupName, checkpoint: CheckpointId, confirmation: Confirmation) -> Response:
-    """Delete a checkpoint with its restore point; its id is never used again."""
+    """Delete a checkpoint with its restore point, and what Zeebe saved for it; its id is never used again."""
     opened = site.backup(backup)
     check_confirmed(confirmation, _deletion_of(check_exists(Checkpoints(opened).report(checkpoint))))
-    return answer(delete_checkpoint(opened, checkpoint))
+    return answer(delete_checkpoint(opened, checkpoint, participants=site.participants(opened)))
 
 
 def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> ConfirmableRetention:

@@ -56,7 +56,7 @@ def run(
 def take(site: TheSite, caller: TheCaller, backup: BackupName, body: TakeBody, key: IdempotencyKey = None) -> Response:
     """Take a checkpoint: by the run that follows the backup, or by a process of its own."""
     site.backup(backup)
-    command = ["checkpoint", "take", *arguments({"backup": backup, **given(body)}), "--wait"]
+    command = ["checkpoint", "take", *arguments({"backup": backup, **given(body), **site.take_arguments()}), "--wait"]
     return begin(site, requested(caller, "checkpoint", backup, command), site.place(), word=key)
 
 

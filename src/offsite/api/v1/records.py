@@ -65,9 +65,12 @@ def search(
 ) -> Response:
     """Search a topic for records, as a job."""
     site.backup(backup)
+    return begin(site, requested(caller, "search", backup, search_command(backup, body)), Place(), word=key)
+
+
+def search_command(backup: str, body: SearchBody) -> list[str]:
     options = {_OPTIONS.get(name, name): value for name, value in given(body).items()}
-    command = ["search", *arguments({"backup": backup, **options})]
-    return begin(site, requested(caller, "search", backup, command), Place(), word=key)
+    return ["search", *arguments({"backup": backup, **options})]
 
 
 def records_of(backup: Backup, wanted: Wanted) -> list[ShownRecord]:

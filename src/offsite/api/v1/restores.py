@@ -10,12 +10,14 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from offsite.api.answers import answer
+from offsite.api.guard.tokens import Caller
 from offsite.api.site import SOURCE, Site
 from offsite.api.v1.confirmation import check_confirmed, confirmation_of
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
-from offsite.api.v1.job_answers import JobBegun, begin, requested
+from offsite.api.v1.job_answers import JobBegun, begin, begun_before, requested
 from offsite.api.v1.words import Body, arguments, body_of, given
 from offsite.model.time import format_time
+from offsite.services.jobs.ask import JobRequest
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.services.restore.plan_report import RestorePlanReport, report_plan
 from offsite.services.restore.planned import prepare_restore
@@ -65,11 +67,11 @@ def run(
     asked: Body = body
     told = asked.model_dump()
     words = given(asked, but=("target", "confirmation"))
-    found = planned_restore(site, backup, words, told["target"])
-    check_confirmed(told["confirmation"], found.confirmation)
-    command = restore_command(backup, found.words)
-    place = site.place(told["target"])
-    return begin(site, requested(caller, "restore", backup, command), place, word=key)
+    request = restore_request(caller, backup, words, told["target"])
+    if (same := begun_before(site, request, word=key)) is not None:
+        return same
+    check_restore(planned_restore(site, backup, words, told["target"]), words, told["confirmation"])
+    return begin(site, request, site.place(told["target"]), word=key)
 
 
 def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
@@ -84,8 +86,19 @@ def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str)
         words=fixed,
         target=target,
         confirmation=confirmation_of(report, but=("restore", "newer_commit"), words=fixed, target=target),
-        command=shlex.join(["offsite", *restore_command(backup, fixed)]),
+        command=shlex.join(["offsite", *restore_command(backup, fixed), *site.where(target)]),
     )
+
+
+def check_restore(found: ConfirmableRestore, words: dict[str, Any], told: str) -> None:
+    """Return if `found`, planned now by `words`, is what was confirmed: words that leave the point open would mean
+    another one when the job begins. Raises as `check_confirmed`."""
+    check_confirmed(told if words == found.words else "", found.confirmation)
+
+
+def restore_request(caller: Caller, backup: str, words: dict[str, Any], target: str) -> JobRequest:
+    """The job of a restore whose words are those of a plan."""
+    return requested(caller, "restore", backup, restore_command(backup, dict(sorted(words.items()))), cluster=target)
 
 
 def restore_command(backup: str, words: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.services.backup.options import parse_backup, parse_limits
 from offsite.services.checkpoint.options import parse_participants
+from offsite.services.zeebe.options import parse_zeebe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +104,11 @@ def run(  # options of the command line
     if parse_participants(options.applications) is not None:
         raise BadOption(
             "--participants is for the checkpoints of a run that goes on",
+            hint="add --follow, or use: offsite checkpoint take",
+        )
+    if parse_zeebe(options.clusters):
+        raise BadOption(
+            "--zeebe is for the checkpoints of a run that goes on",
             hint="add --follow, or use: offsite checkpoint take",
         )
     if retain != "off":

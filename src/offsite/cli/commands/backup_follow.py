@@ -14,6 +14,7 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.services.backup.options import parse_backup, parse_limits
 from offsite.services.checkpoint.options import parse_participants
+from offsite.services.zeebe.options import parse_zeebe, zeebe_participants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +46,10 @@ def follow_backup(
     from offsite.spark.master import slots
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
-    requests = StoreRequests()
+    zeebe, requests = parse_zeebe(options.clusters), StoreRequests()
     cluster = connect(options.bootstrap, options.kafka_config)
     repository = counted(open_repository(options.repo), requests)
+    participants = zeebe_participants(zeebe, partial(repository.backup, request.backup))
     shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
     with ExitStack() as opened:
@@ -79,6 +81,7 @@ def follow_backup(
             retain_every_s=times.retain_every_s,
             checkpoints=True,
             checkpoint_every_s=times.checkpoint_every_s,
+            participants=participants,
             stamping=stamping,
         )
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))

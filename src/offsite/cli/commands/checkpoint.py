@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster, Yes
-from offsite.cli.options.option_group import takes
-from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit
+from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
 from offsite.services.checkpoint.options import ParticipantWords, parse_participants
+from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
@@ -28,6 +29,7 @@ OptionalId = Annotated[
 ]
 CheckpointArgument = Annotated[int | None, typer.Argument(metavar="[ID]", help="Id of the checkpoint.")]
 CheckpointOption = Annotated[int | None, typer.Option("--id", help="The same as an option.")]
+_DELETE_ZEEBE = "A Zeebe cluster whose backup of the same id is deleted as well, as it was named when it was taken."
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")]
 
 
@@ -41,6 +43,7 @@ class TakeOptions:
     kafka_config: KafkaConfigFile = None
     spark_master: SparkMaster = None
     applications: ParticipantWords = field(default_factory=ParticipantWords)
+    clusters: ZeebeWords = field(default_factory=ZeebeWords)
 
     def arguments(self, checkpoint: int) -> list[str]:
         """The same as arguments of a command that waits for that checkpoint, which is asked for already."""
@@ -53,10 +56,12 @@ class TakeOptions:
             "--participants": self.applications.get("participants"),
             "--participant-topics": ",".join(self.applications.get("participant_topics") or ()) or None,
             "--control-topic": self.applications.get("control_topic"),
+            "--zeebe-token-file": self.clusters.get("zeebe_token_file"),
             "--id": checkpoint,
         }
         named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
-        return ["checkpoint", "take", *named, "--wait", "-o", "json"]
+        zeebe = [text for each in self.clusters.get("zeebe") or () for text in ("--zeebe", each)]
+        return ["checkpoint", "take", *named, *zeebe, "--wait", "-o", "json"]
 
 
 @app.command()
@@ -80,7 +85,8 @@ def take(
     backup = open_repository(options.repo).backup(options.backup)
     if options.bootstrap or options.kafka_config or not Checkpoints(backup).is_being_taken:
         connect(options.bootstrap, options.kafka_config)  # whoever cannot take it must not ask for it
-    asked = ask(backup, checkpoint, stamping=parse_participants(options.applications))
+    participants = zeebe_participants(parse_zeebe(options.clusters), lambda: backup)
+    asked = ask(backup, checkpoint, participants=participants.names, stamping=parse_participants(options.applications))
     report = Checkpoints(backup).report(asked.id)
     if wait:
         report = _taken_here(options, backup, asked.id)
@@ -111,6 +117,7 @@ def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> Checkp
                 runner=runner,
                 slots=slots(options.spark_master),
                 on_progress=on_progress,
+                participants=zeebe_participants(parse_zeebe(options.clusters), lambda: backup),
                 stamping=parse_participants(options.applications),
             ).serve()
 
@@ -188,10 +195,19 @@ def explain(
     emit(explain_checkpoint(opened, _chosen(checkpoint, id_)), output=output, render=render_explanation)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """Where a checkpoint is deleted, as typed."""
+
+    repo: Repo
+    backup: BackupName
+    clusters: Annotated[ZeebeWords, Taken(help={"zeebe": _DELETE_ZEEBE})] = field(default_factory=ZeebeWords)
+
+
 @app.command()
+@takes(DeleteOptions)
 def delete(
-    repo: Repo,
-    backup: BackupName,
+    options: DeleteOptions,
     checkpoint: CheckpointArgument = None,
     id_: CheckpointOption = None,
     yes: Yes = False,
@@ -204,11 +220,15 @@ def delete(
     from offsite.services.checkpoint.delete import delete_checkpoint
     from offsite.services.checkpoint.status import Checkpoints, check_exists
 
-    opened, chosen = open_repository(repo).backup(backup), _chosen(checkpoint, id_)
+    opened, chosen = open_repository(options.repo).backup(options.backup), _chosen(checkpoint, id_)
+    participants = zeebe_participants(parse_zeebe(options.clusters), lambda: opened)
+    found = check_exists(Checkpoints(opened).report(chosen))
     if not yes:
-        found = check_exists(Checkpoints(opened).report(chosen))
-        confirm(f"delete checkpoint {chosen} ({found.status}) of backup {backup}, and its restore point?")
-    emit(delete_checkpoint(opened, chosen), output=output, render=render_checkpoint)
+        confirm(f"delete checkpoint {chosen} ({found.status}) of backup {options.backup}, and its restore point?")
+    report = delete_checkpoint(opened, chosen, participants=participants)
+    if kept := sorted({each.name for each in found.participants} - set(participants.names)):
+        note(f"note: what {', '.join(kept)} saved for it stays there; of Zeebe, --zeebe deletes it as well")
+    emit(report, output=output, render=render_checkpoint)
 
 
 def _chosen(argument: int | None, option: int | None) -> int:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options.common import Output, Repo
-from offsite.cli.output import OutputFormat, emit
+from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.settings_view import render_cluster_settings, render_topic_settings
 from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
-from offsite.model.errors import Damaged
+from offsite.model.errors import BadOption, Damaged
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.repository.repository import Repository
     from offsite.services.overview.contents import BackupDetail, BackupList
+    from offsite.services.overview.status import Status
 
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", help="Write the answer also into this file, as one page with plots.")
+]
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
 """Number of the newest restore points that `show` prints for people; `-o json` has all of them."""
@@ -72,14 +79,32 @@ def show(
     emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
 
 
-def status(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
+def status(repo: Repo, html: HtmlFile = None, output: Output = OutputFormat.TABLE) -> None:
     """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
     from offsite.services.overview.status import read_status
 
-    report = read_status(open_repository(repo))
+    repository = open_repository(repo)
+    report = read_status(repository)
+    if html is not None:
+        _write_page(repository, report, html)
     emit(report, output=output, render=render_status)
     if not report.safe:
         raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
+
+
+def _write_page(repository: Repository, report: Status, file: Path) -> None:
+    from offsite.services.overview.status_page import read_glances, status_page
+
+    page = status_page(report, read_glances(report, repository.backup), repository.store.now_ms())
+    try:
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        beside.write_text(page)
+        beside.replace(file)  # whoever has it open in a browser never sees half of one
+    except OSError as error:
+        raise BadOption(
+            f"{file} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+        ) from error
+    note(f"written to {file}")
 
 
 def _render_init(console: Console, report: InitReport) -> None:

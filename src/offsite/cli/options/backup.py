@@ -9,6 +9,7 @@ from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, R
 from offsite.cli.options.option_group import Taken
 from offsite.services.backup.options import BackupWords
 from offsite.services.checkpoint.options import ParticipantWords
+from offsite.services.zeebe.options import ZeebeWords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +29,4 @@ class BackupOptions:
 class BackupRunOptions(BackupOptions):
     words: BackupWords = field(default_factory=BackupWords)
     applications: ParticipantWords = field(default_factory=ParticipantWords)
+    clusters: ZeebeWords = field(default_factory=ZeebeWords)

@@ -62,10 +62,16 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
+    """`operations` has a bit for each operation that we may do on the cluster itself; 0 when that was not asked."""
+
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata]
+    operations: int = 0
+
+    def allows(self, operation: int) -> bool:
+        return bool(self.operations >> operation & 1)
 
 
 def metadata_request(
@@ -73,7 +79,7 @@ def metadata_request(
 ) -> Request[ClusterMetadata]:
     """Ask for `topics`, or for all when None, or for the brokers only when empty. Never creates a topic.
 
-    `operations`: also what we may do on each topic (KIP-430).
+    `operations`: also what we may do on each topic, and on the cluster (KIP-430).
     """
     flexible = version >= _FLEXIBLE_VERSION
 
@@ -82,7 +88,8 @@ def metadata_request(
             out.uuid(_NO_ID)
         out.string(topic).end()
 
-    wanted = Encoder(flexible=flexible).array(topics, put_topic).boolean(False).boolean(False).boolean(operations)
+    wanted = Encoder(flexible=flexible).array(topics, put_topic)
+    wanted.boolean(False).boolean(operations).boolean(operations)  # the first one: to make topics that are not there
     return Request(
         api=Api.METADATA,
         version=version,
@@ -97,12 +104,13 @@ def _cluster(answer: Decoder, version: int) -> ClusterMetadata:
     brokers = answer.array(_broker)
     cluster_id, controller_id = answer.string(), answer.i32()
     topics = answer.array(lambda each: _topic(each, version))
-    answer.i32()  # what we may do on the cluster: not asked
+    operations = answer.i32()
     return ClusterMetadata(
         cluster_id=cluster_id,
         controller_id=controller_id,
         brokers={broker.node_id: broker for broker in brokers},
         topics={topic.name: topic for topic in topics},
+        operations=max(0, operations),  # the least integer says that it was not asked
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -36,6 +37,10 @@ _GROUPS_KEPT = 16
 once."""
 
 
+_ROWS_AT_ONCE = 32
+"""Rows that are decoded for whoever wants fewer."""
+
+
 class CatalogPart:
     """Segments as rows. `ref` names the object that holds them; a part of a catalog of the first form has none, because
     later ones do not know how to name it."""
@@ -44,6 +49,7 @@ class CatalogPart:
         """`remembers`: slices stay in memory as segments, for whoever reads many catalogs that name the part."""
         self.ref = ref
         self._decoded: dict[tuple[int, int], tuple[Segment, ...]] | None = {} if remembers else None
+        self._window: tuple[int, tuple[Segment, ...]] = 0, ()
         self._load = load
         self._whole: pa.Table | None = None
         self._file: ParquetGroups | None = None
@@ -77,10 +83,21 @@ class CatalogPart:
     def segments(self, low: int, high: int) -> tuple[Segment, ...]:
         """Those in rows `[low, high)`. Raises `DamagedObject`."""
         if self._decoded is None:
-            return segments_of(self.rows(low, high))
+            return self._near(low, high) if high - low < _ROWS_AT_ONCE else segments_of(self.rows(low, high))
         if (low, high) not in self._decoded:
             self._decoded[low, high] = segments_of(self.rows(low, high))
         return self._decoded[low, high]
+
+    def _near(self, low: int, high: int) -> tuple[Segment, ...]:
+        """Few rows, decoded with those around them: whoever goes through the partitions in order needs these next, and
+        a row alone takes as long as ten."""
+        begin, decoded = self._window  # of one moment: others may read it at once
+        if not begin <= low <= high <= begin + len(decoded):
+            try:
+                begin, decoded = self._window = low, segments_of(self.rows(low, min(low + _ROWS_AT_ONCE, len(self))))
+            except Damaged:
+                return segments_of(self.rows(low, high))  # what is damaged may be one of the others
+        return decoded[low - begin : high - begin]
 
     def figures(self, low: int, high: int) -> SegmentFigures:
         """Those of rows `[low, high)`, of which nothing else is read. Raises `DamagedObject`."""
@@ -130,13 +147,16 @@ class CatalogPart:
 
 
 def _recent(kept: OrderedDict[int, KeptT], number: int, read: Callable[[], KeptT]) -> KeptT:
-    """The group of that number, kept as the last one that was asked for."""
-    if number not in kept:
+    """The group of that number, kept as the last one that was asked for. Others may ask at once."""
+    found = kept.get(number)
+    if found is None:
+        found = read()
         while len(kept) >= _GROUPS_KEPT:
             kept.popitem(last=False)
-        kept[number] = read()
-    kept.move_to_end(number)
-    return kept[number]
+    kept[number] = found
+    with suppress(KeyError):
+        kept.move_to_end(number)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

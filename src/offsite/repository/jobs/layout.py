@@ -10,7 +10,7 @@ from offsite.model.errors import BadName
 from offsite.repository.restores.layout import LeaseLayout
 
 JOBS_PREFIX = "jobs/"
-_KEYS_PREFIX = "job-keys/"
+KEYS_PREFIX = "job-keys/"
 _JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 
 
@@ -60,4 +60,4 @@ def job_of(key: str) -> str | None:
 def repeat_key(kind: str, word: str) -> str:
     """Where it is told which job a request with that idempotency `word` has become. `word` is anybody's text."""
     digest = hashlib.sha256(f"{kind}\n{word}".encode()).hexdigest()
-    return f"{_KEYS_PREFIX}{digest}.json"
+    return f"{KEYS_PREFIX}{digest}.json"

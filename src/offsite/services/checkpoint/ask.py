@@ -39,7 +39,8 @@ def ask(
     highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
     No process takes it without those `participants`, by name; it is opened to applications as `stamping` says.
 
-    Raises `CheckpointIdUsed` where it failed, was deleted, was asked for with another `stamping`, or a higher one is
+    Raises `CheckpointIdUsed` where it failed, was deleted, was asked for with another `stamping` or without one of
+    `participants`, or a higher one is
     known, and where no id is left; `BadOption` for no id.
     """
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
@@ -50,7 +51,8 @@ def ask(
         raise BadOption(f"{wanted} is no id of a checkpoint", hint=f"choose a number above {highest}, or none")
     report = checkpoints.report(wanted)
     if report.status is not CheckpointStatus.DOES_NOT_EXIST:
-        return _known(report, highest, records.told(wanted, Told.REQUESTED), stamping)
+        asked = _Wanted(tuple(participants), stamping)
+        return _known(report, highest, records.told(wanted, Told.REQUESTED), asked)
     if wanted < highest:
         raise CheckpointIdUsed(
             f"checkpoint {highest} of backup {backup.descriptor.name} is there, so {wanted} cannot be taken any more",
@@ -83,14 +85,20 @@ def next_id(backup: Backup, highest: int) -> int:
     return max(backup.store.now_ms(), highest + 1)
 
 
-def _known(report: CheckpointReport, highest: int, request: ToldCheckpoint | None, stamping: Stamping | None) -> Asked:
+def _known(report: CheckpointReport, highest: int, request: ToldCheckpoint | None, wanted: _Wanted) -> Asked:
     if report.status in _USED:
         why = f": {report.failure_reason}" if report.failure_reason else ""
         raise CheckpointIdUsed(
             f"checkpoint {report.id} of backup {report.backup} {_WORDS[report.status]}{why}",
             hint=f"each id is used once; {_next_hint(highest)}",
         )
-    if stamping is not None and (request is None or request.stamping != stamping):
+    taking_part = {each.name for each in report.participants} | set(request.participants if request is not None else ())
+    if missing := sorted(set(wanted.participants) - taking_part):
+        raise CheckpointIdUsed(
+            f"checkpoint {report.id} of backup {report.backup} was asked for without {', '.join(missing)}",
+            hint=f"each id is used once; {_next_hint(highest)}",
+        )
+    if wanted.stamping is not None and (request is None or request.stamping != wanted.stamping):
         raise CheckpointIdUsed(
             f"checkpoint {report.id} of backup {report.backup} was asked for with other options for participants",
             hint=f"each id is used once; {_next_hint(highest)}",

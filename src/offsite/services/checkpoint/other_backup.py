@@ -54,6 +54,9 @@ class OtherBackup:
         if self.status(checkpoint) is not CheckpointStatus.DOES_NOT_EXIST:
             delete_checkpoint(self._backup, checkpoint)
 
+    def release(self) -> None:
+        """It holds nothing still."""
+
     def _process(self, checkpoint: int) -> Background:
         if self._background is None or self._background[0] != checkpoint:
             self._background = (checkpoint, Background(arguments=self._arguments(checkpoint)))

@@ -27,7 +27,7 @@ from typing import Protocol, TypeVar
 from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, ParticipantFailed
-from offsite.model.journal import decided
+from offsite.model.journal import decided, warned
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.snapshots.participant import CheckpointParticipant, DeclaredPosition
@@ -39,6 +39,8 @@ TAKE_TIMEOUT_S = 60.0
 """Seconds until every participant must have saved its state: nothing is copied for the checkpoint meanwhile."""
 COMPLETE_TIMEOUT_S = 600.0
 """Seconds, from the end of our own copy, until every participant must be complete."""
+RELEASE_TIMEOUT_S = 20.0
+"""Seconds until every participant must have let go of what it holds: a signal that ends a run gives it 30."""
 POLL_S = 0.5
 """Seconds between two questions to a participant that is not ready."""
 
@@ -79,6 +81,11 @@ class Participant(Protocol):
         """Let the state go; nothing to do where there is none."""
         ...
 
+    def release(self) -> None:
+        """Let go on whatever is held still for checkpoints, by this process or by one that was killed. Called when a
+        process begins to take checkpoints, and after each, whatever became of it. Most hold nothing."""
+        ...
+
 
 class Participants:
     """Those of one backup's checkpoints, asked all at once. Raises `BadOption` where two have the same name."""
@@ -96,6 +103,7 @@ class Participants:
             raise BadOption("two participants have the same name", hint="give each a name of its own")
         self._asked, self._poll_s, self._clock = tuple(asked), poll_s, clock or SystemClock()
         self._take_timeout_s, self._complete_timeout_s = take_timeout_s, complete_timeout_s
+        self._may_hold = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,7 +114,8 @@ class Participants:
 
     def take(self, checkpoint: int) -> tuple[CheckpointParticipant, ...]:
         """What each has declared, by name; to be called before anything of the source is read. Raises
-        `ParticipantFailed` for the first that failed, or did not answer in time."""
+        `ParticipantFailed` for the first that failed, or did not answer in time. `release` has to follow."""
+        self._may_hold = True
         found = self._ask_all(
             lambda each: _declared(each.name, each.take(checkpoint)), self._take_timeout_s, "saved its state"
         )
@@ -126,6 +135,28 @@ class Participants:
             return True
 
         self._ask_all(delete, self._take_timeout_s, "deleted its part")
+
+    def begin(self) -> None:
+        """Let each go on: a process that took checkpoints before this one may have been killed amid one. Raises nothing
+        of ours."""
+        self._may_hold = True
+        self.release()
+
+    def release(self) -> None:
+        """Let each go on that was asked to take since it was released last. What cannot be told to one is a warning,
+        and tried again when this is called again. Raises nothing of ours."""
+
+        def release(each: Participant) -> bool:
+            each.release()
+            return True
+
+        if not self._may_hold:
+            return
+        try:
+            self._ask_all(release, RELEASE_TIMEOUT_S, "let go of what it holds")
+            self._may_hold = False
+        except OffsiteError as error:
+            warned("participants_held", error=error.id, why=error.message)
 
     def _ask_all(self, ask: Callable[[Participant], T | None], timeout_s: float, what: str) -> list[T]:
         """The answers, once all have one. Each is asked by a thread of its own, for any of them may hang."""
@@ -154,7 +185,9 @@ class Participants:
                     f"participant {names} has not {what} within {timeout_s:g} s", hint=_NEXT_HINT
                 ) from None
             if isinstance(answer, OffsiteError):
-                raise ParticipantFailed(f"participant {name}: {answer.message}", hint=_NEXT_HINT) from answer
+                raise ParticipantFailed(
+                    f"participant {name}: {answer.message}", hint=answer.hint or _NEXT_HINT
+                ) from answer
             missing.discard(name)
             yield answer
 

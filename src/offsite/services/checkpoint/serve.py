@@ -58,6 +58,7 @@ class Server:
         with held_lease(taker) as held:
             if held is None:
                 return False
+            self._participants.begin()
             while (checkpoint := taker.next_request()) is not None:
                 try:
                     self._take(taker, checkpoint)
@@ -69,6 +70,12 @@ class Server:
             return True
 
     def _take(self, taker: Taker, checkpoint: int) -> None:
+        try:
+            self._take_held(taker, checkpoint)
+        finally:
+            self._participants.release()
+
+    def _take_held(self, taker: Taker, checkpoint: int) -> None:
         try:
             declared = self._participants.take(checkpoint)  # before anything is read: see there why
             opening = opening_of(Opener(cluster=self._cluster), checkpoint, self._stamping)

@@ -90,6 +90,7 @@ class Checkpointing:
 
     def _give_up(self, checkpoint: int | None, error: OffsiteError) -> None:
         warned("checkpoint_not_taken", error=error.id, why=error.message)
+        self._participants.release()
         if self._taker is not None and checkpoint is not None:
             if not self._is_asked:
                 self._plan_next()
@@ -120,6 +121,7 @@ class Checkpointing:
 
     def ended(self, ended: Ended) -> None:
         """The round that began it has ended. Raises nothing of ours."""
+        self._participants.release()
         if self._taker is not None and self._taking is not None:
             self._taker.ended(self._taking, ended.state, why_not(ended))
         self._taking = None
@@ -127,12 +129,18 @@ class Checkpointing:
 
     def broke(self, error: BaseException) -> None:
         """The round that began it was ended by an error, or interrupted. Raises nothing of ours."""
+        self._participants.release()
         if self._taker is not None and self._taking is not None:
             self._taker.broke(self._taking, error)
         self._taking = None
 
+    def release(self) -> None:
+        """Let participants go on: the round that was to take it has not begun. Raises nothing of ours."""
+        self._participants.release()
+
     def close(self) -> None:
         """Let others take checkpoints."""
+        self.release()
         if self._lease is not None:
             self._lease.give_up()
         self._lease = self._taker = None
@@ -145,6 +153,8 @@ class Checkpointing:
             self._claim_s = self._clock.monotonic_s() + CLAIM_EVERY_S
             self._taker = Taker(backup=backup, participants=self._participants.names, stamping=self._stamping)
             self._lease = hold_lease(self._taker)
+            if self._lease is not None:
+                self._participants.begin()
         return self._taker if self._lease is not None else None
 
     def _next(self, taker: Taker) -> int | None:

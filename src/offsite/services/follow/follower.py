@@ -159,6 +159,7 @@ class Follower:
 
     def forget(self) -> None:
         """Open the backup anew in the next round: after an error nobody knows what was committed last."""
+        self._checkpoints.release()
         self._known = None
 
     def round(self) -> Round:

@@ -23,12 +23,14 @@ from offsite.stores.store import Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """What is to be done: the `arguments` of its command line, without where the repository and the cluster are.
-    `backup`: which one it is about, empty for none. `by`: who asks, for people."""
+    `backup`: which one it is about, empty for none. `by`: who asks, for people. `cluster`: the name of the cluster that
+    it changes, where that is not always the same: a repeated request has to name the same one."""
 
     kind: str
     arguments: tuple[str, ...]
     backup: str
     by: str
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,15 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
     return AskedFor(id=job, is_new=JobRecords(store=store, layout=JobLayout(job=job)).put_asked(asked))
 
 
+def known_job(store: Store, request: JobRequest, word: str) -> str | None:
+    """The id of the job that this very request has become already, None where it has not. Raises `RequestRepeated`."""
+    key = repeat_key(request.kind, f"{request.by}\n{word}")
+    if (data := store.get(key)) is None:
+        return None
+    job = _same_request(data, key, request)
+    return job if JobRecords(store=store, layout=JobLayout(job=job)).asked() is not None else None
+
+
 def cancel_job(store: Store, job: str, *, by: str) -> None:
     """Let a job end, if it has not: its process sees it within seconds, wherever it runs."""
     JobRecords(store=store, layout=JobLayout(job=job)).put_cancelled(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
@@ -64,11 +75,13 @@ def cancel_job(store: Store, job: str, *, by: str) -> None:
 
 def _known_or_new(store: Store, request: JobRequest, word: str) -> str:
     key = repeat_key(request.kind, f"{request.by}\n{word}")
-    content = _content(request)
-    store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), content))
-    data = store.get(key)
+    store.put_if_absent(key, encode_repeat(dated_id(store.now_ms()), _content(request)))
+    return _same_request(store.get(key), key, request)
+
+
+def _same_request(data: bytes | None, key: str, request: JobRequest) -> str:
     job, before = ("", {}) if data is None else decode_repeat(data, key=key)
-    if before != content:
+    if before != _content(request):
         raise RequestRepeated(
             "this idempotency key was used for another request",
             hint="choose a new key for each request; the same one only to send the same request again",
@@ -77,4 +90,4 @@ def _known_or_new(store: Store, request: JobRequest, word: str) -> str:
 
 
 def _content(request: JobRequest) -> Mapping[str, JsonValue]:
-    return {"arguments": list(request.arguments), "backup": request.backup}
+    return {"arguments": list(request.arguments), "backup": request.backup, "cluster": request.cluster}

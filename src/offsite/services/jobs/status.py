@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from offsite.model.errors import JobNotFound
+from offsite.model.errors import Damaged, FormatTooNew, JobNotFound, OffsiteError
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
 from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, JobProgress
 from offsite.repository.jobs.records import JobRecords, list_jobs
@@ -56,7 +56,8 @@ class JobFacts:
 class JobReport:
     """What is known of a job. Times in epoch ms by the store's clock, -1: never. `arguments`: its command line, without
     where the repository and the cluster are. `result`: the document that its command printed, None for none; `said`:
-    the last lines of what it said to people. `exit_code`: -1 while it has not ended."""
+    the last lines of what it said to people. `exit_code`: -1 while it has not ended. `problem`: why nothing else is
+    known of it, where its records are damaged; then it counts as lost."""
 
     id: str
     kind: str
@@ -72,6 +73,7 @@ class JobReport:
     progress: JobProgress | None = None
     result: object = None
     said: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +99,30 @@ def job_report(store: Store, job: str) -> JobReport:
 
 
 def job_list(store: Store, *, most: int = 50) -> JobList:
-    """At most so many, the newest. Raises as `job_report`, but that one which vanished meanwhile is left out."""
+    """At most so many, the newest. One that vanished meanwhile is left out, one whose records are damaged is told of.
+    Raises what the store raises."""
     found = []
     for job in list_jobs(store, most=most):
         try:
             found.append(_report(store, job, with_result=False))
         except JobNotFound:
             continue
+        except (Damaged, FormatTooNew) as error:
+            found.append(_unread(job, error))
     return JobList(jobs=tuple(found))
+
+
+def _unread(job: str, error: OffsiteError) -> JobReport:
+    return JobReport(
+        id=job,
+        kind="unknown",
+        state=JobState.LOST,
+        backup="",
+        arguments=(),
+        asked_at_ms=-1,
+        asked_by="",
+        problem=f"{error.id}: {error.message}",
+    )
 
 
 def _report(store: Store, job: str, *, with_result: bool) -> JobReport:
@@ -155,6 +173,6 @@ def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:
 
 def _result(ended: EndedJob | None) -> object:
     try:
-        return json.loads(ended.result) if ended and ended.result else None
-    except ValueError:
+        return parse_json(ended.result.encode()) if ended and ended.result else None
+    except BadJson:
         return None

@@ -103,13 +103,14 @@ class Gone:
 
     def of(self, partition_id: PartitionId) -> GoneSegments:
         """What goes of one of them."""
-        needed = self._needed(partition_id)
+        lists = list(self._lists(partition_id))
+        needed = self._needed(partition_id, lists[0][2])
         spans = self._spans(partition_id)
         ranges: list[ExpiredRange] = []
         went: dict[str, int] = {}
         stays: dict[str, int] = {}
         segments = 0
-        for known, branch, listed in self._lists(partition_id):
+        for known, branch, listed in lists:
             goes = [
                 each
                 for each in self._free(partition_id, branch, listed)
@@ -142,12 +143,15 @@ class Gone:
             if segment.end <= end:
                 yield segment
 
-    def _needed(self, partition_id: PartitionId) -> set[tuple[str, int]]:
+    def _needed(self, partition_id: PartitionId, today: Sequence[Segment]) -> set[tuple[str, int]]:
+        """Those that are needed of any history; `today`: the segments of the one that goes on, read already."""
         found: set[tuple[str, int]] = set()
-        for cuts in range(len(self.branches.by_partition.get(partition_id, ())) + 1):
+        branches = len(self.branches.by_partition.get(partition_id, ()))
+        for cuts in range(branches + 1):
             known = KnownHistory(partition_id=partition_id, cuts=cuts)
             if spans := self.needs.get(known):
-                segments = segments_of(self.head, known, self.branches).read()
+                is_today = cuts == branches
+                segments = today if is_today else segments_of(self.head, known, self.branches).read()
                 for start, end in joined(spans):
                     found.update((each.key, each.start) for each in overlapping(segments, start, end))
         return found

@@ -58,6 +58,7 @@ class Expiring:
     told: Mapping[str, Retention] = field(default_factory=dict)
     _stored: dict[KnownHistory, StoredPartition] = field(default_factory=dict)
     _below: dict[tuple[KnownHistory, Limits], int] = field(default_factory=dict)
+    _limits: dict[PartitionId, Limits] = field(default_factory=dict)
     branches: Branches = field(init=False)
     alive: Alive = field(init=False)
     partitions: frozenset[PartitionId] = field(init=False)
@@ -77,6 +78,11 @@ class Expiring:
     def limits(self, partition_id: PartitionId) -> Limits:
         """Those of now; none for a topic that no commit described, or of which nobody knows when another took its
         place. What the cluster tells is of the topic that has the name now."""
+        if partition_id not in self._limits:
+            self._limits[partition_id] = self._limits_now(partition_id)
+        return self._limits[partition_id]
+
+    def _limits_now(self, partition_id: PartitionId) -> Limits:
         shape = self.head.topics.get(partition_id.incarnation)
         if shape is None or (partition_id not in self.alive and not shape.is_deleted):
             return NO_LIMITS

@@ -184,3 +184,11 @@ def test_only_so_many_run_at_once() -> None:
 
 def test_signs_of_life_come_before_they_are_missed() -> None:
     assert work.LOOK_S < lease.BEAT_S < lease.TTL_S / 2
+
+
+@pytest.mark.parametrize("result", ["[" * 200_000, "{", "1" * 5_000 + "x"])
+def test_a_result_that_is_none_is_not_shown(store: Store, result: str) -> None:
+    job = ask_for_job(store, REQUEST).id
+    records = JobRecords(store=store, layout=JobLayout(job=job))
+    records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result=result, said=""))
+    assert job_report(store, job).result is None

@@ -1,1 +1,1 @@
-"""`offsite serve`, and what coordinators do."""
+"""`offsite serve`, what coordinators do, and `offsite doctor`, which they answer as well."""

@@ -16,6 +16,7 @@ from offsite.model.time import format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.services.jobs.forget import JobsForgotten
     from offsite.services.jobs.status import JobList, JobReport
 
 app = typer.Typer(help="See what coordinators are doing, and end it.", no_args_is_help=True)
@@ -55,6 +56,20 @@ def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     emit(job_report(store, job), output=output, render=_render_job)
 
 
+@app.command()
+def forget(
+    repo: Repo,
+    older_than: Annotated[str, typer.Option("--older-than", help="Such as 30d, 24h at least.")],
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Delete the records of old jobs that are over. What they did stays: backups, reports of checks and drills."""
+    from offsite.model.time import parse_duration_s
+    from offsite.services.jobs.forget import forget_jobs
+
+    done = forget_jobs(open_repository(repo).store, older_than_s=parse_duration_s(older_than))
+    emit(done, output=output, render=_render_forgotten)
+
+
 def command_line(report: JobReport) -> str:
     """The command that a job is, as one would type it."""
     return shlex.join(["offsite", *report.arguments])
@@ -68,8 +83,13 @@ def _render_list(console: Console, found: JobList) -> None:
         return
     table = Table("job", "state", "kind", "backup", "asked", "by")
     for each in found.jobs:
-        table.add_row(each.id, each.state, each.kind, each.backup, format_time(each.asked_at_ms), each.asked_by)
+        asked = each.problem or format_time(each.asked_at_ms)
+        table.add_row(each.id, each.state, each.kind, each.backup, asked, each.asked_by)
     console.print(table)
+
+
+def _render_forgotten(console: Console, done: JobsForgotten) -> None:
+    console.print(f"{len(done.jobs):,} jobs forgotten" + (f", {done.kept:,} as old are kept" if done.kept else ""))
 
 
 def _render_job(console: Console, report: JobReport) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBacku
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.model.errors import BadOption
+from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +59,7 @@ class ServeOptions:
         typer.Option("--target", help="NAME=HOST:PORT[,FILE]: a cluster to restore into, with its client.properties."),
     ] = None
     spark_master: SparkMaster = None
+    clusters: ZeebeWords = field(default_factory=ZeebeWords)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ def _guarded(options: ServeOptions) -> Guarded:
 def _site(options: ServeOptions) -> Site:
     from offsite.api.site import SOURCE, Place, Site, SiteSettings
 
+    parse_zeebe(options.clusters)
     own = Place(bootstrap=options.bootstrap, kafka_config=options.kafka_config)
     places = {SOURCE: own} if own.is_named else {}
     return Site(
@@ -142,6 +145,7 @@ def _site(options: ServeOptions) -> Site:
             places={**places, **dict(_target(each) for each in options.target or ())},
             spark_master=options.spark_master,
             read_only=options.read_only,
+            clusters=options.clusters,
         )
     )
 

@@ -1,0 +1,79 @@
+"""`offsite doctor`: what usually goes wrong, looked for. A coordinator answers the same at `/api/v1/doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalRepo, Output, SparkMaster
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, emit, note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.doctor.examine import CheckReport, Examination
+    from offsite.services.doctor.parts import DoctorRequest
+
+_WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """What is to be examined, as typed."""
+
+    repo: OptionalRepo = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+    spark_master: SparkMaster = None
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topics", help="Topics whose rights are needed, as for a backup [default: all that are seen]."),
+    ] = None
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Start no Spark: what needs it is skipped.")] = False
+
+
+@takes(DoctorOptions)
+def doctor(options: DoctorOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.
+
+    Each check has a verdict and a cure. What is not given is skipped. Nothing on the cluster is changed; what is put
+    into the store is removed again. The exit code is that of the first check that failed.
+    """
+    from offsite.services.doctor.examine import examine
+
+    found = examine(_request(options), on_report=_tell)
+    emit(found, output=output, render=_render)
+    if not found.ok:
+        raise typer.Exit(found.exit_code)
+
+
+def _request(options: DoctorOptions) -> DoctorRequest:
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.doctor.parts import DoctorRequest
+
+    return DoctorRequest(
+        repo=options.repo,
+        bootstrap=options.bootstrap,
+        kafka_config=options.kafka_config,
+        spark_master=options.spark_master,
+        topics=parse_selection(options.topics) if options.topics else None,
+        start_spark=not options.no_spark,
+    )
+
+
+def _tell(title: str, report: CheckReport) -> None:
+    note(f"{report.verdict:<{_WIDTH}}{title}")
+
+
+def _render(console: Console, found: Examination) -> None:
+    """A cure is told once, where several checks wait for it."""
+    told = ""
+    for each in found.checks:
+        console.print(f"{each.verdict:<{_WIDTH}}{each.id}: {each.said}")
+        if each.cure and each.cure != told:
+            console.print(f"{'':<{_WIDTH}}{each.cure}")
+        told = each.cure
+    console.print("nothing failed" if found.ok else "cure what failed, and ask again")

@@ -1,0 +1,78 @@
+"""Work that may hang, done aside: whoever waits for it waits so long and no longer.
+
+Threads that are late are left behind. They are daemons, so they hold up no end of the process.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from offsite.model.clock import Clock
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+
+THREADS_MAX = 16
+"""Enough for the brokers of a large cluster within the time of a check, few enough for any machine."""
+
+
+class TooLateError(Exception):
+    """Something has not ended within its time."""
+
+
+def within(function: Callable[[], T], *, limit_s: float, name: str) -> T:
+    """The result of `function`, called in a thread of its own. Raises what it raises, and `TooLateError` when it
+    takes longer than `limit_s` seconds."""
+    ends: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    threading.Thread(target=_put_end, args=(function, ends), name=f"offsite-doctor-{name}", daemon=True).start()
+    try:
+        result, error = ends.get(timeout=limit_s)
+    except queue.Empty:
+        raise TooLateError(name) from None
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]  # without an error there is one
+
+
+def each_within(
+    function: Callable[[ItemT], T], items: Iterable[ItemT], *, limit_s: float, clock: Clock
+) -> Mapping[ItemT, T]:
+    """Item → what `function` says of it, asked of several at a time. Items that took too long are absent. `function`
+    raises nothing."""
+    waiting: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[ItemT, T]] = queue.SimpleQueue()
+    wanted = list(dict.fromkeys(items))
+    for each in wanted:
+        waiting.put(each)
+    for _ in range(min(THREADS_MAX, len(wanted))):
+        threading.Thread(target=_work_off, args=(function, waiting, done), name="offsite-doctor", daemon=True).start()
+    found: dict[ItemT, T] = {}
+    deadline_s = clock.monotonic_s() + limit_s
+    while len(found) < len(wanted) and (left_s := deadline_s - clock.monotonic_s()) > 0:
+        try:
+            item, result = done.get(timeout=left_s)
+        except queue.Empty:
+            break
+        found[item] = result
+    return found
+
+
+def _put_end(function: Callable[[], T], ends: queue.SimpleQueue[tuple[T | None, BaseException | None]]) -> None:
+    try:
+        ends.put((function(), None))
+    except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+        ends.put((None, error))
+
+
+def _work_off(
+    function: Callable[[ItemT], T], waiting: queue.SimpleQueue[ItemT], done: queue.SimpleQueue[tuple[ItemT, T]]
+) -> None:
+    while True:
+        try:
+            item = waiting.get_nowait()
+        except queue.Empty:
+            return
+        done.put((item, function(item)))

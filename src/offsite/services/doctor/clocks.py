@@ -1,0 +1,79 @@
+"""Clocks: this machine's against the store's and the cluster's. Both are told only by what was written just now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsite.kafka.protocol.log_offsets import list_offsets_request
+from offsite.log.range import TopicPartition
+from offsite.model.time import format_duration
+from offsite.services.clocks import MOST_APART_MS
+from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.parts import Parts
+
+GROUPS_TOPIC = "__consumer_offsets"
+ROUNDED_MS = 1_000
+"""Object stores tell whole seconds."""
+NOTICED_MS = 30_000
+CURE = "let NTP set the clocks of all machines"
+
+
+def of_store(parts: Parts) -> Finding:
+    """How far this machine's clock and the store's are apart: an object is put, and the store says when that was."""
+    began_ms = parts.clock.now_ms()
+    key = parts.probe_key()
+    try:
+        parts.store.put_if_absent(key, b"")
+        ended_ms = parts.clock.now_ms()
+        found = parts.store.head(key)
+    finally:
+        parts.remove_probes()
+    if found is None:
+        raise NotMeasurable("what was put cannot be looked at")
+    apart_ms = _outside(found.modified_ms, began_ms - ROUNDED_MS, ended_ms + ROUNDED_MS)
+    said = _told("the store", apart_ms)
+    if abs(apart_ms) > MOST_APART_MS:
+        return failed(f"{said}; nothing will be deleted by its age", cure=CURE)
+    return warning(said, cure=CURE) if abs(apart_ms) > NOTICED_MS else ok(f"{said}, by an object that was put")
+
+
+def of_cluster(parts: Parts) -> Finding:
+    """Whether the brokers' clocks are near: they stamp the commits of consumer groups, and tell whether there are some
+    behind a time. Kafka has no request that tells the time."""
+    topic = parts.router.metadata([GROUPS_TOPIC]).topics.get(GROUPS_TOPIC)
+    partitions = (
+        [TopicPartition(topic=GROUPS_TOPIC, partition=each.partition) for each in topic.partitions] if topic else []
+    )
+    if not partitions:
+        raise NotMeasurable("no group has committed yet, or its log may not be seen: nothing tells the brokers' time")
+    now_ms = parts.clock.now_ms()
+    if ahead := _stamped_since(parts, partitions, now_ms + NOTICED_MS):
+        apart_ms = max(ahead) - now_ms
+        return warning(_told("a broker", apart_ms), cure=CURE)
+    span = format_duration(MOST_APART_MS / 1000)
+    if not _stamped_since(parts, partitions, now_ms - MOST_APART_MS):
+        raise NotMeasurable(f"no group has committed in the last {span}: nothing tells the brokers' time")
+    return ok(f"brokers stamped commits of groups within the last {span}, and none in the future")
+
+
+def _stamped_since(parts: Parts, partitions: Sequence[TopicPartition], time_ms: int) -> list[int]:
+    """The stamps of the first records at or after a time, of the partitions that have one."""
+    shares = parts.router.by_leader(partitions)
+    answers = parts.router.call_each({node: list_offsets_request(share, time_ms) for node, share in shares.items()})
+    return [
+        each.timestamp_ms
+        for told in answers.values()
+        for each in told.values()
+        if not each.error_code and each.offset >= 0 and each.timestamp_ms >= time_ms
+    ]
+
+
+def _outside(time_ms: int, start_ms: int, end_ms: int) -> int:
+    """How far a time lies after `[start_ms, end_ms]`, negative before it, 0 within."""
+    return max(0, time_ms - end_ms) + min(0, time_ms - start_ms)
+
+
+def _told(whose: str, apart_ms: int) -> str:
+    if not apart_ms:
+        return f"{whose} and this machine tell the same time"
+    return f"the clock of {whose} is {format_duration(abs(apart_ms) / 1000)} {'ahead' if apart_ms > 0 else 'behind'}"

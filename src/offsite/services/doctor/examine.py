@@ -1,0 +1,118 @@
+"""The examination: all checks in their order, each within its time, whatever becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from offsite.model import journal
+from offsite.model.errors import Bug, OffsiteError
+from offsite.services.doctor.aside import TooLateError, within
+from offsite.services.doctor.check import (
+    Check,
+    Finding,
+    Need,
+    NotMeasurable,
+    Verdict,
+    bounded,
+    failed,
+    of_error,
+    skipped,
+)
+from offsite.services.doctor.checks import CHECKS
+from offsite.services.doctor.parts import DoctorRequest, Parts
+
+_LACKING = {
+    Need.CLUSTER: ("no cluster was given", "give --bootstrap HOST:PORT or --kafka-config FILE"),
+    Need.REPOSITORY: ("no repository was given", "give --repo"),
+    Need.SPARK: ("Spark is not started here", "ask on the command line, without --no-spark: offsite doctor"),
+    Need.WRITES: ("nothing is written from here", "ask on the command line: offsite doctor"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """One check: `said` is what was seen, `cure` what to do about it (empty where nothing is to be done)."""
+
+    id: str
+    verdict: Verdict
+    said: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """All checks, in the order in which they were made. `ok`: none of them failed. `exit_code`: 0, or that of the first
+    one that failed (2 configuration, 10 no repository, 15 Kafka, 16 store, 17 rights, 1 else)."""
+
+    ok: bool
+    checks: tuple[CheckReport, ...]
+    exit_code: int
+
+
+OnReport = Callable[[str, CheckReport], None]
+"""Told the title and the outcome of each check as it ends."""
+
+
+def examine(
+    request: DoctorRequest,
+    *,
+    on_report: OnReport | None = None,
+    parts: Parts | None = None,
+    checks: tuple[Check[Parts], ...] = CHECKS,
+) -> Examination:
+    """Make all checks. Raises nothing: what goes wrong is what is found. Nothing on the cluster is changed; what is put
+    into the store is removed again."""
+    examined = parts or Parts(request)
+    found: dict[str, Finding] = {}
+    reports: list[CheckReport] = []
+    try:
+        for check in checks:
+            found[check.id] = _finding(check, examined, found)
+            reports.append(_report(check, found[check.id]))
+            if on_report is not None:
+                on_report(check.title, reports[-1])
+    finally:
+        examined.close()
+    return _examination(checks, found, tuple(reports))
+
+
+def _finding(check: Check[Parts], parts: Parts, before: Mapping[str, Finding]) -> Finding:
+    for need in sorted(check.needs - parts.request.given, key=list(Need).index):
+        said, cure = _LACKING[need]
+        return skipped(said, cure=cure)
+    for other in check.after:
+        if before[other].verdict in {Verdict.FAILED, Verdict.SKIPPED}:
+            return skipped(f"{other} comes first, and is {before[other].verdict}", cure=before[other].cure)
+    return _made(check, parts)
+
+
+def _made(check: Check[Parts], parts: Parts) -> Finding:
+    try:
+        return within(lambda: check.run(parts), limit_s=check.limit_s, name=check.id)
+    except NotMeasurable as reason:
+        return skipped(reason.said, cure=reason.cure)
+    except TooLateError:
+        said = f"it did not end within {check.limit_s:.0f} s"
+        return failed(said, cure="see whether what it asks is overloaded, or cannot be reached; then ask again")
+    except OffsiteError as error:
+        return of_error(error)
+    except Exception as error:  # noqa: BLE001  # a mistake of ours is told as what this check found
+        journal.failed("doctor", check=check.id, why=journal.safe_line(error), trace=journal.safe_trace(error))
+        said = f"{Bug.id}: a mistake of offsite: {journal.safe_line(error)}"
+        return failed(said, cure="its place is in the log: --log-file FILE", exit_code=Bug.exit_code)
+
+
+def _report(check: Check[Parts], found: Finding) -> CheckReport:
+    return CheckReport(id=check.id, verdict=found.verdict, said=bounded(found.said), cure=bounded(found.cure))
+
+
+def _examination(
+    checks: tuple[Check[Parts], ...], found: Mapping[str, Finding], reports: tuple[CheckReport, ...]
+) -> Examination:
+    codes = [
+        each.exit_code if found[each.id].exit_code is None else found[each.id].exit_code or 0
+        for each in checks
+        if found[each.id].verdict is Verdict.FAILED
+    ]
+    return Examination(ok=not codes, checks=reports, exit_code=codes[0] if codes else 0)

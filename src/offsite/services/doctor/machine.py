@@ -1,0 +1,84 @@
+"""This machine: versions, Java, limits of the operating system, free space."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from offsite.model.size import GIB, MIB, format_size
+from offsite.model.version import __version__
+from offsite.sandbox import find_java
+from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.parts import Parts
+from offsite.stores.posix_store import PosixStore
+
+OLDEST_PYTHON = (3, 11)
+SPARK_MAJOR = "4"
+OPEN_FILES_MIN = 1024
+"""The usual limit; a worker has a connection to each broker, and some files."""
+PROCESSES_MIN = 1024
+"""Each thread counts, and Spark's JVM has hundreds."""
+LITTLE_BYTES = GIB
+"""A shuffle, a sandbox, or a segment per worker still fit into this much."""
+NOTHING_BYTES = 64 * MIB
+_UNLIMITED = -1
+
+
+def versions(_: Parts) -> Finding:
+    """Whether the versions at hand are those that offsite is made for."""
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        return failed("pyspark is not installed", cure="pip install --force-reinstall offsite")
+    said = f"offsite {__version__}, Python {platform.python_version()}, pyspark {spark}"
+    if sys.version_info < OLDEST_PYTHON:
+        return failed(said, cure="use Python 3.11 or newer")
+    if spark.partition(".")[0] != SPARK_MAJOR:
+        return failed(said, cure=f"install the pyspark that offsite asks for: pip install 'pyspark=={SPARK_MAJOR}.*'")
+    return ok(said)
+
+
+def java(_: Parts) -> Finding:
+    """Whether there is a Java that Spark runs on. Raises `JavaMissing`."""
+    found = find_java()
+    return ok(f"Java {found.major} at {found.launcher}")
+
+
+def limits(_: Parts) -> Finding:
+    """Whether enough files and processes may be opened."""
+    try:
+        import resource
+    except ImportError:
+        raise NotMeasurable("this system tells no limits of processes") from None
+    files, processes = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
+    said = f"open files {_shown(files)}, processes {_shown(processes)}"
+    low = [
+        f"ulimit {option} {least}"
+        for option, limit, least in (("-n", files, OPEN_FILES_MIN), ("-u", processes, PROCESSES_MIN))
+        if limit != _UNLIMITED and limit < least
+    ]
+    if low:
+        return warning(said, cure=f"raise them where offsite is started: {'; '.join(low)}")
+    return ok(said)
+
+
+def space(parts: Parts) -> Finding:
+    """Whether there is room where Spark keeps temporary files, and in the repository's folder."""
+    places = {"temporary files": Path(tempfile.gettempdir())}
+    if parts.request.repo is not None and isinstance(parts.store, PosixStore) and parts.store.root.is_dir():
+        places["repository"] = parts.store.root
+    free = {what: shutil.disk_usage(place).free for what, place in places.items()}
+    said = "; ".join(f"{format_size(free[what])} free for {what} in {place}" for what, place in places.items())
+    if min(free.values()) < NOTHING_BYTES:
+        return failed(said, cure="free some space, or set TMPDIR to a larger disk")
+    if min(free.values()) < LITTLE_BYTES:
+        return warning(said, cure="free some space, or set TMPDIR to a larger disk")
+    return ok(said)
+
+
+def _shown(limit: int) -> str:
+    return "unlimited" if limit == _UNLIMITED else f"{limit:,}"

@@ -1,0 +1,110 @@
+"""One look at one broker: whether it can be reached, what cluster it says it is of, what it understands.
+
+Runs on the driver and in Spark tasks alike, with the same configuration, so that both tell of the same thing.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from offsite.kafka.config.config import Address, KafkaConfig
+from offsite.kafka.find_coordinators import LOWEST_VERSION as FIND_VERSION
+from offsite.kafka.groups.requests import FETCH_VERSIONS, LIST_VERSIONS
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.protocol import configs, fetch, log_offsets, metadata, produce, topic_changes
+from offsite.kafka.protocol.request import Api
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
+from offsite.services.doctor.aside import each_within
+
+ANYBODY_S = 25.0
+"""Seconds for all brokers together: a connection, a login and two answers, several brokers at a time."""
+_NEEDED = {
+    Api.METADATA: (metadata.LOWEST_VERSION, metadata.HIGHEST_VERSION),
+    Api.FETCH: (fetch.NAME_VERSION, fetch.NAME_VERSION),
+    Api.LIST_OFFSETS: (log_offsets.LIST_OFFSETS_VERSION, log_offsets.LIST_OFFSETS_VERSION),
+    Api.OFFSET_FOR_LEADER_EPOCH: (log_offsets.EPOCH_ENDS_VERSION, log_offsets.EPOCH_ENDS_VERSION),
+    Api.DESCRIBE_CONFIGS: (configs.DESCRIBE_VERSION, configs.DESCRIBE_VERSION),
+    Api.FIND_COORDINATOR: (FIND_VERSION, FIND_VERSION),
+    Api.LIST_GROUPS: LIST_VERSIONS,
+    Api.OFFSET_FETCH: FETCH_VERSIONS,
+    Api.PRODUCE: (produce.VERSION, produce.VERSION),
+    Api.CREATE_TOPICS: (topic_changes.CREATE_VERSION, topic_changes.CREATE_VERSION),
+    Api.INCREMENTAL_ALTER_CONFIGS: (configs.ALTER_VERSION, configs.ALTER_VERSION),
+}
+"""What backups and restores cannot do without."""
+_WANTED = {
+    Api.DESCRIBE_CLIENT_QUOTAS: (0, 0),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    Api.DESCRIBE_PRODUCERS: (0, 0),
+    Api.DESCRIBE_TRANSACTIONS: (0, 0),
+    Api.LIST_TRANSACTIONS: (0, 0),
+}
+"""What consistent cuts, replayed transactions and the cluster's settings need besides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """An address that was tried. `error`: why no broker answered there, None where one did: of `cluster_id`, which
+    understands no request of ours in `lacking`, and does without those of `doing_without`."""
+
+    address: Address
+    error: OffsiteError | None = None
+    cluster_id: str = ""
+    lacking: str = ""
+    doing_without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenByWorker:
+    """What one Spark task saw: `reached` from `host`."""
+
+    host: str
+    reached: tuple[Reached, ...]
+
+
+def reach(config: KafkaConfig, address: Address) -> Reached:
+    """Connect to `address`, log in, and ask what cluster it is of. Raises nothing."""
+    try:
+        with closing(Connection.open(config, address)) as connection:
+            version = connection.highest_version(Api.METADATA, metadata.LOWEST_VERSION, metadata.HIGHEST_VERSION)
+            cluster = connection.call(metadata.metadata_request([], version=version))
+            return Reached(
+                address=address,
+                cluster_id=cluster.cluster_id,
+                lacking=next(filter(None, (_lack(connection, api, *_NEEDED[api]) for api in _NEEDED)), ""),
+                doing_without=tuple(filter(None, (_lack(connection, api, *_WANTED[api]) for api in _WANTED))),
+            )
+    except OffsiteError as error:
+        return Reached(address=address, error=error)
+    except (OSError, UnicodeError) as error:  # a name that no resolver takes
+        return Reached(address=address, error=KafkaUnavailable(f"{address} cannot be reached: {type(error).__name__}"))
+
+
+def reach_each(config: KafkaConfig, addresses: Iterable[Address], clock: Clock) -> Mapping[Address, Reached]:
+    """Address → what was seen there; several are tried at a time, for `ANYBODY_S` in all."""
+    wanted = list(addresses)
+    found = each_within(lambda each: reach(config, each), wanted, limit_s=ANYBODY_S, clock=clock)
+    return {each: found.get(each) or _late(each) for each in wanted}
+
+
+def reach_from_worker(_: int, *, config: KafkaConfig, addresses: tuple[Address, ...]) -> SeenByWorker:
+    """The same, in a Spark task."""
+    found = reach_each(config, addresses, SystemClock())
+    return SeenByWorker(host=platform.node(), reached=tuple(found.values()))
+
+
+def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
+    """What the broker has not, empty where it has it."""
+    try:
+        connection.highest_version(api, lowest, highest)
+    except KafkaUnavailable as error:  # not yet, or no longer
+        return error.message
+    return ""
+
+
+def _late(address: Address) -> Reached:
+    return Reached(address=address, error=KafkaTimeout(f"{address} did not answer within {ANYBODY_S:.0f} s"))

@@ -1,0 +1,128 @@
+"""Rights on the cluster, by what brokers themselves say that we may do (KIP-430), and by asking.
+
+What is not seen proves no right and no lack of one: a list leaves out what we may not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsite.kafka.groups.requests import ListedGroup
+from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import TopicPartition
+from offsite.model.named import named
+from offsite.services.cut.state_log import STATE_TOPIC
+from offsite.services.doctor.check import NAMED_MAX, RIGHTS, Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.parts import Parts
+
+READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
+"""Codes of AclOperation."""
+_NAMES = {READ: "Read", DESCRIBE: "Describe", DESCRIBE_CONFIGS: "DescribeConfigs"}
+GROUPS_MAX = 200
+"""Groups whose offsets are asked for: more would be asked for as the same principal."""
+CONFIGS_MAX = 50
+
+
+def topics(parts: Parts) -> Finding:
+    """Whether the wanted topics may be described and read, and their settings too. Of topics that nobody named, those
+    that may not are only told."""
+    seen, wanted = _seen(parts), parts.request.topics
+    chosen = _chosen(parts, seen)
+    if wanted is not None and (missing := wanted.missing(seen)):
+        return _missing(parts, missing)
+    if not chosen:
+        raise NotMeasurable("no topic can be seen", cure="where there are topics: grant Describe on them")
+    denied = [f"{each.name} ({lack})" for each in chosen if (lack := _lack(each, _NAMES))]
+    if denied:
+        said = f"not allowed on {len(denied)} of {len(chosen)} topics: {named(denied, most=NAMED_MAX, of='topics')}"
+        cure = "grant Describe, DescribeConfigs and Read on the topics that are to be backed up"
+        return warning(said, cure=cure) if wanted is None else failed(said, cure=cure)
+    some = [each.name for each in chosen[:CONFIGS_MAX]]
+    if refused := parts.admin.readable_topic_configs(some).denied:
+        said = f"the settings of {named(sorted(refused), most=NAMED_MAX, of='topics')} may not be read"
+        return warning(
+            said, cure="grant DescribeConfigs: without it a restore makes topics with the cluster's defaults"
+        )
+    return ok(f"{len(chosen)} topics may be described and read, with their settings")
+
+
+def groups(parts: Parts) -> Finding:
+    """Whether consumer groups and their offsets can be read."""
+    listed = parts.admin.groups.list()
+    sees_all = parts.metadata.allows(DESCRIBE)
+    if not listed and not sees_all:
+        raise NotMeasurable("no group can be seen", cure="where there are groups: grant Describe on them")
+    if not listed:
+        return ok("all groups may be seen, and there is none")
+    asked = listed[:GROUPS_MAX]
+    if wrong := parts.admin.groups.offsets(asked).failed:
+        said = named([f"{each.group}: {each.message}" for each in wrong], most=NAMED_MAX, of="groups")
+        return warning(said, cure="grant Describe on groups, and on their topics: without it they do not come back")
+    return ok(f"{_counted(asked, listed)} told their offsets{'' if sees_all else '; others may be hidden'}")
+
+
+def log_dirs(parts: Parts) -> Finding:
+    """Whether brokers tell sizes."""
+    if not parts.metadata.allows(DESCRIBE):
+        cure = "grant Describe on the cluster; without it plans tell no bytes, and no free space can be foreseen"
+        return warning("the sizes of logs may not be seen", cure=cure)
+    partitions = [
+        TopicPartition(topic=topic.name, partition=each.partition)
+        for topic in _seen(parts).values()
+        for each in topic.partitions[:1]
+        if each.leader >= 0
+    ][:CONFIGS_MAX]
+    if not partitions:
+        raise NotMeasurable("there is no log whose size could be asked for")
+    told = parts.admin.sizes_bytes(partitions)
+    if not told:
+        return warning("brokers told no sizes", cure="plans will tell no bytes; see the log for why: --log-file FILE")
+    return ok(f"sizes told of {len(told)} of {len(partitions)} partitions")
+
+
+def transactions(parts: Parts) -> Finding:
+    """Whether it can be read what became of transactions."""
+    topic = parts.router.metadata([STATE_TOPIC], operations=True).topics.get(STATE_TOPIC)
+    cure = (
+        f"grant Read and Describe on topic {STATE_TOPIC}: without them nobody can tell which transactions are whole, "
+        "and what they wrote counts as less certain in a consistent cut"
+    )
+    if topic is not None and topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+        return warning("the log of transactions may not be seen", cure=cure)
+    if topic is None or not topic.partitions:
+        raise NotMeasurable("there is no log of transactions: none was made yet")
+    if lack := _lack(topic, {READ: "Read", DESCRIBE: "Describe"}):
+        return warning(f"not allowed on the log of transactions: {lack}", cure=cure)
+    return ok("the log of transactions may be read")
+
+
+def _seen(parts: Parts) -> dict[str, TopicMetadata]:
+    return {name: each for name, each in parts.metadata.topics.items() if each.partitions}
+
+
+def _chosen(parts: Parts, seen: dict[str, TopicMetadata]) -> Sequence[TopicMetadata]:
+    """The wanted topics among those that are seen; all that are not Kafka's own, where nobody said."""
+    internal = frozenset(name for name, each in seen.items() if each.internal)
+    if (wanted := parts.request.topics) is None:
+        return [seen[name] for name in sorted(set(seen) - internal)]
+    return [seen[name] for name in wanted.select(seen, internal=internal)]
+
+
+def _missing(parts: Parts, names: Sequence[str]) -> Finding:
+    """Brokers say of a topic that was named whether it is hidden from us, or not there."""
+    told = parts.router.metadata(list(names)).topics.values()
+    hidden = sorted(each.name for each in told if each.error_code == TOPIC_AUTHORIZATION_FAILED)
+    if hidden:
+        said = f"may not be seen: {named(hidden, most=NAMED_MAX, of='topics')}"
+        return failed(said, cure="grant Describe, DescribeConfigs and Read on them", exit_code=RIGHTS)
+    said = f"there is no topic {named(names, most=NAMED_MAX, of='topics')}"
+    return failed(said, cure="see the names with: kcat -L -b BOOTSTRAP", exit_code=2)
+
+
+def _lack(topic: TopicMetadata, operations: dict[int, str]) -> str:
+    return ", ".join(name for code, name in operations.items() if not topic.allows(code))
+
+
+def _counted(asked: Sequence[ListedGroup], listed: Sequence[ListedGroup]) -> str:
+    return f"{len(listed)} groups" if len(asked) == len(listed) else f"{len(asked)} of {len(listed)} groups"

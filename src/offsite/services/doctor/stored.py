@@ -1,0 +1,153 @@
+"""The store: whether it lets us do what backups do, and keeps what backups stand on. By objects that are put for a
+moment, under names of their own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+
+from offsite.model.errors import Damaged, OffsiteError, OverwritingStore, StoreDenied, StoreUnavailable
+from offsite.model.journal import decided
+from offsite.model.size import MIB, format_size
+from offsite.repository.layout import DOCTOR_PREFIX, PROBES_PREFIX, ROOT_KEY
+from offsite.repository.repository import Repository
+from offsite.services.doctor.aside import each_within
+from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
+from offsite.services.doctor.parts import Parts
+from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import PutResult
+
+LEFT_AFTER_MS = 3_600_000
+"""An object of a doctor that is older was left by one that was killed: none takes an hour."""
+LARGE_BYTES = 8 * MIB
+RACERS = 4
+RACE_S = 20.0
+_PART_BYTES = MIB
+
+
+def repository(parts: Parts) -> Finding:
+    """Whether there is a repository that this offsite can read. Raises `RepositoryNotFound`, `FormatTooNew`."""
+    found = Repository.open(parts.store)
+    return ok(f"repository {found.descriptor.repository_id} at {parts.store.url}")
+
+
+def rights(parts: Parts) -> Finding:
+    """Whether objects may be put, read, listed and deleted."""
+    check_place(parts)
+    key, content = parts.probe_key(), os.urandom(64)
+    try:
+        if parts.store.put_if_absent(key, content) is not PutResult.CREATED:
+            return failed("a new object was there before it was put", cure="use another store: this one is no store")
+        wrong = tuple(_unlike(parts, key, content))
+        if wrong:
+            return failed("; ".join(wrong), cure="use a store that shows at once what was put")
+        _sweep(parts)
+        return _deleted(parts, key)
+    finally:
+        parts.remove_probes()
+
+
+def create_only(parts: Parts) -> Finding:
+    """Whether of several puts of one name exactly one wins, and stays. Raises `OverwritingStore`."""
+    check_place(parts)
+    key = parts.probe_key()
+    try:
+        contents = [os.urandom(64) for _ in range(RACERS)]
+        ends = _race(parts, key, contents)
+        errors = [each for each in ends.values() if isinstance(each, OffsiteError)]
+        if len(ends) < RACERS or errors:
+            raise errors[0] if errors else NotMeasurable(f"not all puts ended within {RACE_S:.0f} s")
+        won = [content for content, end in ends.items() if end is PutResult.CREATED]
+        late = parts.store.put_if_absent(key, os.urandom(64))
+        if len(won) != 1 or late is not PutResult.OTHER or parts.store.get(key) != won[0]:
+            raise OverwritingStore(
+                f"{parts.store.url} does not keep create-only puts apart: of {RACERS} at a time {len(won)} won",
+                hint="use a store that honours If-None-Match: *, or a folder: two writers would overwrite each other",
+            )
+    finally:
+        parts.remove_probes()
+    return ok(f"of {RACERS} puts of one name at the same time one won; it stayed as it was when put once more")
+
+
+def large(parts: Parts) -> Finding:
+    """Whether a large object arrives whole, and how fast."""
+    check_place(parts)
+    key, part = parts.probe_key(), os.urandom(_PART_BYTES)
+    began_s = parts.clock.monotonic_s()
+    try:
+        writer = parts.store.open_write(key)
+        try:
+            for _ in range(LARGE_BYTES // _PART_BYTES):
+                writer.write(part)
+            writer.close()
+        finally:
+            writer.abort()
+        took_s = parts.clock.monotonic_s() - began_s
+        whole = parts.store.get(key)
+    finally:
+        parts.remove_probes()
+    if whole != part * (LARGE_BYTES // _PART_BYTES):
+        return failed("a large object is not what was written", cure="do not use this store: it lost or changed bytes")
+    return ok(f"{format_size(LARGE_BYTES)} written in {took_s:.1f} s and read back whole")
+
+
+def check_place(parts: Parts) -> None:
+    """Raises `NotMeasurable` for a folder that is no repository yet: `init` makes it, and nobody else writes there."""
+    if not isinstance(parts.store, PosixStore):
+        return
+    with suppress(Damaged):
+        if parts.store.head(ROOT_KEY) is not None:
+            return
+    raise NotMeasurable(
+        f"{parts.store.url} is no repository: nothing is written there",
+        cure=f"make it with: offsite init {parts.store.url}",
+    )
+
+
+def _unlike(parts: Parts, key: str, content: bytes) -> Iterable[str]:
+    """In what the store differs from what was put into it."""
+    store = parts.store
+    if store.get(key) != content or store.get_range(key, 8, 8) != content[8:16]:
+        yield "what was put is read back as something else"
+    if (found := store.head(key)) is None or found.size_bytes != len(content):
+        yield "the size of what was put is told wrongly"
+    if not any(each.key == key for each in store.list(PROBES_PREFIX)):
+        yield "what was put is not listed"
+
+
+def _deleted(parts: Parts, key: str) -> Finding:
+    try:
+        parts.store.delete(key)
+    except StoreDenied as error:
+        cure = f"allow it, or let another machine run collect and retention, which delete; {key} is left"
+        return warning(f"{error.id}: {error.message}", cure=cure)
+    if parts.store.get(key) is not None:
+        return failed("what was deleted is still there", cure="use a store that shows at once what was deleted")
+    return ok("objects may be put, read, listed and deleted")
+
+
+def _race(parts: Parts, key: str, contents: list[bytes]) -> dict[bytes, PutResult | OffsiteError]:
+    together = threading.Barrier(len(contents))
+
+    def put(content: bytes) -> PutResult | OffsiteError:
+        with suppress(threading.BrokenBarrierError):
+            together.wait(RACE_S)
+        try:
+            return parts.store.put_if_absent(key, content)
+        except OffsiteError as error:
+            return error
+
+    return dict(each_within(put, contents, limit_s=RACE_S, clock=parts.clock))
+
+
+def _sweep(parts: Parts) -> None:
+    """Remove what killed doctors left. Its age is told by the store's clock alone: by what was put just now."""
+    found = [each for each in parts.store.list(PROBES_PREFIX) if each.key.startswith(DOCTOR_PREFIX)]
+    now_ms = max((each.modified_ms for each in found), default=0)
+    for each in found:
+        if each.modified_ms < now_ms - LEFT_AFTER_MS:
+            with suppress(StoreDenied, StoreUnavailable):
+                parts.store.delete(each.key)
+                decided("sweep", key=each.key, why="a doctor that was killed left it")

@@ -1,0 +1,71 @@
+"""Records of old jobs, deleted: what a job did stays, what is told of it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.ids import dated_id
+from offsite.model.journal import decided, warned
+from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
+from offsite.repository.jobs.record import decode_repeat
+from offsite.repository.jobs.records import list_jobs
+from offsite.services.jobs.status import job_report
+from offsite.stores.store import Store
+
+LEAST_S = 24 * 3600.0
+"""Seconds that a job is kept at least: a request may be repeated by its idempotency key for so long."""
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsForgotten:
+    """The ids of the jobs whose records were deleted, rising; `kept` so many that are as old, and are still under way
+    or cannot be read."""
+
+    jobs: tuple[str, ...]
+    kept: int
+
+
+def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
+    """Delete the records of the jobs that were asked for more than `older_than_s` seconds ago, by the store's clock,
+    and are over. Raises `BadOption` for less than a day, and what the store raises."""
+    if older_than_s < LEAST_S:
+        raise BadOption("jobs are kept for a day at least", hint="give --older-than 24h or more")
+    first_kept = dated_id(store.now_ms() - int(older_than_s * 1000), "")
+    old = sorted(job for job in list_jobs(store, most=_ALL) if job < first_kept)
+    gone = [job for job in old if _is_over(store, job)]
+    for key in _words_of(store, set(gone)):
+        store.delete(key)  # first: a word that is known is never taken for a new one of a job that is not
+    for job in gone:
+        _delete(store, job)
+    decided("forget_jobs", why=f"older than {first_kept}", jobs=len(gone))
+    return JobsForgotten(jobs=tuple(gone), kept=len(old) - len(gone))
+
+
+def _is_over(store: Store, job: str) -> bool:
+    try:
+        return job_report(store, job).state.is_final
+    except OffsiteError as error:
+        warned("forget_jobs", why=error.message, job=job)
+        return False
+
+
+def _words_of(store: Store, jobs: set[str]) -> Iterator[str]:
+    for info in store.list(KEYS_PREFIX):
+        data = store.get(info.key)
+        try:
+            if data is not None and decode_repeat(data, key=info.key)[0] in jobs:
+                yield info.key
+        except OffsiteError as error:
+            warned("forget_jobs", why=error.message, key=info.key)
+
+
+def _delete(store: Store, job: str) -> None:
+    """What says that it was asked for goes last: whoever is interrupted leaves a job that the next one finds."""
+    layout = JobLayout(job=job)
+    for info in list(store.list(layout.prefix)):
+        if info.key != layout.asked_key:
+            store.delete(info.key)
+    store.delete(layout.asked_key)

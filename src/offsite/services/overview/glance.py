@@ -1,0 +1,56 @@
+"""What an overview tells of a backup besides its verdict: the newest checkpoint, holes, when its source begins to
+delete what is not backed up, and plots. From the store alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.model.time import format_duration, format_time
+from offsite.repository.backup import Backup
+from offsite.repository.state import BackupState
+from offsite.services.checkpoint.status import Checkpoints
+from offsite.services.reports.plot import POINTS_MAX, Line, lines_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """`facts`: texts by name. `lines`: plots, none for fewer than two restore points."""
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[Line, ...] = ()
+
+
+def glance(backup: Backup) -> Glance:
+    """What the newest state tells. Raises `DamagedCommit` and what the store raises."""
+    state, now_ms = backup.sound_state(), backup.store.now_ms()
+    facts = {
+        "Last checkpoint": _checkpoint(backup),
+        "Holes": f"{len(state.holes):,}" if state.holes else "none",
+        "Source deletes by age": source_deletes(state, now_ms),
+    }
+    return Glance(facts=facts, lines=tuple(lines_of(list(state.history[-POINTS_MAX:]), now_ms)))
+
+
+def source_deletes(state: BackupState, now_ms: int) -> str:
+    """When the source may begin to delete records that are not backed up: a topic's `retention.ms` after the last
+    complete pass, by the settings that the backup holds. `now_ms`: the store's clock, epoch ms.
+
+    A broker goes by the times in the records, so what is dated back goes sooner."""
+    shapes = [each for each in state.latest_shapes().values() if not each.is_deleted]
+    rules = {each.topic: Retention.of(dict(each.configs)) for each in shapes if not each.configs_unread}
+    known = {topic: rule.retention_ms for topic, rule in rules.items() if rule.deletes}
+    limited = {topic: keep_ms for topic, keep_ms in known.items() if keep_ms is not None and keep_ms != UNLIMITED}
+    if not limited or not state.completed_at_ms:
+        is_open = len(rules) < len(shapes) or None in known.values() or not state.completed_at_ms
+        return "not known: a setting of the cluster" if is_open else "nothing"
+    topic, keep_ms = min(limited.items(), key=lambda each: (each[1], each[0]))
+    said = f"what is not backed up of {topic}, which keeps records for {format_duration(keep_ms / 1000)}"
+    at_ms = state.completed_at_ms + keep_ms
+    return f"{said}, {'since' if at_ms <= now_ms else 'from'} {format_time(at_ms)[:16].replace('T', ' ')} UTC on"
+
+
+def _checkpoint(backup: Backup) -> str:
+    found = Checkpoints(backup).list(most=1).checkpoints
+    return f"{found[0].id}, {found[0].status}" if found else "none was taken"

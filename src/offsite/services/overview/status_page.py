@@ -1,0 +1,77 @@
+"""Am I safe? as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from offsite.model.errors import OffsiteError
+from offsite.model.time import format_duration, format_time
+from offsite.repository.backup import Backup
+from offsite.services.overview.glance import Glance, glance
+from offsite.services.overview.last_checks import LastChecks
+from offsite.services.overview.status import BackupStatus, Status
+from offsite.services.reports.look import Verdict, document, facts, items, plot, tag, text, verdict
+
+
+def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> str:
+    """The whole page. `glances`: what else is told of each backup; `now_ms`: as of when, by the store's clock."""
+    parts = ["<h1>Am I safe?</h1>", _verdict(status)]
+    parts.append(f'<p class="soft">Repository <code>{text(status.repository)}</code>, {text(_time(now_ms))}</p>')
+    for each in status.backups:
+        parts += _backup(each, glances.get(each.backup, Glance()))
+    return document("Am I safe?", parts)
+
+
+def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[str, Glance]:
+    """What is told of each backup that can be read; the status says what is wrong with the others."""
+    found: dict[str, Glance] = {}
+    for each in status.backups:
+        with suppress(OffsiteError):
+            found[each.backup] = glance(open_backup(each.backup))
+    return found
+
+
+def told_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
+    """The last checks and the last drill of a backup, each with its name."""
+    if checks is None:
+        return [("Checks", "the last checks cannot be read")]
+    found = [
+        (f"Last {each.depth} check", f"{_time(each.verified_at_ms)}: {'sound' if each.ok else 'DAMAGE'}")
+        for each in checks.verified
+    ]
+    proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never"
+    return [*(found or [("Last check", "never")]), ("Last proven by a drill", proven)]
+
+
+def _verdict(status: Status) -> str:
+    if status.safe:
+        return verdict(f"Yes: all of {len(status.backups)} backups.", Verdict.GOOD)
+    if not status.backups:
+        return verdict("There is no backup yet.", Verdict.WARN)
+    unsafe = sum(not each.safe for each in status.backups)
+    return verdict(f"No. {unsafe} of {len(status.backups)} backups need attention.", Verdict.BAD)
+
+
+def _backup(status: BackupStatus, seen: Glance) -> Iterable[str]:
+    said = "safe" if status.safe else "damaged" if status.damaged else "needs attention"
+    yield f"<h2>{text(status.backup)} {tag(said, Verdict.GOOD if status.safe else Verdict.BAD)}</h2>"
+    if status.problems:
+        yield items(status.problems)
+    ago = f" ({format_duration(max(1, status.age_s))} ago)" if status.restorable_to_ms else ""
+    yield facts(
+        {
+            "Restorable to": f"{_time(status.restorable_to_ms)}{ago}",
+            "Restorable from": _time(status.restorable_from_ms),
+            "Last complete pass": _time(status.completed_ms),
+            **seen.facts,
+            **dict(told_checks(status.checks)),
+        }
+    )
+    yield from map(plot, seen.lines)
+    if status.notes:
+        yield items(status.notes)
+
+
+def _time(time_ms: int) -> str:
+    return f"{format_time(time_ms)[:19].replace('T', ' ')} UTC" if time_ms > 0 else "never"

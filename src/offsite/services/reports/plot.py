@@ -1,0 +1,74 @@
+"""Figures over time as one line of an SVG. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from offsite.model.size import format_size
+from offsite.model.time import format_duration, format_time
+from offsite.repository.history import CommitSummary
+
+WIDTH, HEIGHT, MARGIN = 600, 110, 6
+POINTS_MAX = 300
+"""Restore points that a plot shows, the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """`path` of an SVG of `WIDTH` times `HEIGHT`, what it shows, the times of its ends, and the same in words."""
+
+    path: str
+    top: str
+    first: str
+    last: str
+    described: str
+
+
+def lines_of(points: Sequence[CommitSummary], now_ms: int) -> list[Line]:
+    """What the newest of a backup's restore points tell: how old the newest one was at each time, and how many bytes
+    are stored. `now_ms`: the store's clock, epoch ms. None of fewer than two points."""
+    shown = list(points[-POINTS_MAX:])
+    return [age_over_time(shown, now_ms), stored_over_time(shown)] if len(shown) > 1 else []
+
+
+def stored_over_time(points: Sequence[CommitSummary]) -> Line:
+    """How what is stored grew with these restore points."""
+    sums = list(accumulate(each.stored_bytes for each in points))
+    spots = [(each.committed_at_ms, stored) for each, stored in zip(points, sums, strict=True)]
+    return _line(spots, f"{format_size(sums[-1])} stored by {len(points):,} restore points")
+
+
+def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> Line:
+    """How old the newest restore point was: it grows with time, and is nothing when the next one is made. The highest
+    place is what would have been lost at the worst moment."""
+    times = [*(each.committed_at_ms for each in points), now_ms]
+    spots = [(times[0], 0)]
+    for made_ms, next_ms in pairwise(times):
+        spots += [(next_ms, max(0, next_ms - made_ms)), (next_ms, 0)]
+    worst_ms = max(age for _, age in spots)
+    return _line(spots[:-1], f"newest restore point at most {format_duration(worst_ms / 1000)} old")
+
+
+def places(times_ms: Sequence[int], *, width: float = WIDTH, margin: float = MARGIN) -> list[float]:
+    """Where moments stand on a line of time."""
+    return [round(each, 1) for each in _scaled(times_ms, margin, width - margin)]
+
+
+def _line(spots: Sequence[tuple[int, int]], top: str) -> Line:
+    times = [at_ms for at_ms, _ in spots]
+    placed = zip(_scaled(times, 0, WIDTH), _scaled([0, *(high for _, high in spots)], HEIGHT, MARGIN)[1:], strict=True)
+    first, last = format_time(min(times))[:16].replace("T", " "), format_time(max(times))[:16].replace("T", " ")
+    return Line(
+        path="M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in placed),
+        top=top,
+        first=first,
+        last=last,
+        described=f"{top}, from {first} to {last} UTC",
+    )
+
+
+def _scaled(values: Sequence[int], start: float, end: float) -> list[float]:
+    least, span = min(values), (max(values) - min(values)) or 1
+    return [start + (each - least) * (end - start) / span for each in values]

@@ -1,0 +1,1 @@
+"""A Zeebe cluster as a participant of checkpoints, driven through its management API."""

@@ -1,0 +1,113 @@
+"""Where the management API of a Zeebe cluster is, and who we are there: read from what a person writes, never shown.
+
+A secret is read from a file alone. It stands in no error, no log, no repr, and on no command line.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from offsite.model.errors import BadOption
+
+DEFAULT_NAME = "zeebe"
+MANAGEMENT_PORT = 9600
+"""Where a Zeebe gateway has its management API unless it was configured otherwise."""
+
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=(.*)", re.DOTALL)
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
+_SECRET = re.compile(r"[!-~]+")
+_FORM_HINT = "write it as http://HOST:9600, or NAME=http://HOST:9600"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeebeAddress:
+    """One cluster's management API. `path` is what stands before `/actuator`, without a slash at its end."""
+
+    name: str
+    is_tls: bool
+    host: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeebeCluster:
+    """A cluster to take part. `authorization` is the header that says who we are, empty for none."""
+
+    address: ZeebeAddress
+    authorization: str = field(default="", repr=False)
+
+
+def parse_address(text: str) -> ZeebeAddress:
+    """`http://HOST:9600`, or `NAME=http://HOST:9600`. Raises `BadOption`, which does not repeat the text: somebody may
+    have written a password into it."""
+    named = _NAMED.fullmatch(text)
+    name, url = (named[1], named[2]) if named else (DEFAULT_NAME, text)
+    try:
+        split = urlsplit(url)
+        port = split.port
+    except ValueError:
+        raise BadOption("--zeebe is no URL", hint=_FORM_HINT) from None
+    _check(split, url)
+    return ZeebeAddress(
+        name=name,
+        is_tls=split.scheme == "https",
+        host=split.hostname or "",
+        port=port or (443 if split.scheme == "https" else MANAGEMENT_PORT),
+        path=split.path.removesuffix("/").removesuffix("/actuator"),
+    )
+
+
+def _check(split: SplitResult, url: str) -> None:
+    if "@" in split.netloc:
+        raise BadOption("--zeebe holds a user or a password", hint="write who you are into a file: --zeebe-token-file")
+    if split.scheme not in {"http", "https"} or not _HOST.fullmatch(split.hostname or ""):
+        raise BadOption("--zeebe is no URL of a management API", hint=_FORM_HINT)
+    if "?" in url or "#" in url or not _PATH.fullmatch(split.path):
+        raise BadOption("--zeebe holds more than the place of a management API", hint=_FORM_HINT)
+
+
+def parse_authorizations(text: str) -> dict[str, str]:
+    """What a token file says: the `Authorization` header for each name, under the empty name that for all others. A
+    line is `Bearer TOKEN` or `Basic USER:PASSWORD`, after `NAME=` where it holds for one cluster. Raises `BadOption`
+    with the number of the line alone."""
+    found: dict[str, str] = {}
+    for number, line in _lines(text):
+        named = _NAMED.fullmatch(line)
+        name, words = (named[1], named[2].split()) if named and " " in named[2].strip() else ("", line.split())
+        header = _header(words)
+        if header is None or name in found:
+            raise BadOption(
+                f"line {number} of the file of --zeebe-token-file does not say who we are",
+                hint="a line is 'Bearer TOKEN' or 'Basic USER:PASSWORD', after 'NAME=' where it holds for one cluster",
+            )
+        found[name] = header
+    if not found:
+        raise BadOption("the file of --zeebe-token-file is empty", hint="write a line 'Bearer TOKEN' into it")
+    return found
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            yield number, stripped
+
+
+def _header(words: list[str]) -> str | None:
+    if len(words) != 2 or not _SECRET.fullmatch(words[1]):
+        return None
+    match words[0].lower():
+        case "bearer":
+            return f"Bearer {words[1]}"
+        case "basic" if ":" in words[1]:
+            return f"Basic {base64.b64encode(words[1].encode()).decode()}"
+    return None

@@ -1,0 +1,163 @@
+"""What a management API answers, read strictly: it may be another server's, cut, or hostile. Pure.
+
+The shape is that of Zeebe's published `backup-management-api.yaml`, and of what brokers really answer where that is
+silent: the exporting endpoint says 200 also when it failed, with the true status in its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, parse_json
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.printable import printable
+from offsite.services.zeebe.client import Answer, NotNow
+
+MAX_PARTITIONS = 10_000
+"""Zeebe numbers partitions with 13 bits."""
+_MAX_PARTITION_ID = (1 << 31) - 1
+_MESSAGE_MAX = 500
+"""Characters of what others say that are shown."""
+
+
+class BackupState(StrEnum):
+    DOES_NOT_EXIST = "DOES_NOT_EXIST"
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    INCOMPLETE = "INCOMPLETE"
+    """Some partitions have it, and others have not."""
+    INCOMPATIBLE = "INCOMPATIBLE"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBackup:
+    """What Zeebe knows of an id. `created_ms`: the earliest moment at which a partition began (Zeebe's clock, epoch
+    ms), -1 where none is told. `missing`: the partitions that do not have it."""
+
+    id: int
+    state: BackupState
+    failure_reason: str = ""
+    created_ms: int = -1
+    missing: tuple[int, ...] = ()
+
+
+def parse_backup(answer: Answer, wanted: int) -> FoundBackup:
+    """The status of backup `wanted`. Raises `NotNow` for what is none, is another one's, or contradicts itself."""
+    return _backup(_object(answer), wanted)
+
+
+def parse_highest(answer: Answer) -> int:
+    """The highest id in a list of backups, 0 in an empty one. Raises `NotNow`."""
+    found = _json(answer)
+    if not isinstance(found, list):
+        raise NotNow("it answers with no list of backups")
+    return max((_member(each).integer("backupId", least=0) for each in found), default=0)
+
+
+def is_no_route(answer: Answer) -> bool:
+    """Whether a 404 says that there is no such endpoint, rather than no such backup: Zeebe's own errors have a
+    `message` and nothing else, those of the server below it a `status` or a `path`."""
+    if answer.status != 404:
+        return False
+    try:
+        fields = _object(answer).fields
+    except NotNow:
+        return True
+    return not isinstance(fields.get("message"), str) or bool({"status", "path", "type"} & fields.keys())
+
+
+def message_of(answer: Answer) -> str:
+    """What an error says, for people: one line, cut, and empty where it says nothing."""
+    try:
+        return _message(_object(answer).fields)
+    except NotNow:
+        return ""
+
+
+def why_not_exporting(answer: Answer) -> str:
+    """Why exporting was not paused or resumed; empty where it was. Some versions say so by the code of the answer, and
+    others say 200 in any case and the code in the body. Raises `NotNow` for an answer that says neither."""
+    if answer.status == 204:
+        return ""
+    if answer.status != 200:
+        return f"it answers {answer.status} {message_of(answer)}".rstrip()
+    said = _object(answer)
+    status = said.integer("status", least=100, most=599)
+    if 200 <= status < 300:
+        return ""
+    body = said.fields.get("body")
+    return f"it answers {status} {_message(body) if isinstance(body, Mapping) else ''}".rstrip()
+
+
+def _backup(said: JsonObject, wanted: int) -> FoundBackup:
+    if said.integer("backupId") != wanted:
+        raise NotNow("it answers with another backup than the one that was asked for")
+    state, details = _state(said), said.children("details")
+    if len(details) > MAX_PARTITIONS:
+        raise NotNow(f"it names {len(details)} partitions")
+    states = {each.integer("partitionId", least=1, most=_MAX_PARTITION_ID): _state(each) for each in details}
+    if len(states) < len(details):
+        raise NotNow("it names a partition twice")
+    if state is BackupState.COMPLETED and set(states.values()) != {BackupState.COMPLETED}:
+        raise NotNow("it calls a backup complete of which a partition is not")
+    created = [at for each in details if (at := _epoch_ms(each)) >= 0]
+    return FoundBackup(
+        id=wanted,
+        state=state,
+        failure_reason=_shown(said.optional_text("failureReason") or ""),
+        created_ms=min(created, default=-1),
+        missing=tuple(sorted(one for one, what in states.items() if what is BackupState.DOES_NOT_EXIST)),
+    )
+
+
+def _state(said: JsonObject) -> BackupState:
+    text = said.text("state")
+    try:
+        return BackupState(text)
+    except ValueError:
+        raise NotNow(f"it names a state {_shown(text)!r}, which is not known") from None
+
+
+def _epoch_ms(said: JsonObject) -> int:
+    """RFC 3339 with up to nine digits behind the point, of which Python reads six."""
+    text = said.optional_text("createdAt")
+    if text is None:
+        return -1
+    try:
+        at = datetime.fromisoformat(text)
+        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise NotNow("it names a time that is none") from None
+
+
+def _object(answer: Answer) -> JsonObject:
+    return _member(_json(answer))
+
+
+def _member(value: JsonValue) -> JsonObject:
+    if not isinstance(value, dict):
+        raise NotNow("it answers with something that is no JSON object")
+    return JsonObject(fields=value, damaged=NotNow)
+
+
+def _json(answer: Answer) -> JsonValue:
+    try:
+        found: JsonValue = parse_json(answer.body, decoder=UNAMBIGUOUS)  # type: ignore[assignment]  # JSON is that
+    except BadJson as error:
+        raise NotNow(f"it answers with what cannot be read: {error}") from error
+    return found
+
+
+def _message(fields: Mapping[str, JsonValue]) -> str:
+    said = fields.get("message") or fields.get("detail") or fields.get("title")
+    return _shown(said) if isinstance(said, str) else ""
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= _MESSAGE_MAX else f"{text[:_MESSAGE_MAX]}…"
+    return printable(cut.strip())

@@ -1,0 +1,129 @@
+"""The requests of Zeebe's management API that a checkpoint needs, by what they mean.
+
+`NotNow`: the request may be sent again, unchanged, and has to be, for nobody knows what became of it.
+`ParticipantUnreachable`: it makes no sense to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from offsite.model.errors import ParticipantFailed, ParticipantUnreachable
+from offsite.services.zeebe.answers import (
+    FoundBackup,
+    is_no_route,
+    message_of,
+    parse_backup,
+    parse_highest,
+    why_not_exporting,
+)
+from offsite.services.zeebe.client import Answer, NotNow, ZeebeClient
+
+_ROUTES = ("backupRuntime", "backups")
+"""Zeebe 8.8 moved the endpoint to the first; before, and where its parts run alone, it is the second."""
+_BUSY = frozenset({408, 425, 429})
+
+
+class Exporting(StrEnum):
+    SOFT_PAUSE = "pause?soft=true"
+    """Records are still exported, but none is let go from the log: the position of what was exported stands still."""
+    RESUME = "resume"
+
+
+class Management:
+    """One cluster. Remembers nothing but which of the two endpoints it has."""
+
+    def __init__(self, client: ZeebeClient) -> None:
+        self._client = client
+        self._route: str | None = None
+
+    @property
+    def where(self) -> str:
+        return self._client.where
+
+    def begin(self, backup: int) -> bool:
+        """Ask for a backup of that id. False where Zeebe has that id or a higher one, which it does not tell apart.
+        Raises `ParticipantFailed` for a request that it never takes."""
+        answer = self._client.ask("POST", self._backups(backup), {"backupId": backup})
+        if answer.status in {200, 202}:
+            if message_of(answer):
+                return True
+            raise ParticipantUnreachable(
+                f"{self.where} does not answer as Zeebe does", hint="is that the management port of a Zeebe gateway?"
+            )
+        if answer.status == 409:
+            return False
+        if answer.status == 400:
+            raise ParticipantFailed(
+                f"Zeebe does not take backup {backup}: {message_of(answer)}",
+                hint="it needs a backup store, and must let the id be chosen (no continuous backups)",
+            )
+        raise self._refused(answer)
+
+    def find(self, backup: int) -> FoundBackup | None:
+        """What is known of a backup; None where nobody knows it, which may be so for a moment after it was begun."""
+        route = self._backups(backup)
+        answer = self._client.ask("GET", f"{route}/{backup}")
+        if answer.status == 200:
+            return parse_backup(answer, backup)
+        if answer.status == 404 and not is_no_route(answer):
+            return None
+        raise self._refused(answer)
+
+    def highest(self, backup: int) -> int:
+        """The highest id that is listed: those that were deleted are not."""
+        answer = self._client.ask("GET", self._backups(backup))
+        if answer.status == 200:
+            return parse_highest(answer)
+        raise self._refused(answer)
+
+    def delete(self, backup: int) -> None:
+        """Nothing to do where there is none."""
+        answer = self._client.ask("DELETE", f"{self._backups(backup)}/{backup}")
+        is_gone = answer.status == 404 and not is_no_route(answer)
+        if not (is_gone or answer.status in {200, 204}):
+            raise self._refused(answer)
+
+    def exporting(self, wanted: Exporting) -> None:
+        """On all partitions. After an error it may be so on some."""
+        answer = self._client.ask("POST", f"exporting/{wanted}")
+        if 400 <= answer.status < 500 or 300 <= answer.status < 400:
+            raise self._refused(answer)
+        if why := why_not_exporting(answer):
+            raise NotNow(f"{self.where}: {why}")
+
+    def _backups(self, backup: int) -> str:
+        """The endpoint that is there: the first one that does not say that it is not."""
+        if self._route is None:
+            self._route = next((each for each in _ROUTES if self._has(each, backup)), None)
+        if self._route is None:
+            raise ParticipantUnreachable(
+                f"{self.where} has no endpoint for backups",
+                hint="is that the management port of a Zeebe gateway (9600), and are its backups enabled?",
+            )
+        return self._route
+
+    def _has(self, route: str, backup: int) -> bool:
+        answer = self._client.ask("GET", f"{route}/{backup}")
+        if is_no_route(answer):
+            return False
+        if _is_perhaps_later(answer):
+            raise self._refused(answer)
+        return True
+
+    def _refused(self, answer: Answer) -> Exception:
+        said = f"{self.where} answers {answer.status} {message_of(answer)}".rstrip()
+        if _is_perhaps_later(answer):
+            return NotNow(said)
+        if answer.status in {401, 403}:
+            return ParticipantUnreachable(said, hint="say who we are: --zeebe-token-file")
+        if 300 <= answer.status < 400:
+            return ParticipantUnreachable(
+                f"{self.where} sends us elsewhere ({answer.status})", hint="name that place: --zeebe"
+            )
+        return ParticipantUnreachable(said, hint="is that the management port of a Zeebe gateway?")
+
+
+def _is_perhaps_later(answer: Answer) -> bool:
+    """500 as well: a cluster whose leaders are not known yet says that, too."""
+    return answer.status in _BUSY or answer.status >= 500

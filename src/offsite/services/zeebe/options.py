@@ -1,0 +1,91 @@
+"""How Zeebe clusters take part in checkpoints, as a person writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.hosts import is_loopback
+from offsite.model.journal import warned
+from offsite.model.option import Option
+from offsite.services.zeebe.address import ZeebeCluster, parse_address, parse_authorizations
+
+if TYPE_CHECKING:
+    from offsite.repository.backup import Backup
+    from offsite.services.checkpoint.participants import Participants
+
+_TOKEN_FILE_MAX_BYTES = 64 * 1024
+
+
+class ZeebeWords(TypedDict, total=False):
+    """Options of checkpoints that Zeebe clusters take part in."""
+
+    zeebe: Annotated[
+        Sequence[str] | None,
+        Option(
+            "A Zeebe cluster that takes a backup of the same id: http://HOST:9600 of its management API, or "
+            "NAME=http://HOST:9600; may be repeated."
+        ),
+    ]
+    zeebe_token_file: Annotated[
+        str | None,
+        Option("With --zeebe: a file with a line 'Bearer TOKEN' or 'Basic USER:PASSWORD', or 'NAME=Bearer TOKEN'."),
+    ]
+
+
+def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
+    """The clusters that take part. Raises `BadOption`, which names no secret."""
+    addresses, file = [parse_address(each) for each in words.get("zeebe") or ()], words.get("zeebe_token_file")
+    if file is None:
+        return tuple(ZeebeCluster(address=each) for each in addresses)
+    if not addresses:
+        raise BadOption("--zeebe-token-file says who we are, and to whom?", hint="add --zeebe http://HOST:9600")
+    known = parse_authorizations(_read(Path(file)))
+    if strange := sorted(known.keys() - {each.name for each in addresses} - {""}):
+        raise BadOption(f"--zeebe-token-file names {', '.join(strange)}, and no --zeebe has that name")
+    clusters = tuple(
+        ZeebeCluster(address=each, authorization=known.get(each.name, known.get("", ""))) for each in addresses
+    )
+    for each in clusters:
+        if each.authorization and not each.address.is_tls and not is_loopback(each.address.host):
+            warned("zeebe_in_clear", why="who we are is sent without TLS", participant=each.address.name)
+    return clusters
+
+
+def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Backup]) -> Participants:
+    """Those clusters, as participants of the checkpoints of the backup that `opened` opens, once one is taken. Raises
+    `BadOption` where two have one name."""
+    from offsite.repository.checkpoints.records import CheckpointRecords, Told
+    from offsite.services.checkpoint.participants import Participants
+    from offsite.services.zeebe.client import ZeebeClient
+    from offsite.services.zeebe.management import Management
+    from offsite.services.zeebe.participant import ZeebeParticipant
+
+    def asked_at_ms(checkpoint: int) -> int | None:
+        try:
+            told = CheckpointRecords.of(opened()).told(checkpoint, Told.REQUESTED)
+        except OffsiteError:
+            return None
+        return None if told is None else told.at_ms
+
+    return Participants(
+        [
+            ZeebeParticipant(each.address.name, Management(ZeebeClient(each)), asked_at_ms=asked_at_ms)
+            for each in clusters
+        ]
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_TOKEN_FILE_MAX_BYTES + 1)
+        if len(data) > _TOKEN_FILE_MAX_BYTES:
+            raise BadOption(f"the file of --zeebe-token-file has more than {_TOKEN_FILE_MAX_BYTES} bytes")
+        return data.decode()
+    except OSError as error:
+        raise BadOption(f"--zeebe-token-file cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise BadOption("the file of --zeebe-token-file is no text") from None

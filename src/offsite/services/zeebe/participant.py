@@ -1,0 +1,277 @@
+"""A Zeebe cluster that takes a backup of its own for each checkpoint, under the checkpoint's id.
+
+It declares no positions: Zeebe's state says nothing about offsets of Kafka, not even with an exporter or a connector
+between the two. So each part is consistent in itself, and one thing is known between them: Zeebe's backup began before
+the ends of Kafka's partitions were read, and while it could not let go of records that it had exported. What it exports
+anew after a restore of both is then a repetition and no gap, unless the cut leaves out a record that it had exported.
+
+Exporting is paused softly before the backup is asked for, and resumed as soon as it is settled, however long our own
+copy takes: while it is paused, Zeebe's log only grows. Whatever happens, `release` resumes it. A process that is killed
+cannot: the next one that takes checkpoints with this participant resumes it before anything else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import OffsiteError, ParticipantFailed, ParticipantUnreachable
+from offsite.model.journal import decided, warned
+from offsite.model.named import named
+from offsite.model.untrusted.bounds import MAX_OFFSET
+from offsite.services.checkpoint.participants import DeclaredPositions
+from offsite.services.checkpoint.status import CheckpointStatus
+from offsite.services.zeebe.answers import BackupState, FoundBackup
+from offsite.services.zeebe.client import NotNow
+from offsite.services.zeebe.management import Exporting, Management
+
+_NEVER_WHOLE = frozenset({BackupState.DOES_NOT_EXIST, BackupState.INCOMPLETE, BackupState.DELETED})
+"""What a refused id does not leave any more."""
+CLOCKS_APART_MS = 300_000
+"""Milliseconds that Zeebe's clock and that of our store may differ by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeebeTimes:
+    """Seconds. `take_s`: for which a request is repeated until it is clear what became of it; below the limit that all
+    participants have together, so that the reason is told. `unseen_s`: for which a backup that was begun may be
+    unknown, or known to some partitions alone. `silent_s`: for which a status may not be had. `paused_s`: after which
+    exporting is resumed although the backup is not settled: a full disk is worse than exporting some records twice.
+    `under_way_s`: for which a request that is on its way is waited for before exporting is resumed."""
+
+    take_s: float = 35.0
+    unseen_s: float = 30.0
+    silent_s: float = 120.0
+    paused_s: float = 900.0
+    watch_s: float = 1.0
+    under_way_s: float = 12.0
+    release_tries: int = 3
+    release_s: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """What this process has done for one checkpoint. `is_paused`: exporting was, on all partitions; `must_resume`: it
+    may still be, on some. Times: monotonic seconds, None for what is not so. `over`: exporting was resumed for good."""
+
+    checkpoint: int
+    began_s: float
+    is_new: bool = False
+    is_paused: bool = False
+    must_resume: bool = False
+    taken_s: float | None = None
+    refused_s: float | None = None
+    silent_since_s: float | None = None
+    partial_since_s: float | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class ZeebeParticipant:
+    """The cluster behind `management`, as participant `name`. `asked_at_ms`: when a checkpoint was asked for (store's
+    clock, epoch ms), None where nobody knows: a backup that is older is another one's."""
+
+    def __init__(
+        self,
+        name: str,
+        management: Management,
+        *,
+        asked_at_ms: Callable[[int], int | None] = lambda _: None,
+        times: ZeebeTimes | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._name, self._zeebe, self._asked_at_ms = name, management, asked_at_ms
+        self._times, self._clock = times or ZeebeTimes(), clock or SystemClock()
+        self._lock = threading.Lock()
+        self._attempt: _Attempt | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def take(self, checkpoint: int) -> DeclaredPositions | None:
+        """Positions, of which there are none, once every partition of Zeebe has begun."""
+        with self._lock:
+            attempt = self._attempt_of(checkpoint)
+            try:
+                return DeclaredPositions() if self._is_taken(attempt) else None
+            except NotNow as error:
+                if self._clock.monotonic_s() - attempt.began_s < self._times.take_s:
+                    return None
+                raise ParticipantUnreachable(f"for {self._times.take_s:g} s it could not be asked: {error}") from error
+
+    def status(self, checkpoint: int) -> CheckpointStatus:
+        """Completed only when exporting goes on as well, where this process paused it."""
+        with self._lock:
+            attempt = self._attempt_of(checkpoint)
+            try:
+                found = self._status(attempt, self._zeebe.find(checkpoint))
+                if found is CheckpointStatus.COMPLETED and attempt.must_resume:
+                    self._resume(attempt, "its backup is complete")
+            except NotNow as error:
+                return self._silent(attempt, error)
+            attempt.silent_since_s = None
+            return found
+
+    def delete(self, checkpoint: int) -> None:
+        """One that is still being taken fails first. Raises `ParticipantUnreachable`."""
+        self._insistently(lambda: self._zeebe.delete(checkpoint))
+
+    def release(self) -> None:
+        """Resume exporting, whoever has paused it. Raises `ParticipantUnreachable`, with what a person has to do."""
+        if (attempt := self._attempt) is not None:
+            attempt.over.set()  # whoever is about to pause it does not any more
+        has_lock = self._lock.acquire(timeout=self._times.under_way_s)
+        try:
+            self._insistently(lambda: self._zeebe.exporting(Exporting.RESUME))
+            if attempt is not None:
+                attempt.must_resume = False
+        except ParticipantUnreachable as error:
+            cure = f"curl -X POST {self._zeebe.where}/actuator/exporting/resume"
+            raise ParticipantUnreachable(
+                f"exporting may still be paused, and Zeebe's log only grows until somebody resumes it: {cure} "
+                f"({error.message})"
+            ) from error
+        finally:
+            if has_lock:
+                self._lock.release()
+
+    def _attempt_of(self, checkpoint: int) -> _Attempt:
+        if self._attempt is None or self._attempt.checkpoint != checkpoint or self._attempt.over.is_set():
+            if self._attempt is not None:
+                self._attempt.over.set()
+            self._attempt = _Attempt(checkpoint=checkpoint, began_s=self._clock.monotonic_s())
+        return self._attempt
+
+    def _is_taken(self, attempt: _Attempt) -> bool:
+        """One step further. The order is that of the module's docstring."""
+        if attempt.taken_s is not None:
+            return True
+        if not attempt.is_new:
+            self._check_is_ours(attempt.checkpoint)
+            attempt.is_new = True
+        if attempt.over.is_set():
+            return False
+        if not attempt.is_paused:
+            attempt.must_resume = True  # it may be paused on some partitions, whatever is answered
+            self._zeebe.exporting(Exporting.SOFT_PAUSE)
+            attempt.is_paused = True
+            decided("zeebe_paused", why="a backup begins", participant=self._name, id=attempt.checkpoint)
+        if self._zeebe.begin(attempt.checkpoint) or self._was_taken(attempt):
+            attempt.taken_s = self._clock.monotonic_s()
+            decided("zeebe_taken", why="every partition has begun", participant=self._name, id=attempt.checkpoint)
+            threading.Thread(target=self._watch, args=(attempt,), name=f"offsite-{self._name}", daemon=True).start()
+        return attempt.taken_s is not None
+
+    def _check_is_ours(self, checkpoint: int) -> None:
+        """That Zeebe has no backup of this id from before the checkpoint was asked for."""
+        found, asked_at_ms = self._zeebe.find(checkpoint), self._asked_at_ms(checkpoint)
+        if found is None or asked_at_ms is None or found.created_ms < 0:
+            return
+        if found.created_ms < asked_at_ms - CLOCKS_APART_MS:
+            hint = self._higher_hint(checkpoint)
+            raise ParticipantFailed(
+                f"Zeebe has a backup {checkpoint} already, from before this checkpoint was asked for: {hint}", hint=hint
+            )
+
+    def _was_taken(self, attempt: _Attempt) -> bool:
+        """Whether a refusal means that an earlier request of ours was taken: what is known of the id tells."""
+        found, now_s = self._zeebe.find(attempt.checkpoint), self._clock.monotonic_s()
+        attempt.refused_s = now_s if attempt.refused_s is None else attempt.refused_s
+        if found is not None and found.state not in _NEVER_WHOLE:
+            return self._status(attempt, found) in {CheckpointStatus.ONGOING, CheckpointStatus.COMPLETED}
+        if now_s - attempt.refused_s < min(self._times.unseen_s, self._times.take_s / 2):
+            return False
+        hint = self._higher_hint(attempt.checkpoint)
+        raise ParticipantFailed(
+            f"Zeebe does not take backup {attempt.checkpoint}, for it had a higher id, or is being scaled: {hint}",
+            hint=hint,
+        )
+
+    def _higher_hint(self, checkpoint: int) -> str:
+        try:
+            highest = max(self._zeebe.highest(checkpoint), checkpoint)
+        except (NotNow, OffsiteError):
+            highest = checkpoint
+        if highest >= MAX_OFFSET:
+            return "no id is left in this cluster"
+        return f"take one above all that Zeebe ever had: offsite checkpoint take --id {highest + 1} or higher"
+
+    def _status(self, attempt: _Attempt, found: FoundBackup | None) -> CheckpointStatus:
+        """Raises `ParticipantFailed` with the reason, where it is known."""
+        state = BackupState.DOES_NOT_EXIST if found is None else found.state
+        if state is not BackupState.INCOMPLETE:
+            attempt.partial_since_s = None
+        match state:
+            case BackupState.COMPLETED:
+                return CheckpointStatus.COMPLETED
+            case BackupState.IN_PROGRESS:
+                return CheckpointStatus.ONGOING
+            case BackupState.DELETED:
+                return CheckpointStatus.DELETED
+            case BackupState.INCOMPLETE:
+                return self._partial(attempt, found)
+            case BackupState.DOES_NOT_EXIST:
+                is_new = attempt.taken_s is not None and not self._is_over(attempt.taken_s, self._times.unseen_s)
+                return CheckpointStatus.ONGOING if is_new else CheckpointStatus.DOES_NOT_EXIST
+            case BackupState.FAILED | BackupState.INCOMPATIBLE:
+                why = (found.failure_reason if found is not None else "") or f"its state is {state}"
+                raise ParticipantFailed(f"Zeebe's backup {attempt.checkpoint} failed: {why}")
+
+    def _partial(self, attempt: _Attempt, found: FoundBackup | None) -> CheckpointStatus:
+        if attempt.partial_since_s is None:
+            attempt.partial_since_s = self._clock.monotonic_s()
+        if not self._is_over(attempt.partial_since_s, self._times.unseen_s):
+            return CheckpointStatus.ONGOING
+        missing = named([str(each) for each in found.missing], most=5) if found is not None else ""
+        raise ParticipantFailed(f"Zeebe's backup {attempt.checkpoint} is missing on partition {missing or 'unknown'}")
+
+    def _silent(self, attempt: _Attempt, error: NotNow) -> CheckpointStatus:
+        """Ongoing, as far as is known, until it is silent for too long."""
+        if attempt.silent_since_s is None:
+            attempt.silent_since_s = self._clock.monotonic_s()
+        if not self._is_over(attempt.silent_since_s, self._times.silent_s):
+            return CheckpointStatus.ONGOING
+        raise ParticipantUnreachable(f"for {self._times.silent_s:g} s it could not be asked: {error}") from error
+
+    def _watch(self, attempt: _Attempt) -> None:
+        """Resume exporting as soon as the backup is settled: our own copy may take hours from here."""
+        while not attempt.over.wait(self._times.watch_s):
+            with self._lock:
+                if attempt.over.is_set() or not attempt.must_resume:
+                    return
+                try:
+                    if why := self._why_resume(attempt):
+                        self._resume(attempt, why)
+                        return
+                except (NotNow, OffsiteError) as error:
+                    if self._is_over(attempt.began_s, self._times.paused_s):
+                        warned("zeebe_still_paused", why=str(error), participant=self._name, id=attempt.checkpoint)
+
+    def _why_resume(self, attempt: _Attempt) -> str:
+        if self._is_over(attempt.began_s, self._times.paused_s):
+            return f"its backup is not complete after {self._times.paused_s:g} s"
+        try:
+            found = self._status(attempt, self._zeebe.find(attempt.checkpoint))
+        except ParticipantFailed:
+            return "its backup failed"
+        return "" if found is CheckpointStatus.ONGOING else f"its backup is {found}"
+
+    def _resume(self, attempt: _Attempt, why: str) -> None:
+        self._zeebe.exporting(Exporting.RESUME)
+        attempt.must_resume = False
+        decided("zeebe_resumed", why=why, participant=self._name, id=attempt.checkpoint)
+
+    def _insistently(self, request: Callable[[], None]) -> None:
+        for left in reversed(range(self._times.release_tries)):
+            try:
+                return request()
+            except NotNow as error:
+                if not left:
+                    raise ParticipantUnreachable(str(error)) from error
+                self._clock.sleep(self._times.release_s)
+        return None
+
+    def _is_over(self, since_s: float, limit_s: float) -> bool:
+        return self._clock.monotonic_s() - since_s >= limit_s

@@ -1,0 +1,87 @@
+"""Old jobs are forgotten when they are over, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BadOption, JobNotFound
+from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
+from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.services.jobs.forget import LEAST_S, forget_jobs
+from offsite.services.jobs.status import JobState, job_list, job_report
+from offsite.services.jobs.work import working
+from offsite.stores.posix_store import PosixStore, open_folder
+
+REQUEST = JobRequest(kind="verify", arguments=("verify",), backup="nightly", by="ann")
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PosixStore:
+    found = open_folder(tmp_path / "repository")
+    found.prepare()
+    return found
+
+
+def ended(store: PosixStore, word: str) -> str:
+    job = ask_for_job(store, REQUEST, word=word).id
+    records = JobRecords(store=store, layout=JobLayout(job=job))
+    records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=0, result="{}", said=""))
+    return job
+
+
+def later(store: PosixStore, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    now_ms = store.now_ms() + days * DAY_MS
+    monkeypatch.setattr(PosixStore, "now_ms", lambda _: now_ms)
+
+
+def test_what_is_over_and_old_goes_with_its_words(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ended(store, "a")
+    later(store, monkeypatch, 40)
+    second = ended(store, "b")
+    done = forget_jobs(store, older_than_s=30 * 86_400)
+    assert (done.jobs, done.kept) == ((first,), 0)
+    assert [each.id for each in job_list(store).jobs] == [second]
+    assert len(list(store.list(KEYS_PREFIX))) == 1
+    assert list(store.list(JobLayout(job=first).prefix)) == []
+    with pytest.raises(JobNotFound):
+        job_report(store, first)
+    assert ask_for_job(store, REQUEST, word="a").is_new
+    assert not ask_for_job(store, REQUEST, word="b").is_new
+
+
+def test_what_is_under_way_or_damaged_stays(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged, busy = ended(store, "a"), ask_for_job(store, REQUEST, word="b").id
+    store.put_overwrite(JobLayout(job=damaged).asked_key, b"{")
+    with working(store, busy, cancel=lambda: None, clock=SystemClock()):
+        now_ms = store.now_ms()
+        done = forget_jobs(_Later(store, now_ms + 40 * DAY_MS), older_than_s=LEAST_S)  # type: ignore[arg-type]
+    assert (done.jobs, done.kept) == ((), 2)
+    told = {each.id: each for each in job_list(store).jobs}
+    assert "OFF-" in told[damaged].problem
+    assert told[damaged].state is JobState.LOST
+    assert told[busy].problem == ""
+
+
+class _Later:
+    """A store whose clock is ahead, and whose leases are as fresh as they were."""
+
+    def __init__(self, store: PosixStore, now_ms: int) -> None:
+        self._store, self._now_ms, self._asked = store, now_ms, 0
+
+    def now_ms(self) -> int:
+        self._asked += 1
+        return self._now_ms if self._asked == 1 else self._store.now_ms()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+def test_a_job_of_today_is_never_forgotten(store: PosixStore) -> None:
+    with pytest.raises(BadOption):
+        forget_jobs(store, older_than_s=3600)

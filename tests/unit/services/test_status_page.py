@@ -1,0 +1,78 @@
+"""The page of a status: the verdict, the reasons, the plots; it needs nothing else, and others' words harm nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
+from offsite.services.overview.glance import glance
+from offsite.services.overview.status import BackupStatus, Status, read_status
+from offsite.services.overview.status_page import read_glances, status_page
+from tests.fake_cluster.site import Site, open_site
+
+
+def page_of(site: Site) -> str:
+    status = read_status(site.repository)
+    return status_page(status, read_glances(status, site.repository.backup), site.repository.store.now_ms())
+
+
+def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
+    with open_site(tmp_path) as site:
+        site.source.make_topic("orders", **{"retention.ms": "3600000"})
+        site.source.write("orders", [b"a"])
+        site.back_up("*")
+        site.source.write("orders", [b"b"])
+        site.back_up()
+        page = page_of(site)
+    assert "Yes: all of 1 backups." in page
+    assert page.count("<svg") == 2
+    assert "what is not backed up of orders, which keeps records for 1 h" in page
+    assert "none was taken" in page
+    assert "src=" not in page
+    assert "href=" not in page
+
+
+def test_it_says_why_not_and_lets_nobody_write_into_it() -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J"
+    bad = BackupStatus(
+        backup=hostile, safe=False, problems=(hostile,), restorable_from_ms=0, restorable_to_ms=0, age_s=-5
+    )
+    page = status_page(Status(repository=hostile, safe=False, backups=(bad,)), {}, 1)
+    assert "No. 1 of 1 backups need attention." in page
+    assert "<script" not in page
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize("file", ["status.html", "none/status.html"])
+def test_the_command_writes_it_whole_or_says_why_not(tmp_path: Path, file: str) -> None:
+    with open_site(tmp_path) as site:
+        site.source.make_topic("orders")
+        site.back_up("*")
+        done = CliRunner().invoke(app, ["status", "--repo", site.repository.store.url, "--html", str(tmp_path / file)])
+    if "/" in file:
+        assert done.exit_code != 0
+        return
+    assert "Am I safe?" in (tmp_path / file).read_text()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["repository", "status.html"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ({}, "not known: a setting of the cluster"),
+        ({"retention.ms": "-1"}, "nothing"),
+        ({"cleanup.policy": "compact"}, "nothing"),
+        ({"retention.ms": "7200000"}, "what is not backed up of orders, which keeps records for 2 h"),
+    ],
+)
+def test_it_says_when_the_source_deletes_what_is_not_backed_up(
+    tmp_path: Path, configs: dict[str, str], said: str
+) -> None:
+    with open_site(tmp_path) as site:
+        site.source.make_topic("orders", **configs)
+        site.back_up("*")
+        told = glance(site.backup).facts["Source deletes by age"]
+    assert told.startswith(said), told
