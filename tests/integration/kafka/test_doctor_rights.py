@@ -35,39 +35,41 @@ def told(request: DoctorRequest, run: CheckRun) -> CheckReport:
     return report
 
 
-def deny(owner: Cluster, kind: str, name: str, operation: str) -> None:
-    """All but this, for alice: where there is a rule, what no rule allows is denied."""
-    rule = partial(Acl, resource_type=kind, resource=name, pattern="LITERAL", principal="User:alice", host="*")
-    owner.add_acls(rule(operation="ALL", permission="ALLOW"), rule(operation=operation, permission="DENY"))
+def rule(owner: Cluster, permission: str, kind: str, name: str, operation: str) -> None:
+    """For carol, whom no other test gives or takes rights. Once there is a rule, what no rule allows is denied."""
+    made = partial(Acl, resource_type=kind, resource=name, pattern="LITERAL", principal="User:carol", host="*")
+    owner.add_acls(made(operation=operation, permission=permission))
 
 
 @pytest.fixture
-def alice(secure_broker: SecureBroker, tmp_path: Path) -> Path:
-    return properties(secure_broker, tmp_path, "alice", secure_broker.users["alice"])
+def carol(secure_broker: SecureBroker, tmp_path: Path) -> Path:
+    return properties(secure_broker, tmp_path, "carol", secure_broker.users["carol"])
 
 
 @pytest.mark.parametrize(
     ("operation", "said"), [("READ", "(Read)"), ("DESCRIBE_CONFIGS", "(DescribeConfigs)"), ("DESCRIBE", "may not be")]
 )
 def test_a_right_that_is_denied_on_a_topic_is_named(
-    secure_broker: SecureBroker, alice: Path, operation: str, said: str
+    secure_broker: SecureBroker, carol: Path, operation: str, said: str
 ) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
     topic = owner.make_topic()
-    request = DoctorRequest(kafka_config=alice, topics=parse_selection([topic]))
+    request = DoctorRequest(kafka_config=carol, topics=parse_selection([topic]))
+    rule(owner, "ALLOW", "TOPIC", topic, "ALL")
     assert told(request, rights.topics).verdict is Verdict.OK
-    deny(owner, "TOPIC", topic, operation)
+    rule(owner, "DENY", "TOPIC", topic, operation)
     after = told(request, rights.topics)
     assert (after.verdict, topic in after.said, said in after.said) == (Verdict.FAILED, True, True)
 
 
-def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: SecureBroker, alice: Path) -> None:
+def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: SecureBroker, carol: Path) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
-    owner.make_topic()
-    request = DoctorRequest(kafka_config=alice)
+    rule(owner, "ALLOW", "TOPIC", owner.make_topic(), "ALL")
+    request = DoctorRequest(kafka_config=carol)
+    rule(owner, "ALLOW", "CLUSTER", "kafka-cluster", "ALL")
     assert told(request, rights.log_dirs).verdict is Verdict.OK
     assert told(request, rights.groups).verdict is Verdict.OK
-    deny(owner, "CLUSTER", "kafka-cluster", "DESCRIBE")
+    rule(owner, "DENY", "CLUSTER", "kafka-cluster", "DESCRIBE")
     assert told(request, rights.log_dirs).verdict is Verdict.WARNING
     assert told(request, rights.groups).verdict is not Verdict.FAILED
 
