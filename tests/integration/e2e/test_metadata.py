@@ -36,7 +36,7 @@ from offsite.services.restore.topics import create_topics, finish_topics
 from offsite.services.verify.run import verify_deep
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
-from tests.conftest import SecureBroker
+from tests.conftest import USERS, SecureBroker
 from tests.integration.e2e.command import offsite, succeed
 from tests.integration.e2e.site import BACKUP, SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster, wait_until
@@ -107,7 +107,7 @@ def test_a_backup_has_the_cluster_s_settings_as_they_were_at_each_restore_point(
     assert ORDERS in first.acls
     assert later not in first.acls
     assert first.quotas == second.quotas == source.cluster.admin.client_quotas()
-    assert {user.name for user in first.scram_users or ()} == {"admin", "alice"}
+    assert {user.name for user in first.scram_users or ()} == set(USERS)
 
 
 def test_no_secret_of_a_user_is_in_the_repository(source: Site, secure_broker: SecureBroker, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_plan_shows_what_the_target_lacks_and_changes_nothing(source: Site, el
     ]
     changes = [(str(each.entity), each.limit, each.now, each.then) for each in report.metadata.limits]
     assert ("user carol", "producer_byte_rate", None, 1e6) in changes
-    assert {user.name for user in report.metadata.users_by_hand} == {"admin", "alice"}
+    assert {user.name for user in report.metadata.users_by_hand} == set(USERS)
     assert any("no authorizer" in note for note in report.notes)
     assert topics_of(elsewhere) == []
 

@@ -36,25 +36,25 @@ def told(request: DoctorRequest, run: CheckRun) -> CheckReport:
 
 
 def rule(owner: Cluster, permission: str, kind: str, name: str, operation: str) -> None:
-    """For carol, whom no other test gives or takes rights. Once there is a rule, what no rule allows is denied."""
-    made = partial(Acl, resource_type=kind, resource=name, pattern="LITERAL", principal="User:carol", host="*")
+    """For dora, whom no other test gives or takes rights. Once there is a rule, what no rule allows is denied."""
+    made = partial(Acl, resource_type=kind, resource=name, pattern="LITERAL", principal="User:dora", host="*")
     owner.add_acls(made(operation=operation, permission=permission))
 
 
 @pytest.fixture
-def carol(secure_broker: SecureBroker, tmp_path: Path) -> Path:
-    return properties(secure_broker, tmp_path, "carol", secure_broker.users["carol"])
+def dora(secure_broker: SecureBroker, tmp_path: Path) -> Path:
+    return properties(secure_broker, tmp_path, "dora", secure_broker.users["dora"])
 
 
 @pytest.mark.parametrize(
     ("operation", "said"), [("READ", "(Read)"), ("DESCRIBE_CONFIGS", "(DescribeConfigs)"), ("DESCRIBE", "may not be")]
 )
 def test_a_right_that_is_denied_on_a_topic_is_named(
-    secure_broker: SecureBroker, carol: Path, operation: str, said: str
+    secure_broker: SecureBroker, dora: Path, operation: str, said: str
 ) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
     topic = owner.make_topic()
-    request = DoctorRequest(kafka_config=carol, topics=parse_selection([topic]))
+    request = DoctorRequest(kafka_config=dora, topics=parse_selection([topic]))
     rule(owner, "ALLOW", "TOPIC", topic, "ALL")
     assert told(request, rights.topics).verdict is Verdict.OK
     rule(owner, "DENY", "TOPIC", topic, operation)
@@ -62,10 +62,10 @@ def test_a_right_that_is_denied_on_a_topic_is_named(
     assert (after.verdict, topic in after.said, said in after.said) == (Verdict.FAILED, True, True)
 
 
-def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: SecureBroker, carol: Path) -> None:
+def test_sizes_are_told_until_the_cluster_may_not_be_described(secure_broker: SecureBroker, dora: Path) -> None:
     owner = Cluster(secure_broker.info.bootstrap)
     rule(owner, "ALLOW", "TOPIC", owner.make_topic(), "ALL")
-    request = DoctorRequest(kafka_config=carol)
+    request = DoctorRequest(kafka_config=dora)
     rule(owner, "ALLOW", "CLUSTER", "kafka-cluster", "ALL")
     assert told(request, rights.log_dirs).verdict is Verdict.OK
     assert told(request, rights.groups).verdict is Verdict.OK
