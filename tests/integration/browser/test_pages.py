@@ -27,6 +27,7 @@ PAGES = (
     f"{BASE}/restore",
     "/jobs",
 )
+PICTURES = {"/": "overview", BASE: "topics"}
 MISSING = ("/backups/none", f"{BASE}/checkpoints/99", "/jobs/20260101-000000-00000000")
 
 
@@ -49,8 +50,8 @@ def test_every_page_is_sound(served: str, look_at: LookAt, wishes: dict[str, str
     for path in PAGES:
         look.go(path)
         look.check()
-        if path == "/":
-            picture(look.page, f"overview-{wishes['color_scheme']}")
+        if path in PICTURES:
+            picture(look.page, f"{PICTURES[path]}-{wishes['color_scheme']}")
     assert look.page.title() != "taken over"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -261,22 +262,25 @@ def test_a_browser_logs_in_with_a_token_and_out_again(
 
 def test_a_bar_shows_what_is_there_and_what_is_lost() -> None:
     parts = tuple(PartitionDetail(partition=n, start=s, end=e, records=0, stored_bytes=0) for n, s, e in _PARTITIONS)
-    topic = TopicDetail(
-        topic="orders",
-        topic_id="",
-        holds_schemas=False,
-        configs={},
-        records=0,
-        bytes=0,
-        stored_bytes=0,
-        newest_record_ms=-1,
-        partitions=parts,
-    )
+    topic = replace(_timed("orders", -1, -1), partitions=parts)
     bar = bars([topic], [_hole(1, 20, 30)])["orders"]
     assert bar.parts == ((WIDTH * 0.25, WIDTH * 0.25), (WIDTH * 0.5, WIDTH * 0.5))
     assert bar.holes == ((WIDTH * 0.7, WIDTH * 0.1),)
     assert bar.described == "75 of 100 offsets, 1 holes"
     assert bars([_empty(topic)], [])["orders"].parts == ()
+    assert bar.times is None
+
+
+def test_the_times_of_all_topics_are_on_one_axis() -> None:
+    spans = {"early": (1000, 3000), "late": (4000, 5000), "moment": (5000, 5000), "timeless": (-1, -1)}
+    topics = [_timed(name, *span) for name, span in spans.items()]
+    found = {name: bar.times for name, bar in bars(topics, []).items()}
+    assert found == {
+        "early": (0, WIDTH / 2),
+        "late": (WIDTH * 0.75, WIDTH * 0.25),
+        "moment": (WIDTH - 0.5, 0.5),
+        "timeless": None,
+    }
 
 
 _PARTITIONS = ((0, 25, 50), (1, 0, 50))
@@ -288,9 +292,22 @@ def _hole(partition: int, start: int, end: int) -> HoleReport:
 
 
 def _empty(topic: TopicDetail) -> TopicDetail:
-    from dataclasses import replace
-
     return replace(topic, partitions=())
+
+
+def _timed(name: str, oldest_ms: int, newest_ms: int) -> TopicDetail:
+    return TopicDetail(
+        topic=name,
+        topic_id="",
+        holds_schemas=False,
+        configs={},
+        records=0,
+        bytes=0,
+        stored_bytes=0,
+        oldest_record_ms=oldest_ms,
+        newest_record_ms=newest_ms,
+        partitions=(),
+    )
 
 
 def test_a_plot_goes_from_its_first_to_its_last_point() -> None:

@@ -1,4 +1,5 @@
-"""What of each topic is backed up, as a bar: which share of its offsets, and where the holes are. Pure."""
+"""What of each topic is backed up, as two bars: which share of its offsets and where the holes are, and the times of
+its records beside those of the other topics. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ _HOLES_MAX = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A bar of `WIDTH`: `parts` are spans (from, width) that are backed up, `holes` those that the source had lost."""
+    """A bar of `WIDTH`: `parts` are spans (from, width) that are backed up, `holes` those that the source had lost.
+    `times` is the span of the records' times, on one axis for all topics that are shown; None when they have none."""
 
     topic: str
     parts: tuple[tuple[float, float], ...]
     holes: tuple[tuple[float, float], ...]
+    times: tuple[float, float] | None
     described: str
 
 
@@ -28,10 +31,26 @@ def bars(topics: Sequence[TopicDetail], holes: Iterable[HoleReport]) -> dict[str
     lost: defaultdict[tuple[str, int], list[HoleReport]] = defaultdict(list)
     for hole in holes:
         lost[hole.topic, hole.partition].append(hole)
-    return {each.topic: _bar(each, lost) for each in topics}
+    axis_ms = _axis(topics)
+    return {each.topic: _bar(each, lost, axis_ms) for each in topics}
 
 
-def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]]) -> Bar:
+def _axis(topics: Sequence[TopicDetail]) -> tuple[int, int]:
+    timed = [each for each in topics if each.oldest_record_ms >= 0]
+    first_ms = min((each.oldest_record_ms for each in timed), default=0)
+    return first_ms, max((each.newest_record_ms for each in timed), default=first_ms)
+
+
+def _times(topic: TopicDetail, axis_ms: tuple[int, int]) -> tuple[float, float] | None:
+    if topic.oldest_record_ms < 0:
+        return None
+    first_ms, last_ms = axis_ms
+    length_ms = max(0, topic.newest_record_ms - topic.oldest_record_ms)
+    start, width = _span(topic.oldest_record_ms - first_ms, length_ms, max(1, last_ms - first_ms))
+    return min(start, WIDTH - width), width
+
+
+def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]], axis_ms: tuple[int, int]) -> Bar:
     total = sum(part.end for part in topic.partitions) or 1
     parts: list[tuple[float, float]] = []
     holes: list[tuple[float, float]] = []
@@ -49,6 +68,7 @@ def _bar(topic: TopicDetail, lost: dict[tuple[str, int], list[HoleReport]]) -> B
         topic=topic.topic,
         parts=tuple(parts),
         holes=tuple(holes[:_HOLES_MAX]),
+        times=_times(topic, axis_ms),
         described=f"{held:,} of {total if held else 0:,} offsets{gone}",
     )
 

@@ -9,12 +9,12 @@ from array import array
 from typing import TYPE_CHECKING
 
 from offsite.repository.catalogs.parquet_form import damaged_catalog, integers_of
-from offsite.repository.segments.figures import NO_TIMESTAMP_MS, SegmentFigures
+from offsite.repository.segments.figures import NO_TIMESTAMP_MS, SegmentFigures, oldest_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-FIGURES = ("start", "records", "raw_bytes", "stored_bytes", "timestamp_max_ms")
+FIGURES = ("start", "records", "raw_bytes", "stored_bytes", "base_timestamp_min_ms", "timestamp_max_ms")
 """Names of the columns."""
 
 
@@ -23,7 +23,7 @@ class FigureColumns:
 
     def __init__(self, table: pa.Table, *, key: str) -> None:
         """`table` was read from the object `key`. Raises `DamagedObject` when it lacks a column."""
-        self._start, *self._sums, self._times = (_integers(table, name, key) for name in FIGURES)
+        self._start, *self._sums, self._begun, self._times = (_integers(table, name, key) for name in FIGURES)
 
     def start(self, row: int) -> int:
         """The first offset of the segment in `row`."""
@@ -31,10 +31,14 @@ class FigureColumns:
 
     def between(self, low: int, high: int) -> SegmentFigures:
         """The sums of rows `[low, high)`, which begin and end where rows are."""
-        records, raw_bytes, stored_bytes = (sum(column[max(low, 0) : high]) for column in self._sums)
-        newest_ms = max(self._times[max(low, 0) : high], default=NO_TIMESTAMP_MS)
+        rows = slice(max(low, 0), high)
+        records, raw_bytes, stored_bytes = (sum(column[rows]) for column in self._sums)
         return SegmentFigures(
-            records=records, raw_bytes=raw_bytes, stored_bytes=stored_bytes, timestamp_max_ms=newest_ms
+            records=records,
+            raw_bytes=raw_bytes,
+            stored_bytes=stored_bytes,
+            base_timestamp_min_ms=oldest_ms(self._begun[rows]),
+            timestamp_max_ms=max(self._times[rows], default=NO_TIMESTAMP_MS),
         )
 
 

@@ -19,16 +19,20 @@ class Counted(Protocol):
     @property
     def stored_bytes(self) -> int: ...
     @property
+    def base_timestamp_min_ms(self) -> int: ...
+    @property
     def timestamp_max_ms(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFigures:
-    """Sums over segments. `timestamp_max_ms` is the time of the newest record, epoch ms; -1 when none has one."""
+    """Sums over segments. Times are epoch ms, -1 when no record has one: `timestamp_max_ms` is that of the newest
+    record, `base_timestamp_min_ms` that at which the oldest batch begins."""
 
     records: int = 0
     raw_bytes: int = 0
     stored_bytes: int = 0
+    base_timestamp_min_ms: int = NO_TIMESTAMP_MS
     timestamp_max_ms: int = NO_TIMESTAMP_MS
 
     @classmethod
@@ -39,5 +43,11 @@ class SegmentFigures:
             records=sum(each.records for each in found),
             raw_bytes=sum(each.raw_bytes for each in found),
             stored_bytes=sum(each.stored_bytes for each in found),
+            base_timestamp_min_ms=oldest_ms(each.base_timestamp_min_ms for each in found),
             timestamp_max_ms=max((each.timestamp_max_ms for each in found), default=NO_TIMESTAMP_MS),
         )
+
+
+def oldest_ms(times_ms: Iterable[int]) -> int:
+    """The least of those that are times; -1 when none is."""
+    return min((each for each in times_ms if each > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)

@@ -61,7 +61,8 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDetail:
-    """One incarnation of a topic. `deleted_ms`: when a run found that it is deleted at the source, -1 if none did."""
+    """One incarnation of a topic. Times are epoch ms, -1 for none: `oldest_record_ms` is when its oldest batch begins,
+    `deleted_ms` when a run found that it is deleted at the source."""
 
     topic: str
     topic_id: str
@@ -73,6 +74,7 @@ class TopicDetail:
     newest_record_ms: int
     partitions: tuple[PartitionDetail, ...]
     deleted_ms: int = NOT_DELETED
+    oldest_record_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,7 @@ def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
         records=figures.records,
         bytes=figures.raw_bytes,
         stored_bytes=figures.stored_bytes,
+        oldest_record_ms=figures.base_timestamp_min_ms,
         newest_record_ms=figures.timestamp_max_ms,
         partitions=tuple(_partition(number, held.get(number, nothing)) for number in numbers),
         deleted_ms=shape.deleted_ms,
