@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import pytest
 
 from offsite.kafka.admin import ClusterAdmin
+from offsite.model.errors import TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.services.cluster import Cluster
@@ -122,6 +123,15 @@ def test_a_restore_that_was_given_up_is_not_continued_into_the_topics_of_the_lat
         stale.commits[1],
         15,
     )
+
+
+def test_who_asks_in_other_words_is_told_those_that_continue_it(stale: Stale) -> None:
+    stale.site.produce(stale.target, messages(0, 3))  # as far as it came
+    other = replace(stale.prepare().request, commit=stale.commits[0])
+    with pytest.raises(TargetNotEmpty) as refused:
+        prepare_restore(stale.site.backup, stale.admin, other)
+    assert f"of the unfinished restore {stale.killed}" in refused.value.hint
+    assert f"renames={stale.topic}={stale.target}" in refused.value.hint
 
 
 def test_people_are_told_which_commit_came_back_and_of_the_newer_one(stale: Stale) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
+from offsite.api.pages.again import way_back
 from offsite.api.pages.forms import ONCE, form_of, number
 from offsite.api.pages.look import TAGS
 from offsite.api.pages.templates import page
@@ -89,6 +90,7 @@ def job(request: Request, site: TheSite, job: JobId) -> Response:
         said=found.said[-_SHOWN_MAX:],
         proof=_proof(found),
         error=_error(found),
+        again=way_back(found),
     )
 
 

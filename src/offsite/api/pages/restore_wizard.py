@@ -4,11 +4,12 @@ plan holds what was planned, and its confirmation."""
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from offsite.api.pages.act import Form, begun, begun_before
+from offsite.api.pages.again import filled
 from offsite.api.pages.forms import listed, number
 from offsite.api.pages.templates import page
 from offsite.api.site import SOURCE
@@ -19,13 +20,11 @@ from offsite.model.errors import BadOption, OffsiteError
 
 router = APIRouter(include_in_schema=False)
 
-Text = Annotated[str, Query(max_length=40)]
-
 
 @router.get("/backups/{backup}/restore")
-def choose(request: Request, site: TheSite, backup: BackupName, commit: Text = "", checkpoint: Text = "") -> Response:
+def choose(request: Request, site: TheSite, backup: BackupName) -> Response:
     site.backup(backup)
-    return _form(request, backup, {"commit": commit, "checkpoint": checkpoint})
+    return _form(request, backup, filled(request.query_params))
 
 
 @router.post("/backups/{backup}/restore/plan")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,11 +10,12 @@ from offsite.copy.chain import select_chains
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
 from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVerdict
+from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
 from offsite.copy.slow_transaction import slow_transaction
 from offsite.copy.source_view import check_left_out
 from offsite.kafka.admin import ClusterAdmin
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.model.selections.selection import GroupPatterns
@@ -91,7 +93,10 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
-    settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=unset)
+    try:
+        settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=unset)
+    except (TargetNotEmpty, RestoreRefused) as error:
+        raise _with_way_on(backup, cluster_id, existing, error) from error
     others = [
         each
         for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")
@@ -138,6 +143,18 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
     if newest is None or succeeding(backup.store, backup.layout, newest) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
+
+
+def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
+    """The error; where an unfinished restore asked in other words has filled the topics, with what continues it."""
+    held = {target.topic for target in existing if target.records}
+    for record in unfinished_restores(backup.store, backup.layout):
+        ours = sorted(held & {target for _, target in record.topics})
+        if ours and record.cluster_id == cluster_id and succeeding(backup.store, backup.layout, record) is None:
+            words = ", ".join(f"{name}={text}" for name, text in record.request)
+            begun = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
+            return type(error)(error.message, hint=f"{begun} ({words}); {error.hint}")
+    return error
 
 
 def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bool:

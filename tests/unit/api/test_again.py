@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from offsite.api.pages.again import filled, way_back
+from offsite.services.jobs.status import JobReport, JobState
+
+RESTORE = ("restore", "run", "--backup=ni&ghtly", "--commit=7", "--topics=a", "--topics=b*", "--rename=a=c", "--yes")
+
+
+def job(state: JobState, *arguments: str, kind: str = "restore") -> JobReport:
+    return JobReport(id="j", kind=kind, state=state, backup="", arguments=arguments, asked_at_ms=0, asked_by="me")
+
+
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.FAILED, JobState.LOST, JobState.PARTIAL])
+def test_a_restore_that_did_not_end_well_leads_back_to_its_words(state: JobState) -> None:
+    assert way_back(job(state, *RESTORE)) == "/backups/ni%26ghtly/restore?commit=7&topics=a%2Cb%2A&rename=a%3Dc"
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        job(JobState.SUCCEEDED, *RESTORE),
+        job(JobState.RUNNING, *RESTORE),
+        job(JobState.CANCELLED, *RESTORE, "--isolation=read_uncommitted"),
+        job(JobState.FAILED, "verify", "--backup=nightly", kind="verify"),
+    ],
+)
+def test_nothing_else_does(ended: JobReport) -> None:
+    assert way_back(ended) == ""
+
+
+def test_a_form_is_filled_with_what_it_has() -> None:
+    assert {name: text for name, text in filled({"commit": "7", "x": "y"}).items() if text} == {"commit": "7"}
