@@ -19,6 +19,7 @@ from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SparkFailed
 from offsite.model.journal import warned
+from offsite.model.uninterrupted import uninterrupted
 from offsite.spark.job import Mailbox, ShuffledJob, SparkJob
 from offsite.spark.jobs import TaskJobs, TaskOutcomes
 from offsite.spark.local import pyspark_internals
@@ -90,8 +91,7 @@ class SparkRunner:
         self._may_be_running = False  # tasks of a run that was broken off
 
     def begin(self) -> None:
-        if self._session is None:
-            self._session = self._open_session()
+        self._begun()
 
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
@@ -146,6 +146,12 @@ class SparkRunner:
             self._may_be_running = self._may_be_running and not is_over
             self._session = None
 
+    def _begun(self) -> _Session:
+        if self._session is None:
+            with uninterrupted():  # a session that nobody knows of would never be closed
+                self._session = self._open_session()
+        return self._session
+
     def _open_session(self) -> _Session:
         if self._borrowed is not None:
             return _BorrowedSession(self._borrowed)
@@ -172,9 +178,9 @@ class SparkRunner:
         keep_going: bool,
     ) -> TaskOutcomes[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
-            self._session = self._session or self._open_session()
-            context, mailbox = self._session.ready()
-            return open_one(self._session, context, mailbox, numbered)
+            session = self._begun()
+            context, mailbox = session.ready()
+            return open_one(session, context, mailbox, numbered)
 
         before, self._may_be_running = self._may_be_running, True
         try:

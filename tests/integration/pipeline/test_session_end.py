@@ -69,6 +69,29 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 
+INTERRUPTED_START = """
+import tempfile
+import threading
+import time
+from pathlib import Path
+from offsite.model.uninterrupted import interrupt
+from offsite.spark.session import SparkRunner
+start = threading.Thread.start
+def start_and_be_interrupted(thread):
+    start(thread)
+    if thread.name == "offsite-spark-start":
+        while not any(Path(tempfile.gettempdir()).glob("offsite-spark-*/spark.log")):
+            time.sleep(0.001)
+        interrupt()
+threading.Thread.start = start_and_be_interrupted
+spark = SparkRunner(master="local[2,4]")
+try:
+    spark.begin()
+except KeyboardInterrupt:
+    spark.close()
+    print("interrupted")
+"""
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -125,6 +148,15 @@ def test_a_driver_that_forgets_to_close_leaves_no_process(environment: dict[str,
         process.communicate()
     assert process.returncode == 0
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
+
+
+def test_a_driver_interrupted_before_it_knows_its_session_leaves_no_jvm(environment: dict[str, str]) -> None:
+    """One that listens without a folder to tell where would wait for ever."""
+    with driver(INTERRUPTED_START, environment) as process:
+        out, err = process.communicate()
+    assert (out, err) == ("interrupted\n", "")
+    wait_until(lambda: not left_processes(environment), "every process of the run to end")
+    assert left_files(environment) == []
 
 
 def test_a_driver_killed_in_the_middle_of_a_task_leaves_no_process(environment: dict[str, str], tmp_path: Path) -> None:
