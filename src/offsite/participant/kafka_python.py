@@ -155,7 +155,7 @@ class KafkaPythonControl:
             producer = self._producer.current()
             sent = producer.send(self.topic, value, partition=CONTROL_PARTITION)
             sent.get(timeout=self._producer.patience_s)
-        except KafkaError as problem:
+        except (KafkaError, RuntimeError) as problem:  # the latter where another thread gives it up meanwhile
             if producer is not None:
                 self._producer.give_up(producer)
             raise ControlUnavailable(f"cannot write to {self.topic}: {problem}") from problem
