@@ -104,6 +104,7 @@ def test_zeebe_fails_and_so_does_the_checkpoint_with_its_reason(place: Place, ze
     assert (place.show(7)["status"], zeebe.zeebe.exporters) == ("failed", {Exporter.EXPORTING})
 
 
+@pytest.mark.soak  # waits for what has failed in the background
 def test_an_id_that_zeebe_passed_is_told_with_the_way_out_also_from_the_background(
     place: Place, zeebe: ZeebeServer
 ) -> None:

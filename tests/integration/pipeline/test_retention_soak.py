@@ -1,8 +1,8 @@
 """A backup that follows topics of every cleanup policy, lets restore points go and deletes what nobody needs, while it
 is killed, stopped and overtaken: every kept restore point gives back what was written.
 
-`make test` runs some seconds of it in a folder, `make soak` five minutes in a folder and in two S3 servers; the seed of
-a run (`OFFSITE_SEED`) is printed with a failure. Who is right says an independent judge (`retained_judge`).
+`make soak` runs some seconds of it in a folder, and five minutes in a folder and in two S3 servers; the seed of a run
+(`OFFSITE_SEED`) is printed with a failure. Who is right says an independent judge (`retained_judge`).
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def long_run(soak: Soak) -> None:
 @pytest.mark.parametrize(
     "soak",
     [
-        pytest.param(("folder", SHORT), id="folder-short"),
+        pytest.param(("folder", SHORT), id="folder-short", marks=pytest.mark.soak),
         *(pytest.param((kind, LONG), id=kind, marks=pytest.mark.soak) for kind in ("folder", "moto", "s3proxy")),
     ],
     indirect=True,

@@ -201,6 +201,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
+@pytest.mark.soak
 def test_the_first_run_records_a_class_archive_for_the_next(recorded: Path) -> None:
     (archive,) = (recorded / "offsite" / "cds").iterdir()
     assert archive.suffix == ".jsa"

@@ -28,7 +28,7 @@ from tests.generations.sights import ArchiveSight, BackupSight
 from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
 
-KILLS, SOAK_KILLS = 4, 200
+KILLS, SOAK_KILLS = 2, 200
 PATIENCE_S = 5.0
 LENGTH_MS = 300
 PARTITIONS = 2
