@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,11 +43,13 @@ class SegmentFigures:
             records=sum(each.records for each in found),
             raw_bytes=sum(each.raw_bytes for each in found),
             stored_bytes=sum(each.stored_bytes for each in found),
-            base_timestamp_min_ms=oldest_ms(each.base_timestamp_min_ms for each in found),
+            base_timestamp_min_ms=oldest_ms([each.base_timestamp_min_ms for each in found]),
             timestamp_max_ms=max((each.timestamp_max_ms for each in found), default=NO_TIMESTAMP_MS),
         )
 
 
-def oldest_ms(times_ms: Iterable[int]) -> int:
-    """The least of those that are times; -1 when none is."""
+def oldest_ms(times_ms: Sequence[int]) -> int:
+    """The least of those that are times; -1 when none is. Thousands are asked for at once, and most are all times."""
+    if (least := min(times_ms, default=NO_TIMESTAMP_MS)) > NO_TIMESTAMP_MS:
+        return least
     return min((each for each in times_ms if each > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)
