@@ -1,46 +1,24 @@
-"""An HTTP server in a thread beside the backup: `/metrics`, `/healthz`, `/readyz`.
+"""What the server beside a backup that follows shows: the newest view, and a scrape of it.
 
-Nothing that a client does may hold up the backup, or grow with the number of clients. So a connection gets one answer
-and a few seconds in all, however slowly it talks; only so many are served at once, and one more is closed at once; a
-request has no body that anybody reads; and a scrape is made at most once a second, whoever asks how often. An answer
-is made of a view alone, so it waits for nothing.
+A scrape is made at most once a second, whoever asks how often.
 """
 
 from __future__ import annotations
 
-import socket
-import socketserver
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import TracebackType
-from typing import Self
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BadOption
-from offsite.model.journal import failed, safe_trace
 from offsite.model.time import format_duration
 from offsite.services.monitor.address import Address
 from offsite.services.monitor.exposition import OPEN_METRICS, TOPICS_MAX, Exposition, expose
 from offsite.services.monitor.health import Health, liveness, readiness
+from offsite.services.monitor.http import StatusServer
 from offsite.services.monitor.view import FollowView
 from offsite.services.waiting import Waiting
 
-CONNECTIONS_MAX = 16
-"""Connections that are served at once: one Prometheus, its twin, and some people."""
-
-CONNECTION_S = 5.0
-"""Seconds that a connection may take from its first byte to its last."""
-
 _SCRAPE_FOR_S = 1.0
-_POLL_S = 0.2
-_PATHS = "/metrics /healthz /readyz"
-_TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +72,8 @@ class Shown:
             return made.exposition
 
 
-class MonitorServer:
-    """The server of one backup, from `start` to `stop`, or in a `with` block. `show` replaces what it shows."""
+class MonitorServer(StatusServer):
+    """The server of one backup that follows. `show` replaces what it shows."""
 
     def __init__(
         self,
@@ -108,156 +86,8 @@ class MonitorServer:
     ) -> None:
         now_s = clock.monotonic_s()
         self._shown = Shown(clock=clock, topics_max=topics_max, newest=(view, now_s, now_s), waiting=waiting)
-        self._listen = listen
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def address(self) -> Address:
-        """Where it listens; the port that was chosen, where any free one was asked for."""
-        if self._server is None:
-            return self._listen
-        return Address(host=self._listen.host, port=self._server.server_address[1])
+        super().__init__(self._shown, listen=listen, clock=clock)
 
     def show(self, view: FollowView) -> None:
         """Show `view` from now on. Whoever calls this lives: it is what `/healthz` goes by."""
         self._shown.show(view)
-
-    def start(self) -> Self:
-        """Listen. Raises `BadOption` where the address cannot be had."""
-        try:
-            self._server = _Server(self._listen, self._shown)
-        except OSError as error:
-            raise BadOption(
-                f"cannot listen on {self._listen} for metrics: {error.strerror or error}",
-                hint="choose another port; 0 takes one that is free",
-            ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": _POLL_S}, name="monitor", daemon=True
-        )
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Close everything. May be called again."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-        self._server.close_connections()
-        self._server = self._thread = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-class _Server(socketserver.ThreadingMixIn, HTTPServer):
-    allow_reuse_port = False  # two processes on one port would answer by turns
-    request_queue_size = CONNECTIONS_MAX
-
-    def __init__(self, listen: Address, shown: Shown) -> None:
-        family, _, _, _, place = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
-        self.address_family = family
-        self.shown = shown
-        self._clock = shown.clock
-        self._open: dict[socket.socket, float] = {}
-        self._lock = threading.Lock()
-        super().__init__((str(place[0]), int(place[1])), _Handler)
-
-    def server_bind(self) -> None:
-        """Without the look-up of the machine's name, which HTTPServer makes and which can take long."""
-        socketserver.TCPServer.server_bind(self)
-
-    def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002  # the base class's
-        with self._lock:
-            return len(self._open) < CONNECTIONS_MAX
-
-    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        with self._lock:
-            self._open[request] = self._clock.monotonic_s()
-        serve = partial(self.process_request_thread, request, client_address)
-        threading.Thread(target=serve, name="monitor-connection", daemon=True).start()
-
-    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        super().shutdown_request(request)
-        with self._lock:
-            self._open.pop(request, None)
-
-    def service_actions(self) -> None:
-        """End connections that took too long: their threads wake up and go."""
-        self.close_connections(since_s=self._clock.monotonic_s() - CONNECTION_S)
-
-    def close_connections(self, *, since_s: float | None = None) -> None:
-        """End those that began before `since_s`, or all."""
-        with self._lock:
-            late = [each for each, began_s in self._open.items() if since_s is None or began_s < since_s]
-        for each in late:
-            with suppress(OSError):  # it ended by itself meanwhile
-                each.shutdown(socket.SHUT_RDWR)
-
-    def get_request(self) -> tuple[socket.socket, object]:
-        try:
-            return super().get_request()
-        except OSError:  # no file descriptor is left, say: the connection stays in the queue, which is asked at once
-            self._clock.sleep(_POLL_S)
-            raise
-
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # the base class's
-        """Whatever a client does is no news of the backup; a mistake of ours is."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            failed("monitor", why=type(error).__name__, trace=safe_trace(error))
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = CONNECTION_S
-
-    def do_GET(self) -> None:
-        shown = self.server.shown
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            scrape = shown.metrics(self.headers.get("Accept", ""))
-            self._answer(HTTPStatus.OK, scrape.text, scrape.content_type)
-        elif path in {"/healthz", "/readyz"}:
-            found = shown.health() if path == "/healthz" else shown.ready()
-            self._tell(HTTPStatus.OK if found.ok else HTTPStatus.SERVICE_UNAVAILABLE, found.reason)
-        else:
-            self._tell(HTTPStatus.NOT_FOUND, f"there is {_PATHS}")
-
-    do_HEAD = do_GET  # noqa: N815  # the name that http.server calls
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Our own words, none of the client's."""
-        status = HTTPStatus(code)
-        if status is HTTPStatus.NOT_IMPLEMENTED:  # what http.server says to a method that it finds no handler for
-            status = HTTPStatus.METHOD_NOT_ALLOWED
-        self._tell(status, status.phrase)
-
-    def version_string(self) -> str:
-        return "offsite"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
-        """Nothing: a scrape every few seconds is no news."""
-
-    def _tell(self, status: HTTPStatus, line: str) -> None:
-        self._answer(status, f"{line}\n".encode(), _TEXT)
-
-    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
-        self.close_connection = True
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Connection", "close")
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
 from offsite.services.monitor import exposition, server
+from offsite.services.monitor import http as served
 from offsite.services.monitor.address import Address, parse_address
 from offsite.services.monitor.health import silence_limit_s
 from offsite.services.monitor.server import MonitorServer
@@ -42,7 +43,7 @@ def clock() -> AheadClock:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets do not end by themselves: what ends them is what is tested."""
-    monkeypatch.setattr(server._Handler, "timeout", 2 * WAIT_S)
+    monkeypatch.setattr(served._Handler, "timeout", 2 * WAIT_S)
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_whoever_is_slow_loses_the_connection_and_holds_nobody_up(monitor: Monit
         assert ask(monitor, "/metrics")[0] == 200
         for _ in range(3):  # each byte is in time for a limit that would count from the last byte
             slow.sendall(b"x")
-        clock.ahead_s = server.CONNECTION_S + 1
+        clock.ahead_s = served.CONNECTION_S + 1
         assert read_all(slow) == b""
     until(lambda: not handlers())
 
@@ -175,18 +176,18 @@ def test_a_client_that_does_not_read_its_answer_is_let_go(clock: AheadClock, pat
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         until(lambda: bool(lazy.recv(1, socket.MSG_PEEK)))
         assert handlers() == 1
-        clock.ahead_s = server.CONNECTION_S + 1
+        clock.ahead_s = served.CONNECTION_S + 1
         until(lambda: not handlers())
 
 
 def test_more_connections_than_are_served_are_closed_and_make_no_threads(monitor: MonitorServer) -> None:
     with ExitStack() as stack:
-        for _ in range(server.CONNECTIONS_MAX):
+        for _ in range(served.CONNECTIONS_MAX):
             stack.enter_context(opened(monitor))
-        until(lambda: handlers() == server.CONNECTIONS_MAX)
+        until(lambda: handlers() == served.CONNECTIONS_MAX)
         more = [stack.enter_context(opened(monitor)) for _ in range(5)]
         assert [read_all(each) for each in more] == [b""] * 5
-        assert handlers() == server.CONNECTIONS_MAX
+        assert handlers() == served.CONNECTIONS_MAX
     until(lambda: not handlers())
     assert ask(monitor, "/healthz")[0] == 200
 
