@@ -184,6 +184,12 @@ class GenerationsDiffer(UserError):
     id = "OFF-0215"
 
 
+class NoCommandTopic(UserError):
+    """A topic has more than one partition, so its commands have no order."""
+
+    id = "OFF-0217"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +280,12 @@ class TargetDisturbed(Conflict):
     id = "OFF-1134"
 
 
+class BackupFileInUse(Conflict):
+    """Another process writes the backup files of this topic in this folder."""
+
+    id = "OFF-1137"
+
+
 # -- Damaged -----------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +330,12 @@ class CommitsGone(Damaged):
     was written anew."""
 
     id = "OFF-1307"
+
+
+class BackupFileDamaged(Damaged):
+    """The backup file of a metastore, or its sidecar, is not what was written."""
+
+    id = "OFF-1308"
 
 
 # -- Refused -----------------------------------------------------------------------------------------------------------
@@ -437,6 +455,18 @@ class PlanChanged(Refused):
     """What is to be done is not what was confirmed any more, or was never shown; nothing was done."""
 
     id = "OFF-1422"
+
+
+class CommandsLost(Refused):
+    """A command topic has lost commands that its backup file holds; the file was left as it is."""
+
+    id = "OFF-1490"
+
+
+class BackupFileChanged(Refused):
+    """Somebody else has written to a backup file of a metastore, or put another in its place."""
+
+    id = "OFF-1491"
 
 
 class TooManyJobs(Refused):

@@ -1,0 +1,235 @@
+"""A backup file that is appended to, with its sidecar: every append is on the disk before it is told of.
+
+The line goes first and its entry after it, each with a flush to the disk. So a crash leaves at most a torn line, or
+lines without an entry: the next opening cuts off what is torn, and the comparison with the topic, which happens anyway,
+makes the entries anew. A sidecar is never ahead of its file, unless somebody has cut the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from offsite.log.records.record import Record
+from offsite.metastore.names import BackupName
+from offsite.metastore.reading import ReadBackup, read_backup
+from offsite.metastore.sidecar import SUFFIX, BadEntry, Entry, Header, encode_entry, entry_of, first_chain
+from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BadOption
+from offsite.model.size import KIB
+from offsite.stores.posix_errors import wrapped
+
+_MODE = 0o600
+_BREAK = b"\n"
+_HEADER_MAX = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A file that is open for appending, what was in it, and what had to be cut off first, in words."""
+
+    file: BackupFile
+    read: ReadBackup
+    repairs: tuple[str, ...]
+
+
+def sidecar_of(path: Path) -> Path:
+    return path.with_name(path.name + SUFFIX)
+
+
+def load(path: Path) -> ReadBackup:
+    """What a backup file and its sidecar hold. Changes nothing. Raises `BadOption` where there is no file,
+    `BackupFileDamaged` when the sidecar does not begin as one, and what reading a file raises."""
+    if not path.is_file():
+        raise BadOption(
+            f"there is no file {path}", hint="offsite metastore status --location FOLDER lists what there is"
+        )
+    with wrapped("read", str(path)):
+        data = path.read_bytes()
+        sidecar = sidecar_of(path).read_bytes() if sidecar_of(path).exists() else None
+    try:
+        return read_backup(data, sidecar)
+    except BadEntry as error:
+        hint = "move the sidecar away to use the file without it, or use a newer version of offsite"
+        raise BackupFileDamaged(f"{sidecar_of(path)} is no sidecar of ours: {error}", hint=hint) from error
+
+
+def said_topic(path: Path) -> str:
+    """Of which topic its sidecar says that it is; empty where there is none that can be read."""
+    try:
+        with sidecar_of(path).open("rb") as file:
+            return Header.decode(file.readline(_HEADER_MAX)).topic
+    except (OSError, BadEntry):
+        return ""
+
+
+class BackupFile:
+    """Not for several threads, nor for several processes: whoever opens it holds the lock of its folder."""
+
+    def __init__(self, path: Path, chain: str) -> None:
+        """Of files that are there. Raises what opening a file raises."""
+        self.path, self._chain = path, chain
+        self._file = _Appended(path)
+        self._sidecar = _Appended(sidecar_of(path))
+
+    @classmethod
+    def create(cls, folder: Path, name: BackupName, header: Header) -> BackupFile:
+        """A new, empty file; under the next name where this one is taken. Raises what making a file raises."""
+        while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
+            name = name.next()
+        return cls.create_named(folder, str(name), header)
+
+    @classmethod
+    def create_named(cls, folder: Path, name: str, header: Header) -> BackupFile:
+        """A new, empty file with that name. Raises `StoreUnreachable` where there is one, and as `create`."""
+        path = folder / name
+        with wrapped("make", str(path)):
+            _make(path, b"")
+            _make(sidecar_of(path), header.encode() + _BREAK)
+            _flush_folder(folder)
+        return cls(path, first_chain(header.encode()))
+
+    @classmethod
+    def open(cls, path: Path, header: Header) -> Opened:
+        """The file, after what a crash left torn at its end is cut off. `header`: of its sidecar, where it has none.
+        Raises as `load`, and what writing a file raises."""
+        read = load(path)
+        repairs = []
+        if read.torn_bytes and len(read.without_line) == 1:
+            _cut_sidecar(path, read.without_line[0])
+            repairs.append("cut the entry of the torn line off its sidecar")
+        with wrapped("write", str(path)):
+            if read.torn_bytes:
+                _cut(path, read.size_bytes)
+                repairs.append(f"cut {read.torn_bytes} bytes of a torn line off its end")
+            if read.header is None:
+                sidecar_of(path).unlink(missing_ok=True)
+                _make(sidecar_of(path), header.encode() + _BREAK)
+                _flush_folder(path.parent)
+            elif read.torn_sidecar_bytes:
+                _cut(sidecar_of(path), read.sidecar_bytes)
+                repairs.append(f"cut {read.torn_sidecar_bytes} bytes of a torn entry off its sidecar")
+        read = load(path) if repairs else read
+        chain = read.chain or first_chain(header.encode())
+        return Opened(file=cls(path, chain), read=read, repairs=tuple(repairs))
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Add commands; they are on the disk when this returns, and none is added when it raises. Raises
+        `BackupFileChanged` when another has written to the file, and what writing a file raises."""
+        entries = self._entries(records)
+        self._file.append(b"".join(each.line.text + _BREAK for each in entries if each.line))
+        self._describe(entries)
+
+    def describe(self, records: Sequence[Record]) -> None:
+        """Add entries alone, for commands whose lines are in the file already. Raises as `append`."""
+        self._describe(self._entries(records))
+
+    def close(self) -> None:
+        self._file.close()
+        self._sidecar.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _entries(self, records: Sequence[Record]) -> list[Entry]:
+        entries, chain = [], self._chain
+        for record in records:
+            entries.append(entry_of(record, chain))
+            chain = entries[-1].chain
+        return entries
+
+    def _describe(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            self._sidecar.append(b"".join(encode_entry(each) + _BREAK for each in entries))
+            self._chain = entries[-1].chain
+
+
+class _Appended:
+    """A file that only this process appends to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with wrapped("open", str(path)):
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.size_bytes = os.fstat(self._file).st_size
+
+    def append(self, data: bytes) -> None:
+        if not data:
+            return
+        self._check_untouched()
+        try:
+            with wrapped("write", str(self._path)):
+                written = 0
+                while written < len(data):
+                    written += os.write(self._file, memoryview(data)[written:])
+                os.fdatasync(self._file)
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(self._file, self.size_bytes)
+            raise
+        self.size_bytes += len(data)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _check_untouched(self) -> None:
+        """KsqlDB puts another file in the place of its own with every write; an editor does so too."""
+        ours = os.fstat(self._file)
+        try:
+            is_ours = os.path.samestat(self._path.stat(), ours)
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours or ours.st_size != self.size_bytes:
+            raise BackupFileChanged(
+                f"{self._path} was changed by somebody else since it was opened",
+                hint="does ksqlDB itself back up into this folder? Give each writer a folder of its own",
+            )
+
+
+def _make(path: Path, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+    try:
+        os.write(file, data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _cut(path: Path, size_bytes: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.ftruncate(file, size_bytes)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _cut_sidecar(path: Path, number: int) -> None:
+    """Cut its entries off from the one with that number on, counted from 1; they are kept beside it."""
+    sidecar = sidecar_of(path)
+    with wrapped("write", str(sidecar)):
+        whole = sidecar.read_bytes()
+        size_bytes = sum(len(each) for each in whole.splitlines(keepends=True)[:number])
+        _make(sidecar.with_name(f"{sidecar.name}.cut-{size_bytes}"), whole[size_bytes:])
+        _cut(sidecar, size_bytes)
+
+
+def _flush_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,24 @@
+"""Copies of what a topic held before it was replaced: files as backups are, under names that no backup takes up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from offsite.log.records.record import Record
+from offsite.metastore.backup_file import BackupFile, load
+from offsite.metastore.sidecar import Header
+from offsite.model.errors import BackupFileDamaged
+
+_SUFFIX = ".replaced"
+
+
+def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
+    """Write the commands into a new file in `folder`, and read it again. Raises `BackupFileDamaged` when it does not
+    hold them then, and what writing a file raises."""
+    with BackupFile.create_named(folder, f"{header.topic}_{header.created_at_ms}{_SUFFIX}", header) as file:
+        file.append(records)
+    read = load(file.path)
+    if read.problems or [each.record for each in read.commands] != list(records):
+        raise BackupFileDamaged(f"{file.path} does not hold what was written into it", hint="is the disk sound?")
+    return file.path

@@ -1,0 +1,59 @@
+"""The folder of backup files: made for its owner alone, listed, and locked for one writer a topic."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offsite.metastore.names import BackupName, backups_of
+from offsite.model.errors import BackupFileInUse, BadOption
+from offsite.stores.posix_errors import wrapped
+
+_MODE = 0o700
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder where it is missing. Raises `BadOption` where it is no folder or may not be used, and what making
+    one raises."""
+    with wrapped("make", str(folder)):
+        folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise BadOption(f"{folder} may not be read and written", hint="give the user that runs offsite a folder")
+
+
+def exposed(path: Path) -> str:
+    """A warning where others than the owner may read a file or folder: the commands of a metastore can hold secrets.
+    Empty where they may not."""
+    mode = path.stat().st_mode
+    if not mode & _OTHERS:
+        return ""
+    return f"{path} can be read by others than its owner ({stat.filemode(mode)}): chmod go= {path}"
+
+
+def list_backups(folder: Path, topic: str) -> list[BackupName]:
+    """The backup files of a topic, the oldest first; none where there is no folder."""
+    return backups_of(topic, (each.name for each in folder.iterdir() if each.is_file())) if folder.is_dir() else []
+
+
+@contextmanager
+def locked(folder: Path, topic: str) -> Iterator[None]:
+    """A block that alone writes backup files of the topic in this folder. The lock ends with the process. Raises
+    `BackupFileInUse`."""
+    path = folder / f".{topic.lower()}.lock"
+    with wrapped("lock", str(path)):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BackupFileInUse(
+                f"another process backs {topic} up into {folder}", hint="one is enough; stop it first, or use a folder"
+            ) from error
+        yield
+    finally:
+        os.close(file)

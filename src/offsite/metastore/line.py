@@ -1,0 +1,88 @@
+r"""One command as one line of text, `key:value`, for ksqlDB's own tools and for people. Pure.
+
+Two tools read such lines: ksqlDB (class BackupReplayFile) and Kafka's console producer (`parse.key`,
+`key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut it at its *first*
+colon, although a key is JSON text that may well hold one. So a command has a line only where both read back from it
+what the topic holds:
+
+- its very bytes, as ksqlDB writes them, where that is so, as it nearly always is;
+- else the same JSON in other bytes: a colon inside the key as `\u003a`, white space that breaks lines as blanks;
+- else none: no value or no key (a null), an empty one, text that is not UTF-8, a line break in what is no JSON.
+
+What is not in the line is in the sidecar: nothing is lost, and no line is broken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+
+SEPARATOR = b":"
+_BREAKS = re.compile(rb"[\r\n]")
+_JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+class Line(NamedTuple):
+    """`text` is without its line feed. `is_exact`: it holds the very bytes of key and value."""
+
+    text: bytes
+    is_exact: bool
+
+
+def line_of(key: bytes | None, value: bytes | None) -> Line | None:
+    """The line of a command; None: it has none."""
+    if not key or not value:
+        return None
+    shown_key, shown_value = _shown_key(key), _shown_value(value)
+    if shown_key is None or shown_value is None:
+        return None
+    text = shown_key + SEPARATOR + shown_value
+    return Line(text, parse_line(text) == (key, value))
+
+
+def parse_line(text: bytes) -> tuple[bytes, bytes] | None:
+    """The key and the value of a line, also of one that ksqlDB wrote with a colon inside the key; None: it is none."""
+    if (found := _JSON_TEXT.match(text)) and text[found.end() : found.end() + 1] == SEPARATOR:
+        return text[: found.end()], text[found.end() + 1 :]
+    return cut_at_first_colon(text)
+
+
+def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:
+    """How ksqlDB and the console producer read a line."""
+    key, separator, value = text.partition(SEPARATOR)
+    return (key, value) if separator else None
+
+
+def _shown_key(key: bytes) -> bytes | None:
+    if not _is_text(key):
+        return None
+    if SEPARATOR not in key and not _BREAKS.search(key):
+        return key
+    shown = _BREAKS.sub(b" ", key).replace(SEPARATOR, b"\\u003a")
+    return shown if isinstance(_json(key), str) else None
+
+
+def _shown_value(value: bytes) -> bytes | None:
+    if not _is_text(value):
+        return None
+    if not _BREAKS.search(value):
+        return value
+    return None if _json(value) is None else _BREAKS.sub(b" ", value)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _json(data: bytes) -> object:
+    """None for what is no JSON: a line break inside a text of it is none either."""
+    try:
+        return parse_json(data)
+    except BadJson:
+        return None

@@ -1,0 +1,69 @@
+"""Names of backup files and of command topics. Pure.
+
+Two forms: `TOPIC_SECONDS.bak`, as KLIP-31 has it, and `backup_TOPIC_MILLISECONDS`, as ksqlDB writes and finds it (class
+CommandTopicBackupImpl). ksqlDB looks for its file by a name in lower case, and so never finds that of a service whose
+id has upper-case letters; here letters count as they are, and where no file has them so, whatever their case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+_KLIP = re.compile(r"(?P<topic>.+)_(?P<number>[0-9]{1,15})\.bak")
+_KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")
+_COMMAND_TOPIC = re.compile(r"_confluent-ksql-(?P<service>.+)_command_topic")
+
+
+class NameForm(StrEnum):
+    KLIP = "klip"
+    KSQLDB = "ksqldb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupName:
+    """The name of a backup file. `made_ms`: when it was begun, epoch ms, by the clock of the machine that did."""
+
+    topic: str
+    made_ms: int
+    form: NameForm
+
+    def __str__(self) -> str:
+        if self.form is NameForm.KSQLDB:
+            return f"backup_{self.topic}_{self.made_ms}"
+        return f"{self.topic}_{self.made_ms // 1000}.bak"
+
+    def next(self) -> BackupName:
+        """The first name after this one."""
+        step_ms = 1 if self.form is NameForm.KSQLDB else 1000
+        return BackupName(topic=self.topic, made_ms=self.made_ms + step_ms, form=self.form)
+
+
+def parse_name(text: str) -> BackupName | None:
+    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with)."""
+    for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
+        if found := pattern.fullmatch(text):
+            return BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
+    return None
+
+
+def backups_of(topic: str, names: Iterable[str]) -> list[BackupName]:
+    """The backup files of a topic among the names of a folder, the oldest first. Where none has the topic's letters as
+    they are, those in other cases, if all of them agree."""
+    found = sorted(filter(None, map(parse_name, names)), key=lambda name: (name.made_ms, name.form))
+    exact = [name for name in found if name.topic == topic]
+    alike = [name for name in found if name.topic.lower() == topic.lower()]
+    return exact or (alike if len({name.topic for name in alike}) == 1 else [])
+
+
+def topic_of_service(service_id: str) -> str:
+    """The command topic of a ksqlDB service (property `ksql.service.id`)."""
+    return f"_confluent-ksql-{service_id}_command_topic"
+
+
+def service_of_topic(topic: str) -> str:
+    """The service id in the name of a command topic; empty where the topic is named otherwise."""
+    found = _COMMAND_TOPIC.fullmatch(topic)
+    return found["service"] if found else ""

@@ -1,0 +1,159 @@
+"""A backup file and its sidecar, read as commands, with all that is wrong with them. Pure.
+
+Whatever is found is told, and reading goes on: one damaged line must not hide the thousands after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.metastore.line import parse_line
+from offsite.metastore.sidecar import BadEntry, Header, Stored, decode_entry, first_chain
+
+UNKNOWN = -1
+
+
+class Command(NamedTuple):
+    """A command as it was stored. `number` counts from 1 in the topic's order, `line` in the file; line 0: it has none.
+    Not `described`, it has no entry in a sidecar: then its offset and time are `UNKNOWN`, and `text` is its line."""
+
+    number: int
+    line: int
+    record: Record
+    described: bool = True
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and where: `line` counts from 1 in the backup file, 0: it is about none of its lines."""
+
+    line: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBackup:
+    """`chain` is that of the last entry, "" without a sidecar. `lines` and `entries` are the whole ones; `size_bytes`
+    and `sidecar_bytes` end where the last whole one does, `torn_bytes` and `torn_sidecar_bytes` come after it."""
+
+    header: Header | None
+    commands: Sequence[Command]
+    problems: Sequence[Problem]
+    chain: str
+    lines: int
+    entries: int
+    size_bytes: int
+    sidecar_bytes: int
+    torn_bytes: int
+    torn_sidecar_bytes: int
+    without_line: Sequence[int]
+    """The entries, counted from 1, that have a line which is not in the file."""
+
+
+def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
+    """The commands in the bytes of a file and of its sidecar, None where there is no sidecar. Raises `BadEntry` when
+    the sidecar does not begin as one of ours."""
+    lines, torn = _whole_lines(data)
+    described, torn_sidecar = _whole_lines(sidecar or b"")
+    reader = _Reader(lines, described)
+    commands = list(reader.commands())
+    return ReadBackup(
+        header=reader.header,
+        commands=commands,
+        problems=reader.problems,
+        chain=reader.chain,
+        lines=len(lines),
+        entries=max(0, len(described) - 1),
+        size_bytes=len(data) - torn,
+        sidecar_bytes=len(sidecar or b"") - torn_sidecar,
+        torn_bytes=torn,
+        torn_sidecar_bytes=torn_sidecar,
+        without_line=reader.without_line,
+    )
+
+
+def _whole_lines(data: bytes) -> tuple[list[bytes], int]:
+    *lines, torn = data.split(b"\n")
+    return lines, len(torn)
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[bytes], described: Sequence[bytes]) -> None:
+        self._lines, self._described = lines, described
+        self.problems: list[Problem] = []
+        self.header = Header.decode(described[0]) if described else None
+        self.chain = first_chain(described[0]) if described else ""
+        self.without_line: list[int] = []
+        self._line = 0
+
+    def commands(self) -> Iterator[Command]:
+        number = 0
+        entries = list(self._entries())
+        for each in entries:
+            number += 1
+            if (record := self._described_record(each, number)) is not None:
+                line = self._line if each is None or each.has_line else 0
+                yield Command(number, line, record, described=each is not None)
+        while (text := self._next_line()) is not None:
+            number += 1
+            if (plain := self._plain(text)) is not None:
+                yield Command(number, self._line, plain, described=False, text=text)
+
+    def _entries(self) -> Iterator[Stored | None]:
+        """Those of the sidecar; None for one that cannot be read, where a line is left for it."""
+        read: list[Stored | None] = []
+        for number, data in enumerate(self._described[1:], 1):
+            try:
+                read.append(decode_entry(data))
+            except BadEntry as error:
+                self.problems.append(Problem(0, f"entry {number} of the sidecar cannot be read: {error}"))
+                read.append(None)
+        spare = len(self._lines) - sum(each.has_line for each in read if each is not None)
+        for each in read:
+            if each is not None:
+                yield each
+            elif spare > 0:
+                spare -= 1
+                yield None
+
+    def _described_record(self, entry: Stored | None, number: int) -> Record | None:
+        if entry is None:
+            self.chain = ""
+            text = self._next_line()
+            return None if text is None else self._plain(text)
+        text = self._next_line() if entry.has_line else None
+        if entry.has_line and text is None:
+            self.chain = entry.chain
+            self.without_line.append(number)
+            self.problems.append(Problem(0, f"the line of command {number} is not in the file"))
+            return None
+        return self._checked(entry, text, number)
+
+    def _checked(self, entry: Stored, text: bytes | None, number: int) -> Record | None:
+        is_whole = not self.chain or entry.follows(self.chain, text)
+        self.chain = entry.chain
+        where = self._line if entry.has_line else 0
+        if not is_whole:
+            self.problems.append(Problem(where, f"command {number} is not what was written"))
+        try:
+            return entry.with_line(text).record
+        except BadEntry as error:
+            self.problems.append(Problem(where, f"command {number} cannot be read: {error}"))
+            return None
+
+    def _plain(self, text: bytes) -> Record | None:
+        """A line without an entry, as ksqlDB writes it."""
+        if (found := parse_line(text)) is None:
+            self.problems.append(Problem(self._line, "it has no colon between a key and a value"))
+            return None
+        return Record(UNKNOWN, UNKNOWN, CREATE_TIME, *found)
+
+    def _next_line(self) -> bytes | None:
+        if self._line == len(self._lines):
+            return None
+        self._line += 1
+        return self._lines[self._line - 1]

@@ -1,0 +1,193 @@
+"""What a line cannot hold: a JSON line for each command, chained by hashes, beside the backup file. Pure.
+
+The first line is the header. Each further one is a command in the topic's order: offset, time, headers; whether it has
+a line in the file; its bytes where that line does not hold them exactly. `chain` is the SHA-256 over the chain before,
+the entry itself and the command's line: so each byte of both files counts, and the first entry that is wrong names the
+line that is damaged. A chain without a key finds damage; who can write both files can also forge both.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from offsite.log.records.record import Record, RecordHeaders
+from offsite.metastore.line import Line, line_of, parse_line
+from offsite.model.untrusted.bounded_json import UNAMBIGUOUS, BadJson, check_json_size, decode_object
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+
+FORMAT = 1
+SUFFIX = ".meta.jsonl"
+
+
+class BadEntry(ValueError):
+    """A line of a sidecar that is not one of ours, or of a newer format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Of which topic the file is. `cluster_id` and `topic_id` are empty where they are not known, `replication_factor`
+    is 0."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str
+    created_at_ms: int
+    created_by: str
+    replication_factor: int = 0
+
+    def encode(self) -> bytes:
+        fields: dict[str, JsonValue] = {"format": FORMAT, **{name: getattr(self, name) for name in _HEADER}}
+        return _text(fields)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Header:
+        """Raises `BadEntry`."""
+        found = _object(data)
+        if (form := found.count("format")) != FORMAT:
+            raise BadEntry(f"it is of format {form}, and this version of offsite reads {FORMAT}")
+        return cls(
+            topic=found.topic(),
+            cluster_id=found.text("cluster_id"),
+            topic_id=found.text("topic_id"),
+            created_at_ms=found.integer("created_at_ms"),
+            created_by=found.text("created_by"),
+            replication_factor=found.integer_or("replication_factor", 0),
+        )
+
+
+_HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "replication_factor")
+
+
+class Entry(NamedTuple):
+    """One command. `line`: its line in the file, None: it has none."""
+
+    record: Record
+    line: Line | None
+    chain: str
+
+
+def first_chain(header: bytes) -> str:
+    return sha256(header).hexdigest()
+
+
+def entry_of(record: Record, chain: str) -> Entry:
+    """The entry that follows one with `chain`."""
+    line = line_of(record.key, record.value)
+    return Entry(record, line, _chained(chain, _fields(record, line), line))
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Its line in the sidecar, without the line feed."""
+    return _text({**_fields(entry.record, entry.line), "chain": entry.chain})
+
+
+class Stored(NamedTuple):
+    """An entry as it was read: it becomes a command together with its line."""
+
+    fields: Mapping[str, JsonValue]
+    chain: str
+    has_line: bool
+
+    def with_line(self, text: bytes | None) -> Entry:
+        """The entry. Raises `BadEntry` when the line is not the one that it was made for."""
+        record = _record(JsonObject(fields=self.fields, damaged=BadEntry), text)
+        line = None if text is None else Line(text, "key" not in self.fields)
+        return Entry(record, line, self.chain)
+
+    def follows(self, chain: str, text: bytes | None) -> bool:
+        """Whether the chain before it and its line are those that it was made with."""
+        line = None if text is None else Line(text, is_exact=True)
+        return _chained(chain, self.fields, line) == self.chain
+
+
+def decode_entry(data: bytes) -> Stored:
+    """Raises `BadEntry`."""
+    found = _object(data)
+    chain = found.text("chain")
+    fields = {name: value for name, value in found.fields.items() if name != "chain"}
+    has_line = fields.get("line")
+    if not isinstance(has_line, bool):
+        raise BadEntry("field 'line' is neither true nor false")
+    return Stored(fields, chain, has_line)
+
+
+def _fields(record: Record, line: Line | None) -> dict[str, JsonValue]:
+    fields: dict[str, JsonValue] = {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "line": line is not None,
+    }
+    if record.headers:
+        fields["headers"] = [[_hidden(_name_bytes(name)), _hidden(value)] for name, value in record.headers]
+    if line is None or not line.is_exact:
+        fields |= {"key": _hidden(record.key), "value": _hidden(record.value)}
+    return fields
+
+
+def _record(found: JsonObject, text: bytes | None) -> Record:
+    if "key" in found.fields:
+        key, value = _shown(found, "key"), _shown(found, "value")
+    else:
+        parsed = None if text is None else parse_line(text)
+        if parsed is None:
+            raise BadEntry("it has no key of its own, and its line is none")
+        key, value = parsed
+    offset, time_ms, time_type = found.count("offset"), found.integer("timestamp_ms"), found.integer("timestamp_type")
+    return Record(offset, time_ms, time_type, key, value, _headers(found))
+
+
+def _headers(found: JsonObject) -> RecordHeaders:
+    pairs = found.fields.get("headers", [])
+    if not isinstance(pairs, list):
+        raise BadEntry("field 'headers' is no list")
+    read = []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadEntry("a header is no pair")
+        name, value = (_unhidden(each, "headers") for each in pair)
+        read.append(((name or b"").decode("utf-8", "surrogateescape"), value))
+    return tuple(read)
+
+
+def _chained(chain: str, fields: Mapping[str, JsonValue], line: Line | None) -> str:
+    text = b"" if line is None else line.text
+    return sha256(b"\n".join((chain.encode(), _text(fields), text))).hexdigest()
+
+
+def _text(fields: Mapping[str, JsonValue]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _object(data: bytes) -> JsonObject:
+    try:
+        check_json_size(data)
+        return JsonObject(fields=decode_object(data, decoder=UNAMBIGUOUS), damaged=BadEntry)
+    except BadJson as error:
+        raise BadEntry(str(error)) from error
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _hidden(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _shown(found: JsonObject, name: str) -> bytes | None:
+    return _unhidden(found.fields.get(name), name)
+
+
+def _unhidden(text: object, name: str) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return b64decode(str(text), validate=True)
+    except ValueError as error:
+        raise BadEntry(f"field {name!r} is not base64") from error

@@ -1,0 +1,38 @@
+"""Would ksqlDB read a command? The rules of its classes CommandId and Command, as far as its own restore checks them.
+
+ksqlDB refuses a command of a newer version than it knows, and one that it cannot read; then it runs degraded. Its
+restore refuses the whole file, or leaves such commands out when told to (`--skip-incompatible-commands`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from offsite.log.records.record import Record
+from offsite.model.untrusted.bounded_json import BadJson, parse_json
+
+VERSION = 18
+"""The newest version of a command that ksqlDB has had."""
+_KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
+
+
+def incompatible(record: Record, *, version: int = VERSION) -> str:
+    """Why ksqlDB whose newest command version is `version` does not take this one; empty when it does."""
+    if record.key is None or record.value is None:
+        return "it has no key" if record.key is None else "it has no value"
+    key, command = _json(record.key), _json(record.value)
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        return "its key is not TYPE/ENTITY/ACTION"
+    if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
+        return "its value is no command with a statement"
+    told = command.get("version")
+    if told is not None and not (type(told) is int and told <= version):
+        return f"it is of version {told}, ksqlDB knows {version}"
+    return ""
+
+
+def _json(data: bytes) -> object:
+    try:
+        return parse_json(data)
+    except BadJson:
+        return None

@@ -1,0 +1,75 @@
+"""Where the commands of a backup go in a new log: at the offsets they had, where they can. Pure.
+
+ksqlDB names a query by the offset of its command: `CSAS_ORDERS_12`. Commands that come back at other offsets let a
+later query take the name, the state and the consumer group of one that was there before. ksqlDB writes each command in
+a transaction of its own, whose marker takes the next offset; so the same log is written the same way again. Offsets
+that hold nothing are filled by transactions without data, each of which leaves its marker alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from offsite.log.records.record import Record
+from offsite.metastore.reading import UNKNOWN
+
+FILLED_MAX = 1_000
+"""Offsets without a command that are filled one after the other, a few milliseconds each. More would take minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """Records one right after the other, committed together: `records` may be empty. It ends with a marker."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The transactions in order. `same_offsets`: each command comes to the offset it had; else `why` not, and each is
+    in a transaction of its own. `filled`: the offsets that are filled."""
+
+    transactions: tuple[Transaction, ...]
+    same_offsets: bool
+    filled: int
+    why: str = ""
+
+
+def place(records: Sequence[Record]) -> Placement:
+    """How `records` are written into an empty log."""
+    if why := _why_not(records):
+        each_alone = tuple(Transaction(records=(record,)) for record in records)
+        return Placement(transactions=each_alone, same_offsets=False, filled=0, why=why)
+    transactions: list[Transaction] = []
+    end = 0
+    for run in _runs(records):
+        gap = run[0].offset - end
+        transactions += [Transaction(records=())] * gap
+        transactions.append(Transaction(records=tuple(run)))
+        end = run[-1].offset + 2  # its marker comes right behind it
+    filled = sum(not each.records for each in transactions)
+    return Placement(transactions=tuple(transactions), same_offsets=True, filled=filled)
+
+
+def _why_not(records: Sequence[Record]) -> str:
+    offsets = [record.offset for record in records]
+    if UNKNOWN in offsets:
+        return "the file does not say which they were"
+    if any(after <= before for before, after in pairwise(offsets)):
+        return "the file names them in no rising order"
+    held = sum(len(run) + 1 for run in _runs(records))
+    gaps = offsets[-1] + 2 - held if offsets else 0
+    return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
+
+
+def _runs(records: Sequence[Record]) -> list[list[Record]]:
+    """Records at offsets one right after the other: there was no marker between them."""
+    runs: list[list[Record]] = []
+    for record in records:
+        if runs and record.offset == runs[-1][-1].offset + 1:
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return runs

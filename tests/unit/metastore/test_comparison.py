@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.metastore.comparison import Comparison, Seen
+from offsite.metastore.reading import Command
+from tests.unit.metastore.commands import command
+
+NULL = Record(9, 1, CREATE_TIME, b'"a"', None)
+
+
+def stored(*numbers: int) -> list[Command]:
+    return [Command(place, place, command(number)) for place, number in enumerate(numbers, 1)]
+
+
+def test_commands_are_compared_in_order_whatever_their_offsets_and_times() -> None:
+    comparison = Comparison(stored(1, 2))
+    again = command(1, offset=100)._replace(timestamp_ms=5, headers=(("a", b"b"),))
+    assert [comparison.take(each) for each in (again, command(2), command(3))] == [Seen.KNOWN, Seen.KNOWN, Seen.NEW]
+    assert comparison.missing == 0
+
+
+def test_the_first_difference_is_named_by_line_and_offset() -> None:
+    comparison = Comparison(stored(1, 2, 3))
+    assert [comparison.take(each) for each in (command(1), command(9))] == [Seen.KNOWN, Seen.DIFFERENT]
+    assert str(comparison.difference) == "line 2 of the file is not command 2 of the topic (offset 18)"
+
+
+def test_what_the_topic_has_not_shown_is_counted() -> None:
+    comparison = Comparison(stored(1, 2, 3))
+    assert comparison.take(command(1)) is Seen.KNOWN
+    assert comparison.missing == 2
+
+
+def test_a_file_without_entries_is_compared_by_its_lines_and_cannot_hold_what_has_none() -> None:
+    line = (command(1).key or b"") + b":" + (command(1).value or b"")
+    comparison = Comparison([Command(1, 1, command(1, offset=0), described=False, text=line)])
+    taken = [comparison.take(each) for each in (NULL, command(1), NULL)]
+    assert taken == [Seen.UNDESCRIBED, Seen.UNDESCRIBED, Seen.NEW]
