@@ -15,7 +15,6 @@ from offsite.cli.commands import (
     checkpoint,
     collect,
     compact,
-    demo,
     export,
     generations,
     groups,
@@ -24,10 +23,10 @@ from offsite.cli.commands import (
     repository,
     restore,
     retention,
-    sandbox,
     verify,
 )
 from offsite.cli.commands.coordinator import doctor, jobs, serve
+from offsite.cli.commands.local import demo, metastore, sandbox
 from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.model.errors import OffsiteError
@@ -56,6 +55,7 @@ app.add_typer(compact.app, name="compact")
 app.add_typer(collect.app, name="collect")
 app.add_typer(retention.app, name="retention")
 app.add_typer(generations.app, name="generations")
+app.add_typer(metastore.app, name="metastore")
 app.command()(records.cat)
 app.command()(records.search)
 app.command()(export.export)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from offsite.model.errors import SandboxFailed
 from offsite.sandbox.jar_source import sources
@@ -12,21 +14,23 @@ from offsite.sandbox.java import QUICK_START, Jvm, find_java
 
 DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 
 TOOL_LIMIT_S = 120.0
 LAST_LINES = 12
 
 
-def run_tool(
+def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
     main_class: str,
     arguments: Sequence[str],
     *,
     flags: Sequence[str] = QUICK_START,
     limit_s: float = TOOL_LIMIT_S,
     progress: Progress = silent,
+    stdin: Path | None = None,
 ) -> str:
-    """What the tool printed on stdout and stderr together.
+    """What the tool printed on stdout and stderr together. It reads the file `stdin`, or nothing.
 
     Raises SandboxFailed when it ends with another code than 0 or is not done after `limit_s`, and what `Sandbox.start`
     raises about Java and the jars.
@@ -34,15 +38,16 @@ def run_tool(
     java = find_java()
     jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))
     try:
-        done = subprocess.run(
-            jvm.command(main_class, arguments, flags=flags),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
+        with (stdin or Path(os.devnull)).open("rb") as read:
+            done = subprocess.run(
+                jvm.command(main_class, arguments, flags=flags),
+                stdin=read,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=limit_s,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise SandboxFailed(f"{main_class} was not done after {limit_s:g} s") from error
     if done.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +32,9 @@ class DoctorOptions:
     topics: Annotated[
         list[str] | None,
         typer.Option("--topics", help="Topics whose rights are needed, as for a backup [default: all that are seen]."),
+    ] = None
+    metastore: Annotated[
+        Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine.")
     ] = None
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Start no Spark: what needs it is skipped.")] = False
 
@@ -61,6 +65,7 @@ def _request(options: DoctorOptions) -> DoctorRequest:
         spark_master=options.spark_master,
         topics=parse_selection(options.topics) if options.topics else None,
         start_spark=not options.no_spark,
+        metastore=options.metastore,
     )
 
 

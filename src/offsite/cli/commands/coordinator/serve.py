@@ -60,6 +60,9 @@ class ServeOptions:
     ] = None
     spark_master: SparkMaster = None
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
+    metastore: Annotated[
+        Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, to show.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +149,7 @@ def _site(options: ServeOptions) -> Site:
             spark_master=options.spark_master,
             read_only=options.read_only,
             clusters=options.clusters,
+            metastore=options.metastore,
         )
     )
 

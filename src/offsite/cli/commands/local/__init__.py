@@ -1,0 +1,1 @@
+"""Commands that need no repository: what they work on lies on this machine."""

@@ -1,0 +1,235 @@
+"""`offsite metastore`: the commands of ksqlDB, or of any log of commands in one partition, as local files."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice, note
+from offsite.cli.views.metastore_view import (
+    render_backup,
+    render_restore_plan,
+    render_restored,
+    render_status,
+    render_verification,
+)
+from offsite.cli.views.outage_view import OutageLines
+from offsite.cli.wiring import connect
+from offsite.model.errors import BackupFileDamaged, BadOption
+from offsite.model.time import parse_duration_s
+from offsite.services.metastore.options import MetastoreWords, parse_location, parse_place, parse_topic
+
+if TYPE_CHECKING:
+    from offsite.kafka.net.routing import Router
+    from offsite.services.metastore.live import LiveBackup
+    from offsite.services.metastore.source import CommandSource
+    from offsite.services.metastore.view import BackupView
+    from offsite.services.monitor.metastore import MetastoreServer
+
+app = typer.Typer(help="Keep the command topic of ksqlDB as local files, and bring it back.", no_args_is_help=True)
+
+Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
+ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]
+Location = Annotated[Path | None, typer.Option("--location", help="The folder of the backup files.")]
+Properties = Annotated[
+    Path | None,
+    typer.Option("--properties", help="A ksql-server.properties file: brokers, service id, location, on or off."),
+]
+File = Annotated[Path, typer.Argument(help="A backup file, of offsite or of ksqlDB.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOptions:
+    """Options that name a command topic, as typed: one field for each."""
+
+    topic: Topic = None
+    service_id: ServiceId = None
+    properties: Properties = None
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions(TopicOptions):
+    location: Location = None
+    ksqldb_names: Annotated[
+        bool, typer.Option("--ksqldb-names", help="Name new files as ksqlDB does: backup_TOPIC_MILLISECONDS.")
+    ] = False
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with the topic until told to stop.")] = False
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER
+    metrics_port: Annotated[
+        str | None,
+        typer.Option("--metrics-port", help="With --follow: where to show metrics, as 9464 or 0.0.0.0:9464."),
+    ] = None
+
+
+@app.command()
+@takes(BackupOptions)
+def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
+    """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
+
+    A file is compared with the topic before anything is added. Exit code 14: the topic has lost commands that the file
+    holds, which is left as it is. Exit code 3: the topic has other commands than the file, and a new file was begun.
+    """
+    from offsite.model.clock import SystemClock
+    from offsite.services.metastore.backup import alarm, live_backup, warnings_of
+
+    place = parse_place(_words(options))
+    if options.metrics_port is not None and not options.follow:
+        raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
+    if not place.is_enabled:
+        note("backups are switched off in the properties: nothing was done")
+        return
+    source = _source(options, place.topic)
+    for warning in warnings_of(place):
+        note(f"warning: {warning}")
+    with live_backup(source, place, clock=SystemClock()) as live:
+        if options.follow:
+            _follow(options, source, live, output)
+            return
+        view = live.catch_up()
+    emit(view, output=output, render=render_backup)
+    if (lost := alarm(view)) is not None:
+        raise lost
+    if view.diverged:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+def status(location: Location = None, properties: Properties = None, output: Output = OutputFormat.TABLE) -> None:
+    """One verdict for each backup in a folder. Reads the files alone, every byte of them.
+
+    Exit code 13 when one is not safe, 3 when there is none.
+    """
+    from offsite.services.metastore.status import metastore_status
+
+    report = metastore_status(parse_location(location, properties))
+    emit(report, output=output, render=render_status)
+    if not report.safe:
+        raise typer.Exit(BackupFileDamaged.exit_code if report.backups else EXIT_PARTIAL)
+
+
+@app.command()
+@takes(TopicOptions)
+def verify(options: TopicOptions, file: File, output: Output = OutputFormat.TABLE) -> None:
+    """Check a backup file, and with --topic or --service-id whether the topic is the same. Changes nothing.
+
+    Exit code 13 when the file is damaged, or the topic differs: the first line that does is named.
+    """
+    from offsite.services.metastore.verify import verify_file
+
+    names_one = options.topic or options.service_id is not None or options.properties
+    source = _source(options, parse_topic(_words(options))) if names_one else None
+    report = verify_file(file, source)
+    emit(report, output=output, render=render_verification)
+    if not report.ok:
+        raise typer.Exit(BackupFileDamaged.exit_code)
+
+
+@app.command()
+@takes(TopicOptions)
+def restore(
+    options: TopicOptions,
+    file: File,
+    skip_incompatible: Annotated[
+        bool,
+        typer.Option(
+            "--skip-incompatible", "--skip-incompatible-commands", "-s", help="Leave out what ksqlDB would not read."
+        ),
+    ] = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Make the command topic what a backup file holds, or make a new one of it. Stop the ksqlDB servers first.
+
+    What the topic holds is copied into a file beside the backup before it is deleted. Afterwards the topic is read
+    again and compared. After a crash the same command does it all again.
+    """
+    from offsite.kafka.admin import ClusterAdmin
+    from offsite.model.clock import SystemClock
+    from offsite.services.metastore.restore import read_existing, run_restore
+    from offsite.services.metastore.restore_plan import plan_restore, topic_of_file
+
+    words = _words(options)
+    names_one = words.topic or words.service_id is not None or words.properties
+    topic = parse_topic(words) if names_one else topic_of_file(file)
+    source, router = _source(options, topic), _router(options)
+    admin = ClusterAdmin(router)
+    existing, brokers = read_existing(source, admin), len(admin.cluster().brokers)
+    plan = plan_restore(source, file, existing=existing, brokers=brokers, skip_incompatible=skip_incompatible)
+    if not yes and not plan.is_there_already:
+        emit_notice(plan, render=render_restore_plan)
+        confirm(f"replace {topic}?" if existing else f"make {topic}?")
+    emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
+
+
+def _follow(options: BackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
+    from offsite.model.clock import SystemClock
+    from offsite.services.metastore.follow import follow_topic
+    from offsite.services.monitor.address import parse_address
+    from offsite.services.monitor.metastore import MetastoreServer
+    from offsite.services.outages import Outages
+    from offsite.services.waiting import WaitingTeller
+
+    clock, lines, shown = SystemClock(), OutageLines(SystemClock()), _Shown(output)
+    outages = Outages(give_up_after_s=parse_duration_s(options.give_up_after), clock=clock, on_outage=lines)
+    with ExitStack() as opened:
+        if options.metrics_port is not None:
+            listen = parse_address(options.metrics_port)
+            shown.server = opened.enter_context(MetastoreServer(source.topic, listen=listen, clock=clock))
+            note(f"metrics on http://{shown.server.address}/metrics")
+        opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
+        try:
+            follow_topic(live, source, outages=outages, clock=clock, on_look=shown.look)
+        except KeyboardInterrupt:
+            note(f"stopped: {live.view.appended} commands were added")
+
+
+class _Shown:
+    """What people, scripts and Prometheus see of a backup that follows: people only what is new."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self.server: MetastoreServer | None = None
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._told: BackupView | None = None
+
+    def look(self, view: BackupView) -> None:
+        if self.server is not None:
+            self.server.show(view)
+        now = replace(view, seen_ms=0)
+        if now != self._told:
+            self._told = now
+            emit(view, output=self._output, render=render_backup)
+            sys.stdout.flush()
+
+
+def _words(options: TopicOptions) -> MetastoreWords:
+    return MetastoreWords(
+        topic=options.topic,
+        service_id=options.service_id,
+        location=getattr(options, "location", None),
+        properties=options.properties,
+        ksqldb_names=getattr(options, "ksqldb_names", False),
+    )
+
+
+def _router(options: TopicOptions) -> Router:
+    from offsite.kafka.net.routing import shared_router
+    from offsite.services import cluster as services
+
+    if options.kafka_config is None and options.properties is not None:  # most of what is in it is ksqlDB's own
+        return shared_router(services.connect(options.bootstrap, options.properties).config)
+    return shared_router(connect(options.bootstrap, options.kafka_config).config)
+
+
+def _source(options: TopicOptions, topic: str) -> CommandSource:
+    from offsite.services.metastore.source import CommandSource
+
+    return CommandSource(_router(options), topic)

@@ -1,0 +1,116 @@
+"""Backups of a metastore, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsite.model.size import format_size
+from offsite.model.time import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from offsite.services.metastore.restore import MetastoreRestoreResult
+    from offsite.services.metastore.restore_plan import MetastoreRestorePlan
+    from offsite.services.metastore.status import MetastoreStatusReport
+    from offsite.services.metastore.verify import MetastoreVerifyReport
+    from offsite.services.metastore.view import BackupView
+
+_SHOWN = 20
+"""Lines about single commands that are shown; all are in the JSON output."""
+
+
+def render_backup(console: Console, view: BackupView) -> None:
+    for repair in view.repairs:
+        console.print(f"repaired: {repair}")
+    if view.diverged:
+        console.print(f"ANOTHER HISTORY: {view.diverged}; a new file was begun, the old one is kept")
+    if view.verdict.is_alarm:
+        console.print(
+            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are in the file alone"
+        )
+    new = f", {view.appended:,} of them new" if view.appended else ""
+    where = f" in {view.file} ({format_size(view.size_bytes)})" if view.file else ""
+    console.print(f"{view.topic}: {view.verdict.value}, {view.commands:,} commands{new}{where}")
+
+
+def render_status(console: Console, report: MetastoreStatusReport) -> None:
+    if not report.backups:
+        console.print(f"no backup of a metastore in {report.location}")
+        return
+    from rich.table import Table
+
+    table = Table("service or topic", "verdict", "commands", "size", "newest command", "last written", "older files")
+    for each in report.backups:
+        table.add_row(
+            each.service or each.topic,
+            "safe" if each.safe else "NOT SAFE",
+            f"{each.commands:,}",
+            format_size(each.size_bytes),
+            format_time(each.last_command_ms) if each.last_command_ms >= 0 else "-",
+            format_time(each.written_ms),
+            str(each.older),
+        )
+    console.print(table)
+    for each in report.backups:
+        _lines(console, f"{each.file.name}: ", each.problems)
+        _lines(console, "warning: ", each.warnings)
+
+
+def render_verification(console: Console, report: MetastoreVerifyReport) -> None:
+    _lines(
+        console, "DAMAGED: ", [f"line {each.line}: {each.what}" if each.line else each.what for each in report.problems]
+    )
+    if report.difference:
+        console.print(f"DIFFERENT: {report.difference}")
+    if report.missing:
+        console.print(f"DIFFERENT: {report.against} ends before the file does: {report.missing:,} commands are missing")
+    if report.more:
+        console.print(f"DIFFERENT: {report.against} has {report.more:,} commands that the file has not")
+    checked = "each byte is what was written" if report.described else "each line has a key and a value (no sidecar)"
+    same = f"; {report.against} holds the same" if report.against else ""
+    if report.ok:
+        console.print(f"{report.file}: {report.commands:,} commands; {checked}{same}")
+
+
+def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
+    there = len(plan.existing.records) if plan.existing else 0
+    console.print(f"{plan.topic}: {plan.commands:,} commands from {plan.file}")
+    if plan.is_there_already:
+        console.print("  it holds exactly these already: nothing is to be done")
+        return
+    if plan.existing is not None:
+        console.print(f"  what it holds now ({there:,} commands) is copied beside the file, then the topic is deleted")
+    settings = ", ".join(f"{name}={value}" for name, value in sorted(plan.configs.items()))
+    console.print(f"  it is made with one partition and {settings}")
+    placed = plan.placement
+    console.print(
+        f"  each command comes to the offset it had ({placed.filled:,} empty offsets are filled)"
+        if placed.same_offsets
+        else f"  commands get new offsets: {placed.why}"
+    )
+    _lines(console, "  left out: ", [f"command {number}: {why}" for number, why in plan.skipped])
+    _lines(
+        console,
+        "  ksqlDB would not read: ",
+        [f"command {number}: {why} (--skip-incompatible leaves it out)" for number, why in plan.incompatible],
+    )
+    console.print("  Stop all ksqlDB servers of this service first, and start them afterwards.")
+
+
+def render_restored(console: Console, result: MetastoreRestoreResult) -> None:
+    if result.copy is not None:
+        console.print(f"what it held before is kept in {result.copy}")
+    left_out = f", {result.skipped:,} left out" if result.skipped else ""
+    offsets = ", each at the offset it had" if result.same_offsets else ""
+    console.print(f"{result.topic}: {result.commands:,} commands{left_out}{offsets}; read again and compared")
+    console.print("start the ksqlDB servers: they read it as they start")
+
+
+def _lines(console: Console, begin: str, texts: Sequence[str]) -> None:
+    for text in texts[:_SHOWN]:
+        console.print(f"{begin}{text}")
+    if len(texts) > _SHOWN:
+        console.print(f"{begin}and {len(texts) - _SHOWN:,} more (all of them with -o json)")

@@ -1,0 +1,66 @@
+"""Transactions into one partition, one after the other, each committed before the next: as ksqlDB writes commands.
+
+One transactional id for all. Taking it over shuts out whoever had it before and ends what that one left open (KIP-98),
+so a run that was killed leaves nothing half written that a later one could meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from offsite.kafka.net.routing import Router
+from offsite.kafka.producer import Producer
+from offsite.kafka.protocol.request import Request
+from offsite.kafka.transactions.coordinators import TransactionCoordinators
+from offsite.kafka.transactions.replay import TIMEOUTS_MS
+from offsite.kafka.transactions.requests import Answer, add_partition_request, end_request, init_producer_request
+from offsite.kafka.writer import PartitionWriter
+from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption
+
+
+class OrderedTransactions:
+    """Holds the transactional id `name`, which must be no one else's. Every method raises `KafkaUnavailable`, `Denied`,
+    and `TransactionLost` or `WriterFenced` once another has taken the id over."""
+
+    def __init__(self, router: Router, where: TopicPartition, name: str, *, clock: Clock | None = None) -> None:
+        self._where, self._name = where, name
+        self._coordinators = TransactionCoordinators(router, clock or SystemClock())
+        self._producer = self._take_over()
+        self._offsets: list[int] = []
+        self._writer = PartitionWriter(router, where, on_ack=lambda _, offset: self._offsets.append(offset))
+
+    def commit(self, batches: Sequence[bytearray]) -> list[int]:
+        """One transaction with these batches: their base offsets. Without batches it leaves its marker alone. The
+        marker takes the next offset; it is in the log before the next transaction begins."""
+        self._ask(add_partition_request(self._producer, self._where), "beginning")
+        self._offsets.clear()
+        for batch in batches:
+            self._writer.send(batch, producer=self._producer)
+        self._writer.flush()
+        self._ask(end_request(self._producer, committed=True), "committing")
+        return list(self._offsets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+    def _take_over(self) -> Producer:
+        for timeout_ms in TIMEOUTS_MS:
+            requests = {self._name: init_producer_request(self._name, timeout_ms=timeout_ms)}
+            given = self._coordinators.ask(requests, doing=f"preparing transactions for {self._where}")[self._name]
+            if given is not None:
+                return given
+        raise BadOption(
+            f"the brokers allow no transaction of {TIMEOUTS_MS[-1]} ms", hint="raise transaction.max.timeout.ms"
+        )
+
+    def _ask(self, request: Request[Answer[None]], doing: str) -> None:
+        self._coordinators.ask({self._name: request}, doing=f"{doing} a transaction in {self._where}")

@@ -1,0 +1,46 @@
+"""One look at a command topic, and the file brought to where the topic is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from offsite.metastore.folder import exposed, locked, make_folder
+from offsite.model.clock import Clock
+from offsite.model.errors import CommandsLost
+from offsite.services.metastore.live import LiveBackup
+from offsite.services.metastore.options import MetastorePlace
+from offsite.services.metastore.source import CommandSource
+from offsite.services.metastore.view import BackupView, Verdict
+
+_LOST = {
+    Verdict.GONE: "there is no topic {topic}, and its backup holds {missing} commands",
+    Verdict.EMPTIED: "{topic} holds no command, and its backup holds {missing}",
+    Verdict.SHORTENED: "{topic} ends before its backup does: {missing} commands of it are gone",
+}
+
+
+@contextmanager
+def live_backup(source: CommandSource, place: MetastorePlace, *, clock: Clock) -> Iterator[LiveBackup]:
+    """A block that alone keeps the files of this topic in this folder. Raises `BackupFileInUse`, `BadOption`."""
+    make_folder(place.location)
+    with (
+        locked(place.location, place.topic),
+        closing(LiveBackup(source, place.location, place.form, clock=clock)) as live,
+    ):
+        yield live
+
+
+def warnings_of(place: MetastorePlace) -> list[str]:
+    """What is not right about the folder of the files."""
+    return [warning] if place.location.is_dir() and (warning := exposed(place.location)) else []
+
+
+def alarm(view: BackupView) -> CommandsLost | None:
+    """The error for a topic that lost what its file holds; None for one that did not."""
+    if not view.verdict.is_alarm:
+        return None
+    return CommandsLost(
+        _LOST[view.verdict].format(topic=view.topic, missing=view.missing),
+        hint=f"nothing was taken out of {view.file}: stop ksqlDB, then offsite metastore restore {view.file}",
+    )

@@ -1,0 +1,60 @@
+"""A backup that goes on with its topic: told of news by the broker, and looking anew every second at what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offsite.model.clock import Clock
+from offsite.model.errors import NoSuchTopic, OffsiteError, SourceTruncated, TopicReplaced
+from offsite.model.uninterrupted import let_interrupt
+from offsite.services.metastore.live import LiveBackup
+from offsite.services.metastore.source import CommandSource
+from offsite.services.metastore.view import BackupView
+from offsite.services.outages import Outages
+
+LOOK_EVERY_S = 1.0
+"""Seconds between two looks at the topic as such: whether it is there, is the same, and has all it had."""
+LOOK_AGAIN_S = 0.2
+_WAIT_MAX_MS = 500
+
+
+def follow_topic(
+    live: LiveBackup,
+    source: CommandSource,
+    *,
+    outages: Outages,
+    clock: Clock,
+    on_look: Callable[[BackupView], None],
+) -> None:
+    """Keep the file current until `KeyboardInterrupt`. `on_look` is told what every look at the topic has found. Raises
+    what `outages` does not wait out."""
+    following = _Following(live, source, clock, on_look)
+    while True:
+        try:
+            following.look()
+            outages.worked()
+            following.take_news()
+        except (SourceTruncated, TopicReplaced, NoSuchTopic):
+            clock.sleep(LOOK_AGAIN_S)  # what it is now is seen by the next look
+        except OffsiteError as error:
+            outages.wait(error)
+
+
+class _Following:
+    def __init__(
+        self, live: LiveBackup, source: CommandSource, clock: Clock, on_look: Callable[[BackupView], None]
+    ) -> None:
+        self._live, self._source, self._clock, self._on_look = live, source, clock, on_look
+
+    def look(self) -> None:
+        self._on_look(self._live.catch_up())
+
+    def take_news(self) -> None:
+        """Until the next look is due."""
+        until_s = self._clock.monotonic_s() + LOOK_EVERY_S
+        while (left_s := until_s - self._clock.monotonic_s()) > 0:
+            let_interrupt()
+            if not self._live.is_there:
+                self._clock.sleep(min(left_s, _WAIT_MAX_MS / 1000))
+            elif self._source.await_more(self._live.seen_end, max_wait_ms=min(_WAIT_MAX_MS, int(left_s * 1000) + 1)):
+                self._on_look(self._live.go_on())

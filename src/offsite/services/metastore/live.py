@@ -1,0 +1,217 @@
+"""The live backup of a command topic: the newest file is compared with the topic, then goes on with it.
+
+Nothing that the topic has lost is taken out of a file. A topic that is gone, empty, or shorter than its file is an
+alarm, and the file stays as it is. One that has another command than the file is another history, of a topic that was
+made anew or trimmed: then a new file begins, with all that the topic holds, and the old one is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from offsite.log.records.record import Record
+from offsite.metastore.backup_file import BackupFile, load, said_topic
+from offsite.metastore.comparison import Comparison, Seen
+from offsite.metastore.folder import list_backups
+from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.reading import ReadBackup
+from offsite.metastore.sidecar import Header
+from offsite.model.check import check
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided, warned
+from offsite.model.version import __version__
+from offsite.services.metastore.source import CommandSource, CommandTopic
+from offsite.services.metastore.view import BackupView, Verdict
+
+_LATER_MS = 1_000
+"""Names in seconds tell files apart that are so far apart."""
+
+
+class LiveBackup:
+    """Whoever makes one holds the lock of its folder for this topic. Not for several threads."""
+
+    def __init__(self, source: CommandSource, folder: Path, form: NameForm, *, clock: Clock) -> None:
+        self._source, self._folder, self._form, self._clock = source, folder, form, clock
+        self._topic: CommandTopic | None = None
+        self._file: BackupFile | None = None
+        self._comparison: Comparison | None = None
+        self._damage = ""
+        self._seen: list[Record] = []
+        self._start = self._position = self.seen_end = -1
+        self.view = BackupView(topic=source.topic, verdict=Verdict.EMPTY, file=None)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the last look found the topic."""
+        return self._topic is not None
+
+    def catch_up(self) -> BackupView:
+        """Bring the file to where the topic is; compare them from the first command where the topic is not known to be
+        the one of before. Raises what reading a topic and writing a file raise; what is in the file then is whole."""
+        topic = self._source.find()
+        if topic is None:
+            if self._topic is not None or self.view.seen_ms < 0:
+                self._look_at_file()
+            return self._show(self._lost(Verdict.GONE))
+        if self._topic is None or topic.topic_id != self._topic.topic_id or self._source.start() != self._start:
+            self._begin(topic)
+        return self.go_on()
+
+    def go_on(self) -> BackupView:
+        """Take what has come since, of the topic that `catch_up` has found. Raises as it does."""
+        try:
+            portion = self._source.read(self._position, topic_id=self._found_topic.topic_id)
+            self._take(portion.records)
+        except OffsiteError:
+            self._topic = None  # the next look begins with the first command
+            raise
+        self._position, self.seen_end = portion.end, portion.seen_end
+        is_empty = self._comparison is None or not self._comparison.taken
+        return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _found_topic(self) -> CommandTopic:
+        check(self._topic is not None, "a topic is read that was found")
+        return self._topic  # type: ignore[return-value]  # checked in the line above
+
+    @property
+    def _open_file(self) -> BackupFile:
+        check(self._file is not None, "commands are written into a file that is open")
+        return self._file  # type: ignore[return-value]  # checked in the line above
+
+    def _begin(self, topic: CommandTopic) -> None:
+        self.close()
+        self._topic, self._seen = topic, []
+        self._start = self._position = self._source.start()
+        newest = self._newest()
+        if newest is None:
+            self._comparison = None
+            self._new_file(topic)
+            return
+        opened = BackupFile.open(newest, self._header(topic))
+        self._file = opened.file
+        for repair in opened.repairs:
+            warned("metastore_repaired", why=repair, topic=topic.name, file=str(newest))
+        self._compare_with(newest, opened.read, repairs=opened.repairs)
+
+    def _look_at_file(self) -> None:
+        """What is in the newest file, of a topic that is not there."""
+        self.close()
+        self._topic = None
+        if (newest := self._newest()) is not None:
+            self._compare_with(newest, load(newest), repairs=())
+
+    def _compare_with(self, path: Path, read: ReadBackup, *, repairs: tuple[str, ...]) -> None:
+        self._comparison = Comparison(read.commands)
+        self._damage = "; ".join(
+            f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems[:3]
+        )
+        times = (each.record.timestamp_ms for each in read.commands)
+        self.view = replace(
+            self.view,
+            file=path,
+            commands=len(read.commands),
+            size_bytes=read.size_bytes,
+            last_command_ms=max(times, default=-1),
+            repairs=repairs,
+        )
+
+    def _newest(self) -> Path | None:
+        """The newest file of the topic; one that is alike but for the case of letters only if it does not say that it
+        is of another topic."""
+        for name in reversed(list_backups(self._folder, self._source.topic)):
+            path = self._folder / str(name)
+            if name.topic == self._source.topic or said_topic(path) in {"", self._source.topic}:
+                return path
+        return None
+
+    def _new_file(self, topic: CommandTopic) -> None:
+        """Later by its name than all others, whatever the clock says: the newest is the one that goes on."""
+        newest = max((name.made_ms for name in list_backups(self._folder, topic.name)), default=0)
+        made_ms = max(self._clock.now_ms(), newest + _LATER_MS)
+        name = BackupName(topic=topic.name, made_ms=made_ms, form=self._form)
+        self.close()
+        self._file = BackupFile.create(self._folder, name, self._header(topic))
+        decided("metastore_file", why="a new backup file begins", topic=topic.name, file=str(self._file.path))
+        self.view = replace(self.view, file=self._file.path, commands=0, size_bytes=0, last_command_ms=-1)
+
+    def _header(self, topic: CommandTopic) -> Header:
+        return Header(
+            topic=topic.name,
+            cluster_id=topic.cluster_id,
+            topic_id=str(topic.topic_id or ""),
+            replication_factor=topic.replication_factor,
+            created_at_ms=self._clock.now_ms(),
+            created_by=__version__,
+        )
+
+    def _take(self, records: Sequence[Record]) -> None:
+        undescribed, new = [], []
+        for record in records:
+            seen = self._compared(record)
+            if seen is Seen.DIFFERENT:
+                self._diverge([*self._seen, *records])
+                return
+            if seen is Seen.UNDESCRIBED:
+                undescribed.append(record)
+            elif seen is Seen.NEW:
+                new.append(record)
+        if self._comparison is not None:
+            self._seen.extend(records)
+        self._write(undescribed, new)
+        if self._comparison is not None and not self._comparison.missing and self._seen:
+            self._comparison, self._seen = None, []
+
+    def _compared(self, record: Record) -> Seen:
+        if self._comparison is None:
+            return Seen.NEW
+        return Seen.DIFFERENT if self._damage else self._comparison.take(record)
+
+    def _diverge(self, records: Sequence[Record]) -> None:
+        """Begin a new file with all commands of the topic."""
+        difference = self._comparison.difference if self._comparison else None
+        why = f"{self.view.file}: {f'it is damaged ({self._damage})' if self._damage else difference}"
+        warned("metastore_diverged", why=why, topic=self._found_topic.name)
+        self._comparison, self._damage, self._seen = None, "", []
+        self._new_file(self._found_topic)
+        self.view = replace(self.view, diverged=why)
+        self._write((), records)
+
+    def _write(self, undescribed: Sequence[Record], new: Sequence[Record]) -> None:
+        if not undescribed and not new:
+            return
+        began_s, file = self._clock.monotonic_s(), self._open_file
+        if undescribed:
+            file.describe(undescribed)
+        if new:
+            file.append(new)
+        self.view = replace(
+            self.view,
+            commands=self.view.commands + len(new),
+            appended=self.view.appended + len(new),
+            size_bytes=file.size_bytes,
+            last_command_ms=max(self.view.last_command_ms, *(each.timestamp_ms for each in (*undescribed, *new))),
+            flush_s=self._clock.monotonic_s() - began_s,
+        )
+
+    def _lost(self, verdict: Verdict) -> Verdict:
+        """`verdict` where the topic has not shown all that is in the file."""
+        missing = 0 if self._comparison is None else self._comparison.missing
+        if missing and self.view.verdict is not verdict:
+            warned("metastore_alarm", why=f"the topic is {verdict.value}", topic=self.view.topic, commands=missing)
+        self.view = replace(self.view, missing=missing)
+        if missing:
+            return verdict
+        return Verdict.CURRENT if self.view.commands else Verdict.EMPTY
+
+    def _show(self, verdict: Verdict) -> BackupView:
+        self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms())
+        return self.view

@@ -1,0 +1,96 @@
+"""What is to be backed up and where, from options and from ksqlDB's own properties file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.kafka.config.settings import parse_properties
+from offsite.metastore.names import NameForm, topic_of_service
+from offsite.model.errors import BadOption
+from offsite.model.untrusted.names import is_topic_name
+
+ENABLED = "ksql.enable.metastore.backup"
+LOCATION = "ksql.metastore.backup.location"
+SERVICE = "ksql.service.id"
+DEFAULT_SERVICE = "default_"
+"""ksqlDB's own default of `ksql.service.id`."""
+_BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastorePlace:
+    """The command topic, the folder of its files, and how new ones are named. `is_enabled`: false where the properties
+    switch backups off."""
+
+    topic: str
+    location: Path
+    form: NameForm
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreWords:
+    """The options, as typed; what is None is taken from `properties`, a ksql-server.properties file."""
+
+    topic: str | None
+    service_id: str | None
+    location: Path | None
+    properties: Path | None
+    ksqldb_names: bool = False
+
+
+def parse_place(words: MetastoreWords) -> MetastorePlace:
+    """Raises `BadOption`."""
+    settings = _settings(words.properties)
+    return MetastorePlace(
+        topic=parse_topic(words, settings),
+        location=_location(words.location, settings),
+        form=NameForm.KSQLDB if words.ksqldb_names else NameForm.KLIP,
+        is_enabled=_is_enabled(settings, words.properties),
+    )
+
+
+def parse_location(location: Path | None, properties: Path | None) -> Path:
+    """The folder of the backup files. Raises `BadOption`."""
+    return _location(location, _settings(properties))
+
+
+def parse_topic(words: MetastoreWords, settings: Mapping[str, str] | None = None) -> str:
+    """The command topic. Raises `BadOption`."""
+    if words.topic and words.service_id is not None:
+        raise BadOption("--topic and --service-id name the same thing", hint="give one of them")
+    settings = _settings(words.properties) if settings is None else settings
+    service = words.service_id if words.service_id is not None else settings.get(SERVICE, DEFAULT_SERVICE)
+    if not words.topic and words.service_id is None and words.properties is None:
+        raise BadOption("which command topic?", hint="name --topic, --service-id, or --properties of the ksqlDB server")
+    topic = words.topic or topic_of_service(service)
+    if not is_topic_name(topic):
+        raise BadOption(f"{topic!r} is no name of a topic", hint="write letters, digits, '.', '_' and '-'")
+    return topic
+
+
+def _location(location: Path | None, settings: Mapping[str, str]) -> Path:
+    if location is None and not (text := settings.get(LOCATION, "").strip()):
+        hint = f"name a folder with --location, or {LOCATION} in --properties"
+        raise BadOption("where are the backup files to be?", hint=hint)
+    return location or Path(text)
+
+
+def _is_enabled(settings: Mapping[str, str], properties: Path | None) -> bool:
+    """A command that is run by hand, without properties, is meant; ksqlDB's own default is off."""
+    text = settings.get(ENABLED, "true" if properties is None or LOCATION in settings else "false").strip().lower()
+    if text not in _BOOLEANS:
+        raise BadOption(f"{properties}: {ENABLED} is neither true nor false", hint="write true")
+    return _BOOLEANS[text]
+
+
+def _settings(properties: Path | None) -> dict[str, str]:
+    if properties is None:
+        return {}
+    try:
+        text = properties.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"cannot read {properties}: {error}", hint="check --properties") from error
+    return {each.name: each.value for each in parse_properties(text)}

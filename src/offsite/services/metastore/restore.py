@@ -1,0 +1,146 @@
+"""Carries a planned restore of a command topic out: a copy of what is there first, then the topic anew, then a proof.
+
+Run again after a crash it begins anew and ends the same: the topic is made empty, and all commands are written into it.
+What was there before the first attempt is in the first attempt's copy; each attempt keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import await_end_offset
+from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.kafka.transactions.in_order import OrderedTransactions
+from offsite.log.range import TopicPartition
+from offsite.log.records.batch_records import batches_of, renumber
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.metastore.copies import keep_copy
+from offsite.metastore.reading import UNKNOWN
+from offsite.metastore.sidecar import Header
+from offsite.model.clock import Clock
+from offsite.model.errors import PlanChanged, TargetDisturbed
+from offsite.model.version import __version__
+from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan
+from offsite.services.metastore.source import CommandSource
+
+_PLAIN = 0
+"""Commands are written as ksqlDB writes them: not compressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreRestoreResult:
+    """`copy`: where what was in the topic is kept, None where there was nothing. `verified`: the topic was read again,
+    and holds these commands and no others, at the offsets they had where `same_offsets`."""
+
+    topic: str
+    commands: int
+    skipped: int
+    same_offsets: bool
+    copy: Path | None
+    verified: bool
+
+
+def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None:
+    """What is in the topic now; None: there is none. Raises as `CommandSource`."""
+    topic = source.find()
+    if topic is None:
+        return None
+    return Existing(
+        records=source.read(source.start(), topic_id=topic.topic_id).records,
+        configs=dict(admin.topic_configs([topic.name])[topic.name]),
+        replication_factor=topic.replication_factor,
+    )
+
+
+def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> MetastoreRestoreResult:
+    """Carry the plan out. Raises `PlanChanged` when the topic is not as it was planned on any more,
+    `TargetDisturbed` when it does not hold afterwards what was written, and what Kafka raises."""
+    source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
+    copy = None
+    if not plan.is_there_already:
+        copy = _keep(plan, source, admin, clock=clock)
+        where = TopicPartition(topic=plan.topic, partition=0)
+        # What a killed attempt left open is ended here: later its marker would come into the new topic.
+        with OrderedTransactions(router, where, f"offsite-metastore-{plan.topic}") as transactions:
+            _make_topic(plan, admin)
+            end = _write(plan, transactions, now_ms=clock.now_ms())
+        await_end_offset(router, where, end)
+    _prove(plan, source)
+    return MetastoreRestoreResult(
+        topic=plan.topic,
+        commands=plan.commands,
+        skipped=len(plan.skipped),
+        same_offsets=plan.placement.same_offsets,
+        copy=copy,
+        verified=True,
+    )
+
+
+def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Path | None:
+    now = read_existing(source, admin)
+    planned = plan.existing
+    if (now is None) != (planned is None) or (now and planned and list(now.records) != list(planned.records)):
+        raise PlanChanged(
+            f"{plan.topic} has changed since the restore was planned: nothing was done",
+            hint="stop the ksqlDB servers, and plan again",
+        )
+    if now is None or not now.records:
+        return None
+    topic = source.find()
+    header = Header(
+        topic=plan.topic,
+        cluster_id=topic.cluster_id if topic else "",
+        topic_id=str(topic.topic_id or "") if topic else "",
+        created_at_ms=clock.now_ms(),
+        created_by=__version__,
+        replication_factor=now.replication_factor,
+    )
+    return keep_copy(plan.file.parent, header, now.records)
+
+
+def _make_topic(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
+    if plan.existing is not None:
+        admin.delete_topics([plan.topic])
+    admin.create_topics(
+        [NewTopic(name=plan.topic, partitions=1, replication_factor=plan.replication_factor, configs=plan.configs)]
+    )
+
+
+def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now_ms: int) -> int:
+    """Where the log ends once the last marker is in it."""
+    end = 0
+    for each in plan.placement.transactions:
+        transactions.commit(_batches(each.records, now_ms))
+        end += len(each.records) + 1
+    return end
+
+
+def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
+    """Times that brokers gave come back as times that we give; commands without one get that of now."""
+    dated = [
+        each._replace(timestamp_type=CREATE_TIME, timestamp_ms=now_ms if each.offset == UNKNOWN else each.timestamp_ms)
+        for each in records
+    ]
+    return list(batches_of([renumber(dated)], codec=_PLAIN)) if dated else []
+
+
+def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
+    wanted = [record for each in plan.placement.transactions for record in each.records]
+    topic = source.find()
+    there = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
+    is_same = _told(there) == _told(wanted)
+    if is_same and plan.placement.same_offsets:
+        is_same = [each.offset for each in there] == [each.offset for each in wanted]
+    if not is_same:
+        raise TargetDisturbed(
+            f"{plan.topic} does not hold what was written: {len(there)} commands, of {len(wanted)}",
+            hint="does a ksqlDB server run that writes to it? Stop it, and run the same command again",
+        )
+
+
+def _told(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(each.key, each.value) for each in records]

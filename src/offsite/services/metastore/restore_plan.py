@@ -1,0 +1,133 @@
+"""What a restore of a command topic would do, decided in full before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.log.records.record import Record
+from offsite.metastore.backup_file import load
+from offsite.metastore.names import parse_name
+from offsite.metastore.reading import ReadBackup
+from offsite.model.errors import BackupFileDamaged, BadOption
+from offsite.services.metastore.compatibility import incompatible
+from offsite.services.metastore.placement import Placement, place
+from offsite.services.metastore.source import CommandSource
+
+_NAMED_MAX = 5
+KEEPS_ALL: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}
+"""Settings of a command topic: whatever deletes or loses a command loses a part of the metastore."""
+_ROOM_BYTES = 4096
+"""What a batch takes beside its largest record, generously."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """The topic that is there: how many commands it holds, its own settings, and its replication factor."""
+
+    records: Sequence[Record]
+    configs: Mapping[str, str]
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreRestorePlan:
+    """`skipped` are (number of the command, why) of those left out, `incompatible` likewise of those that ksqlDB would
+    not read and that are restored all the same. `is_there_already`: nothing is to be done. `copy`: where what is in the
+    topic now is kept; None: there is nothing in it."""
+
+    file: Path
+    topic: str
+    commands: int
+    placement: Placement
+    existing: Existing | None
+    configs: Mapping[str, str]
+    replication_factor: int
+    skipped: tuple[tuple[int, str], ...]
+    incompatible: tuple[tuple[int, str], ...]
+    is_there_already: bool
+
+
+def plan_restore(
+    source: CommandSource, file: Path, *, existing: Existing | None, brokers: int, skip_incompatible: bool
+) -> MetastoreRestorePlan:
+    """The plan, for a cluster of so many `brokers`. Raises `BackupFileDamaged`, `BadOption` for a file without
+    commands, and what reading it raises."""
+    read = load(file)
+    _check_sound(file, read)
+    odd = [(each.number, why) for each in read.commands if (why := incompatible(each.record))]
+    left_out = {number for number, _ in odd} if skip_incompatible else set()
+    records = [each.record for each in read.commands if each.number not in left_out]
+    if not records:
+        raise BadOption(f"{file} holds no command to restore", hint="is it the newest file? An older one may hold more")
+    placement = place(records)
+    return MetastoreRestorePlan(
+        file=file,
+        topic=source.topic,
+        commands=len(records),
+        placement=placement,
+        existing=existing,
+        configs=_configs(existing, records),
+        replication_factor=_replication_factor(existing, read, brokers),
+        skipped=tuple(odd) if skip_incompatible else (),
+        incompatible=() if skip_incompatible else tuple(odd),
+        is_there_already=existing is not None and _same(existing.records, records, at_offsets=placement.same_offsets),
+    )
+
+
+def topic_of_file(file: Path) -> str:
+    """The topic that a backup file is of, by its name or its sidecar. Raises `BadOption`."""
+    if (name := parse_name(file.name)) is not None:
+        return name.topic
+    header = load(file).header
+    if header is None:
+        raise BadOption(f"{file.name} does not say of which topic it is", hint="name it with --topic")
+    return header.topic
+
+
+def _check_sound(file: Path, read: ReadBackup) -> None:
+    problems = [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
+    if read.torn_bytes:
+        problems.append(f"its last line is torn ({read.torn_bytes} bytes)")
+    if problems:
+        more = f", and {len(problems) - _NAMED_MAX} more" if len(problems) > _NAMED_MAX else ""
+        raise BackupFileDamaged(
+            f"{file}: {'; '.join(problems[:_NAMED_MAX])}{more}",
+            hint=f"offsite metastore verify {file} lists all; restore an older file, or mend a copy of this one",
+        )
+
+
+def _configs(existing: Existing | None, records: Sequence[Record]) -> dict[str, str]:
+    """The settings of the topic that was there, but for those that lose commands."""
+    configs = {**(existing.configs if existing else {}), **KEEPS_ALL}
+    largest = max(map(_size_bytes, records)) + _ROOM_BYTES
+    if largest > int(configs.get("max.message.bytes", _DEFAULT_BATCH_BYTES)):
+        configs["max.message.bytes"] = str(largest)
+    return configs
+
+
+_DEFAULT_BATCH_BYTES = 1_048_588
+"""max.message.bytes of Kafka (TopicConfig)."""
+
+
+def _replication_factor(existing: Existing | None, read: ReadBackup, brokers: int) -> int:
+    """That of the topic as it is, or as it was when its file was begun; -1, the cluster's default, where that is not
+    known or cannot be had."""
+    known = existing.replication_factor if existing else read.header.replication_factor if read.header else 0
+    return known if 0 < known <= brokers else -1
+
+
+def _size_bytes(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+def _same(there: Sequence[Record], wanted: Sequence[Record], *, at_offsets: bool) -> bool:
+    told = [[(each.key, each.value, each.offset if at_offsets else 0) for each in some] for some in (there, wanted)]
+    return told[0] == told[1]

@@ -1,0 +1,112 @@
+"""The command topic, read as ksqlDB reads it: what is committed, in order, and no further than is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.kafka.net.await_data import await_data
+from offsite.kafka.net.routing import Router
+from offsite.kafka.presence import Presence
+from offsite.kafka.protocol.log_offsets import READ_COMMITTED
+from offsite.log.chunk import Chunk, Hole
+from offsite.log.committed_view import CommittedView
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.records.batch_records import iterate
+from offsite.log.records.record import Record
+from offsite.log.transactions import log_markers
+from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoCommandTopic, SourceTruncated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTopic:
+    """A command topic that is there. `topic_id` is None with brokers before 2.8."""
+
+    name: str
+    topic_id: UUID | None
+    cluster_id: str
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Committed commands from where was asked, and the offset to go on from: all below it is decided. What is not in
+    `records` comes at `seen_end` or later, or is decided by what does."""
+
+    records: Sequence[Record]
+    end: int
+    seen_end: int
+
+
+class CommandSource:
+    """A topic with one partition, by its name."""
+
+    def __init__(self, router: Router, topic: str) -> None:
+        self._router, self._admin = router, ClusterAdmin(router)
+        self.topic = topic
+        self._where = TopicPartition(topic=topic, partition=0)
+
+    def find(self) -> CommandTopic | None:
+        """The topic; None when all brokers say that there is none. Raises `NoCommandTopic` when it has more than one
+        partition, `KafkaNotAuthorized`, `KafkaUnavailable`."""
+        presence = self._admin.presence([self.topic])[self.topic]
+        if presence is Presence.DELETED:
+            return None
+        if presence is Presence.DENIED:
+            raise KafkaNotAuthorized(f"topic {self.topic} may not be described", hint="grant Describe and Read on it")
+        if presence is Presence.UNCLEAR:
+            raise LeaderUnavailable(f"the brokers do not agree whether there is a topic {self.topic}", hint="try again")
+        found = self._admin.topics([self.topic])[self.topic]
+        if len(found.partitions) != 1:
+            raise NoCommandTopic(
+                f"{self.topic} has {len(found.partitions)} partitions: a command topic has one, for its order counts",
+                hint="back it up with offsite backup run",
+            )
+        return CommandTopic(
+            name=self.topic,
+            topic_id=found.topic_id,
+            cluster_id=self._admin.cluster().cluster_id,
+            replication_factor=found.replication_factor,
+        )
+
+    def start(self) -> int:
+        """The first offset that the log has, or its end."""
+        return self._admin.start_offsets([self._where])[self._where]
+
+    def end(self) -> int:
+        """The high watermark."""
+        return self._admin.end_offsets([self._where])[self._where]
+
+    def read(self, start: int, *, topic_id: UUID | None) -> Portion:
+        """The commands from offset `start` to the last stable offset. Raises `SourceTruncated` where the log no longer
+        has them, `TopicReplaced`, `NoSuchTopic`, and what a reader raises."""
+        seen_end = self.end()
+        stable = self._admin.end_offsets([self._where], isolation=READ_COMMITTED)[self._where]
+        if stable < start:
+            raise SourceTruncated(f"{self._where} ends at {stable}, and was read to {start}")
+        if stable == start:
+            return Portion(records=(), end=start, seen_end=seen_end)
+        return Portion(records=tuple(self._committed(start, stable, topic_id)), end=stable, seen_end=seen_end)
+
+    def await_more(self, offset: int, *, max_wait_ms: int) -> bool:
+        """Whether anything is at `offset`, or has come there within the time. Raises as `await_data`."""
+        return await_data(self._router, self._where, offset, max_wait_ms=max_wait_ms)
+
+    def _committed(self, start: int, end: int, topic_id: UUID | None) -> Iterator[Record]:
+        """The marker of a transaction whose data lies below the last stable offset may lie above it, never above the
+        high watermark that is told afterwards."""
+        span = LogRange(topic=self.topic, partition=0, start=start, end=end)
+        decided_to = self.end()
+        markers = log_markers(
+            lambda part: self._admin.reader().read(part, topic_id=topic_id, reach_back=True), span, behind_to=decided_to
+        )
+        view = CommittedView(markers, end_offset=decided_to)
+        for item in self._admin.reader().read(span, topic_id=topic_id, reach_back=True):
+            if isinstance(item, Hole):
+                raise SourceTruncated(f"{self._where} lost offsets {item.start} to {item.end - 1} while it was read")
+            if isinstance(item, Chunk):
+                for header in filter(view.is_visible, item.batches):
+                    records = iterate(header.view(item.data), header)
+                    yield from (each for each in records if start <= each.offset < end)

@@ -1,0 +1,81 @@
+"""What the folder of backup files holds: one verdict for each topic, from the files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.metastore.backup_file import load, sidecar_of
+from offsite.metastore.folder import exposed
+from offsite.metastore.names import BackupName, parse_name, service_of_topic
+from offsite.model.errors import OffsiteError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreStatus:
+    """The backup of one topic. `service` is the ksqlDB service id in its name, empty where it has none. `file` is the
+    newest of its files, `older` how many were begun before it: one for each time that the topic was another. Times are
+    epoch ms, -1 where they are not known: of the newest command, and when the file was last written. `problems` say
+    why it is not safe."""
+
+    topic: str
+    service: str
+    file: Path
+    safe: bool
+    commands: int
+    size_bytes: int
+    last_command_ms: int
+    written_ms: int
+    older: int
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreStatusReport:
+    location: Path
+    safe: bool
+    backups: tuple[MetastoreStatus, ...]
+
+
+def metastore_status(location: Path) -> MetastoreStatusReport:
+    """The status of all backups in a folder; of none where it is not there. What cannot be read is a problem of that
+    backup, and hides no other."""
+    names = filter(None, (parse_name(each.name) for each in location.iterdir())) if location.is_dir() else ()
+    by_topic: dict[str, list[BackupName]] = {}
+    for name in names:
+        by_topic.setdefault(name.topic, []).append(name)
+    found = tuple(_status(location, topic, by_topic[topic]) for topic in sorted(by_topic))
+    return MetastoreStatusReport(
+        location=location, safe=bool(found) and all(each.safe for each in found), backups=found
+    )
+
+
+def _status(location: Path, topic: str, names: Iterable[BackupName]) -> MetastoreStatus:
+    ordered = sorted(names, key=lambda name: (name.made_ms, name.form))
+    path = location / str(ordered[-1])
+    commands, times, problems = 0, [-1], list[str]()
+    try:
+        read = load(path)
+    except OffsiteError as error:
+        problems.append(f"{error.id}: {error.message}")
+    else:
+        commands = len(read.commands)
+        times += [each.record.timestamp_ms for each in read.commands]
+        problems += [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
+        if not commands:
+            problems.append("it holds no command")
+    return MetastoreStatus(
+        topic=topic,
+        service=service_of_topic(topic),
+        file=path,
+        safe=not problems,
+        commands=commands,
+        size_bytes=path.stat().st_size,
+        last_command_ms=max(times),
+        written_ms=int(path.stat().st_mtime * 1000),
+        older=len(ordered) - 1,
+        problems=tuple(problems),
+        warnings=tuple(filter(None, (exposed(each) for each in (location, path, sidecar_of(path)) if each.exists()))),
+    )

@@ -1,0 +1,67 @@
+"""Whether a backup file is what was written, and what the topic holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.metastore.backup_file import load
+from offsite.metastore.comparison import Comparison, Seen
+from offsite.metastore.reading import Problem
+from offsite.services.metastore.source import CommandSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreVerifyReport:
+    """`described`: the file has a sidecar, so that each of its bytes was checked; without one only its form was.
+    `problems` name the line, 0 where they are about none. `against`: the topic it was compared with, empty for none;
+    `difference` the first command that is not the same, `missing` and `more` how many commands only the file, or only
+    the topic, has at the end."""
+
+    file: Path
+    ok: bool
+    commands: int
+    described: bool
+    problems: tuple[Problem, ...]
+    against: str = ""
+    difference: str = ""
+    missing: int = 0
+    more: int = 0
+
+
+def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVerifyReport:
+    """Read the file, its sidecar, and with `source` the topic. Changes nothing. Raises `BackupFileDamaged` when the
+    sidecar cannot be read at all, and what reading a topic raises."""
+    read = load(file)
+    problems = list(read.problems)
+    if read.torn_bytes:
+        problems.append(Problem(read.lines + 1, f"its last line is torn ({read.torn_bytes} bytes)"))
+    difference, missing, more = "", 0, 0
+    if source is not None:
+        comparison = Comparison(read.commands)
+        difference, more = _compared(comparison, source)
+        missing = 0 if difference else comparison.missing
+    return MetastoreVerifyReport(
+        file=file,
+        ok=not problems and not difference and not missing and not more,
+        commands=len(read.commands),
+        described=read.header is not None,
+        problems=tuple(problems),
+        against=source.topic if source else "",
+        difference=difference,
+        missing=missing,
+        more=more,
+    )
+
+
+def _compared(comparison: Comparison, source: CommandSource) -> tuple[str, int]:
+    """The first difference in words, and how many commands only the topic has."""
+    topic = source.find()
+    records = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
+    more = 0
+    for record in records:
+        seen = comparison.take(record)
+        if seen is Seen.DIFFERENT:
+            return str(comparison.difference), 0
+        more += seen is Seen.NEW
+    return "", more

@@ -1,0 +1,214 @@
+"""A live backup of a topic that a test makes, empties and deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.metastore.backup_file import BackupFile, load, sidecar_of
+from offsite.metastore.names import BackupName, NameForm
+from offsite.metastore.sidecar import Header
+from offsite.model.clock import SystemClock
+from offsite.model.errors import SourceTruncated
+from offsite.services.metastore.live import LiveBackup
+from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
+from offsite.services.metastore.view import Verdict
+from tests.unit.metastore.commands import command
+
+TOPIC = "_confluent-ksql-Shop_command_topic"
+NULL = Record(50, 1, CREATE_TIME, b'"a"', None)
+
+
+@dataclass
+class FakeSource:
+    """As `CommandSource`. Without `making` there is no topic."""
+
+    topic: str = TOPIC
+    records: list[Record] = field(default_factory=list)
+    making: int = 1
+    first: int = 0
+
+    def find(self) -> CommandTopic | None:
+        if not self.making:
+            return None
+        return CommandTopic(name=self.topic, topic_id=UUID(int=self.making), cluster_id="c", replication_factor=3)
+
+    def start(self) -> int:
+        return self.first
+
+    def read(self, start: int, *, topic_id: UUID | None) -> Portion:
+        end = max([self.first, *(each.offset + 2 for each in self.records)])
+        if end < start:
+            raise SourceTruncated("cut")
+        return Portion(records=[each for each in self.records if each.offset >= start], end=end, seen_end=end)
+
+    def make_anew(self, *records: Record) -> None:
+        self.making, self.first, self.records = self.making + 1, 0, list(records)
+
+
+class SlowClock(SystemClock):
+    """Its wall clock stands still at `at_ms`, or goes where a test puts it."""
+
+    def __init__(self) -> None:
+        self.at_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+@dataclass
+class Place:
+    folder: Path
+    source: FakeSource
+    clock: SlowClock
+    live: LiveBackup
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted(each for each in self.folder.iterdir() if each.suffix == ".bak")
+
+    def begin_anew(self) -> None:
+        """As a new process does."""
+        self.live.close()
+        self.live = live(self.source, self.folder, self.clock)
+
+
+def live(source: FakeSource, folder: Path, clock: SlowClock) -> LiveBackup:
+    return LiveBackup(cast("CommandSource", source), folder, NameForm.KLIP, clock=clock)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    source, clock = FakeSource(records=[command(1), command(2)]), SlowClock()
+    place = Place(tmp_path, source, clock, live(source, tmp_path, clock))
+    yield place
+    with closing(place.live):
+        pass
+
+
+def stored(path: Path) -> list[Record]:
+    return [each.record for each in load(path).commands]
+
+
+def test_it_goes_on_with_its_topic_and_after_a_restart(place: Place) -> None:
+    assert place.live.catch_up().appended == 2
+    place.source.records.append(NULL)
+    assert place.live.go_on().appended == 3
+    place.begin_anew()
+    again = place.live.catch_up()
+    assert (again.verdict, again.commands, again.appended) == (Verdict.CURRENT, 3, 0)
+    place.source.records.append(command(40))
+    assert place.live.catch_up().appended == 1
+    (file,) = place.files
+    assert stored(file) == place.source.records
+    assert load(file).header == Header(
+        topic=TOPIC,
+        cluster_id="c",
+        topic_id=str(UUID(int=1)),
+        created_at_ms=place.clock.at_ms,
+        created_by="0.1.0",
+        replication_factor=3,
+    )
+
+
+def test_a_topic_that_is_gone_and_comes_back_the_same_goes_on_in_the_same_file(place: Place) -> None:
+    place.live.catch_up()
+    making, place.source.making = place.source.making, 0
+    gone = place.live.catch_up()
+    assert (gone.verdict, gone.missing, place.live.is_there) == (Verdict.GONE, 2, False)
+    place.source.making = making + 1
+    place.source.records = [command(1), command(2), command(3)]
+    back = place.live.catch_up()
+    assert (back.verdict, back.missing, back.commands, back.diverged) == (Verdict.CURRENT, 0, 3, "")
+    assert len(place.files) == 1
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(0, Verdict.EMPTIED), (1, Verdict.SHORTENED)])
+def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict: Verdict) -> None:
+    place.live.catch_up()
+    whole = place.files[0].read_bytes()
+    place.source.make_anew(*[command(1), command(2)][:left])
+    seen = place.live.catch_up()
+    assert (seen.verdict, seen.missing) == (verdict, 2 - left)
+    assert place.files[0].read_bytes() == whole
+    place.source.records.append(command(9))
+    other = place.live.catch_up()
+    assert (other.verdict, other.commands) == (Verdict.CURRENT, left + 1)
+    assert f"line {left + 1}" in other.diverged
+    assert place.files[0].read_bytes() == whole
+    assert stored(place.files[1]) == place.source.records
+
+
+def test_a_trimmed_topic_is_another_history(place: Place) -> None:
+    place.live.catch_up()
+    place.source.first, place.source.records = 4, [command(2)]
+    assert "line 1" in place.live.catch_up().diverged
+
+
+def test_a_log_that_was_cut_back_is_compared_from_its_start(place: Place) -> None:
+    place.live.catch_up()
+    place.source.records = [command(1)]
+    with pytest.raises(SourceTruncated):
+        place.live.go_on()
+    assert not place.live.is_there
+    assert place.live.catch_up().verdict is Verdict.SHORTENED
+
+
+def test_a_new_file_is_the_newest_whatever_the_clock_says(place: Place) -> None:
+    place.live.catch_up()
+    place.clock.at_ms -= 3_600_000
+    place.source.make_anew(command(9))
+    new = place.live.catch_up().file
+    place.begin_anew()
+    assert place.live.catch_up().file == new
+    assert len(place.files) == 2
+
+
+def test_a_damaged_file_is_left_and_a_new_one_begun(place: Place) -> None:
+    place.live.catch_up()
+    (old,) = place.files
+    old.write_bytes(damaged := old.read_bytes().replace(b"S1", b"S7"))
+    place.begin_anew()
+    seen = place.live.catch_up()
+    assert "damaged (line 1" in seen.diverged
+    assert old.read_bytes() == damaged
+    assert stored(place.files[1]) == place.source.records
+
+
+def test_lines_that_a_crash_left_without_entries_get_them(place: Place) -> None:
+    place.source.records += [NULL, command(40)]
+    place.live.catch_up()
+    (file,) = place.files
+    entries = sidecar_of(file).read_bytes()
+    sidecar_of(file).write_bytes(b"".join(entries.splitlines(keepends=True)[:2]))
+    place.begin_anew()
+    place.live.catch_up()
+    assert sidecar_of(file).read_bytes() == entries
+    assert load(file).problems == []
+
+
+def test_the_file_of_another_service_is_not_gone_on_with(place: Place) -> None:
+    other = Header(topic=TOPIC.lower(), cluster_id="c", topic_id="", created_at_ms=1, created_by="0")
+    name = BackupName(topic=TOPIC.lower(), made_ms=1, form=NameForm.KLIP)
+    with BackupFile.create(place.folder, name, other) as file:
+        file.append([command(1)])
+    assert place.live.catch_up().appended == 2
+    sidecar_of(file.path).unlink()
+    place.files[-1].unlink() if place.files[-1] != file.path else place.files[0].unlink()
+    place.begin_anew()
+    assert place.live.catch_up().file == file.path, "a file of ksqlDB does not say of whom it is"
+
+
+def test_a_topic_that_is_not_there_yet_is_no_alarm(place: Place) -> None:
+    place.source.making = 0
+    assert place.live.catch_up().verdict is Verdict.EMPTY
+    assert place.files == []
+    place.source.making = 1
+    assert place.live.catch_up().verdict is Verdict.CURRENT
