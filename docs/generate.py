@@ -23,6 +23,7 @@ from offsite.model.option import declared
 from offsite.services.backup.options import BackupWords
 from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
 from offsite.services.monitor.exposition import TOPICS_MAX
+from offsite.services.monitor.metastore import METASTORE_SERIES
 from offsite.services.monitor.series import TOPIC, TopicSeries
 from offsite.services.restore.options import PointWords, RestoreWords
 
@@ -97,6 +98,9 @@ def metrics_page() -> str:
         _table(head, topics),
         "## The backup",
         _table(head, (*plain, *durations)),
+        "## The backup of a metastore",
+        "What `offsite metastore backup --follow --metrics-port` offers: each series has the label `topic` alone.",
+        _table(head, ((f"`{each.name}`", each.kind, _code([TOPIC]), each.help) for each in METASTORE_SERIES)),
     )
 
 

@@ -16,6 +16,7 @@ from offsite.repository.repository import Repository
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster, connect
 from offsite.services.jobs.workers import Workers
+from offsite.services.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.services.overview.status import Status, read_status
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 from offsite.stores.open_store import open_store
@@ -57,6 +58,8 @@ class SiteSettings:
     read_only: bool = False
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
     """Zeebe clusters that take part in every checkpoint that this coordinator asks for."""
+    metastore: Path | None = None
+    """The folder of a metastore's backup files on this machine, None where there is none."""
 
 
 class Site:
@@ -68,6 +71,7 @@ class Site:
         self._repository: Repository | None = None
         self._states = KnownStates()
         self._status = Fresh(lambda: read_status(self.repository()), self.clock)
+        self._metastores = Fresh(self._read_metastores, self.clock)
 
     def repository(self) -> Repository:
         """Raises `RepositoryNotFound`, `FormatTooNew`, and what the store raises."""
@@ -86,6 +90,15 @@ class Site:
     def status(self) -> Status:
         """As of some seconds ago at most, however many ask. Raises as `repository`."""
         return self._status.get()
+
+    def metastores(self) -> MetastoreStatusReport:
+        """As of some seconds ago at most. Raises `BadOption` where this coordinator was told of no folder."""
+        return self._metastores.get()
+
+    def _read_metastores(self) -> MetastoreStatusReport:
+        if self.settings.metastore is None:
+            raise BadOption("this coordinator knows no folder of a metastore", hint="start it with --metastore FOLDER")
+        return metastore_status(self.settings.metastore)
 
     def place(self, name: str = SOURCE) -> Place:
         """Raises `BadOption` for a cluster that this coordinator was not told of."""

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from offsite.api.guard.tokens import new_token
+from offsite.metastore.backup_file import BackupFile
+from offsite.metastore.names import BackupName, NameForm
 from tests.fake_cluster.site import Site
 from tests.integration.browser.conftest import PHONE, LookAt
 from tests.integration.browser.pictures import picture
 from tests.integration.browser.served import BASE, CHECKPOINT, coordinator, damage, empty_repository, full_site
+from tests.unit.metastore.commands import HEADER, command
 
 PAGES = (
     "/",
@@ -25,6 +28,7 @@ PAGES = (
     f"{BASE}/records?topic=orders",
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/restore",
+    "/metastores",
     "/jobs",
 )
 PICTURES = {"/": "overview", BASE: "topics"}
@@ -40,7 +44,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def served(site: Site) -> Iterator[str]:
     source, target = site.source.address, site.target.address
-    with coordinator(Path(site.repository.store.url), "--bootstrap", f"{source}", "--target", f"dr={target}") as url:
+    metastore = Path(site.repository.store.url).parent / "metastore"
+    metastore.mkdir(mode=0o700)
+    name = BackupName(topic=HEADER.topic, made_ms=5000, form=NameForm.KLIP)
+    with BackupFile.create(metastore, name, HEADER) as file:
+        file.append([command(1), command(2)])
+    options = ["--bootstrap", f"{source}", "--target", f"dr={target}", "--metastore", f"{metastore}"]
+    with coordinator(Path(site.repository.store.url), *options) as url:
         yield url
 
 

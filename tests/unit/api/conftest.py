@@ -17,8 +17,11 @@ from offsite.api.guard.sessions import Sessions
 from offsite.api.guard.tokens import TokenFile, new_token
 from offsite.api.site import SOURCE, Place, SiteSettings
 from offsite.api.site import Site as Coordinator
+from offsite.metastore.backup_file import BackupFile
+from offsite.metastore.names import BackupName, NameForm
 from offsite.services.cluster import Cluster
 from tests.fake_cluster.site import BACKUP, Site, open_site
+from tests.unit.metastore.commands import HEADER, command
 
 ROLES = ("read", "operate", "restore")
 
@@ -51,9 +54,20 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def coordinator(site: Site) -> FakedClusters:
+def coordinator(site: Site, metastores: Path) -> FakedClusters:
     places = {SOURCE: Place(bootstrap="source:9092"), "target": Place(bootstrap="target:9092")}
-    return FakedClusters(SiteSettings(repo=site.repository.store.url, backup=BACKUP, places=places), site)
+    place = site.repository.store.url
+    return FakedClusters(SiteSettings(repo=place, backup=BACKUP, places=places, metastore=metastores), site)
+
+
+@pytest.fixture
+def metastores(tmp_path: Path) -> Path:
+    """A folder with the backup of one command topic."""
+    (folder := tmp_path / "metastores").mkdir(mode=0o700)
+    name = BackupName(topic=HEADER.topic, made_ms=5000, form=NameForm.KLIP)
+    with BackupFile.create(folder, name, HEADER) as file:
+        file.append([command(1), command(2)])
+    return folder
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ PAGES = (
     f"{BASE}/retention",
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/restore",
+    "/metastores",
     "/jobs",
     "/login",
 )
@@ -111,6 +112,27 @@ def test_every_page_is_sound_and_loads_nothing_from_elsewhere(client: TestClient
 
 def test_the_overview_says_whether_one_is_safe(client: TestClient) -> None:
     assert "Yes. 1 backup" in shown(client, "/")
+
+
+def test_the_files_of_metastores_are_told(client: TestClient) -> None:
+    assert "Each file is what was written." in shown(client, "/metastores")
+    (found,) = client.get("/api/v1/metastores").json()["backups"]
+    assert (found["service"], found["safe"], found["commands"]) == ("x", True, 2)
+
+
+def test_what_is_wrong_with_a_metastore_is_told(client: TestClient, metastores: Path) -> None:
+    (file,) = (each for each in metastores.iterdir() if each.suffix == ".bak")
+    file.write_bytes(file.read_bytes().replace(b"S2", b"S9"))
+    text = shown(client, "/metastores")
+    assert "1 of 1 need attention" in text
+    assert "line 2: command 2 is not what was written" in text
+
+
+def test_a_coordinator_without_a_metastore_says_how_to_show_one(client: TestClient, coordinator: FakedClusters) -> None:
+    coordinator.settings = replace(coordinator.settings, metastore=None)
+    assert 'href="/metastores"' not in shown(client, "/")
+    assert client.get("/metastores", headers=HTML).status_code == 400
+    assert "--metastore" in client.get("/api/v1/metastores").json()["error"]["hint"]
 
 
 def test_the_overview_says_what_is_damaged(client: TestClient, site: Site) -> None:

@@ -1,4 +1,4 @@
-"""The unit for systemd is one that it takes, and starts a command that there is."""
+"""The units for systemd are such as it takes, and start commands that there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import typer
 
 from offsite.cli.app import app
 
-UNIT = Path(__file__).parents[3] / "deploy" / "systemd" / "offsite-backup@.service"
+UNITS = Path(__file__).parents[3] / "deploy" / "systemd"
+BACKUP, METASTORE = UNITS / "offsite-backup@.service", UNITS / "offsite-metastore@.service"
 COMMAND = "/opt/offsite/.venv/bin/offsite"
 
 
@@ -27,13 +28,14 @@ class Unit(ConfigParser):
         self.read_string(text)
 
 
-def unit() -> Unit:
-    return Unit(UNIT.read_text(encoding="utf-8"))
+def unit(path: Path) -> Unit:
+    return Unit(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_takes_it(tmp_path: Path) -> None:
-    text = UNIT.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", [BACKUP, METASTORE], ids=lambda path: path.stem)
+def test_systemd_takes_it(tmp_path: Path, path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     assert text.count(COMMAND) == 1
     for name, content, good in (("good", text, True), ("bad", text.replace("KillSignal", "KilSignal"), False)):
         there = tmp_path / f"{name}@shop.service"
@@ -46,14 +48,15 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
 
 
 def test_it_ends_the_backup_as_the_backup_wants_to_be_ended() -> None:
-    service = unit()["Service"]
+    service = unit(BACKUP)["Service"]
     assert (service["Type"], service["Restart"], service["KillSignal"]) == ("simple", "on-failure", "SIGTERM")
     assert re.fullmatch(r"\d+s", service["TimeoutStopSec"])
     assert "MemoryDenyWriteExecute" not in service  # a JVM could not start
 
 
-def test_it_starts_a_command_that_there_is() -> None:
-    program, group, command, *words = shlex.split(unit()["Service"]["ExecStart"])
+@pytest.mark.parametrize("path", [BACKUP, METASTORE], ids=lambda path: path.stem)
+def test_it_starts_a_command_that_there_is(path: Path) -> None:
+    program, group, command, *words = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == COMMAND
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     known = {name for option in commands[group].commands[command].params for name in option.opts}

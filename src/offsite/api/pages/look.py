@@ -55,6 +55,11 @@ def overview(request: Request, site: TheSite) -> Response:
     )
 
 
+@router.get("/metastores")
+def metastores(request: Request, site: TheSite) -> Response:
+    return page(request, "metastores.html", found=site.metastores())
+
+
 @router.get("/backups/{backup}")
 def topics(
     request: Request,

@@ -31,6 +31,7 @@ def page(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **valu
         "caller": caller,
         "may": {role.name.lower(): caller.role >= role and not guarded.read_only for role in Role},
         "has_login": guarded.tokens is not None,
+        "has_metastore": request.app.state.site.settings.metastore is not None,
         "word": guarded.sessions.form_word(request.state.cookie),
         "once": random_id(16),
         "version": __version__,

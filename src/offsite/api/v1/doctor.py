@@ -44,4 +44,5 @@ def request_of(site: Site) -> DoctorRequest:
         spark_master=site.settings.spark_master,
         start_spark=False,
         write=not site.settings.read_only,
+        metastore=site.settings.metastore,
     )

@@ -13,6 +13,7 @@ from offsite.model.selections.selection import ALL_GROUPS
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
 from offsite.services.groups.report import GroupsShown, show_groups
+from offsite.services.metastore.status import MetastoreStatusReport
 from offsite.services.overview.contents import BackupDetail, BackupList, list_backups, show_backup
 from offsite.services.overview.status import Status
 from offsite.services.retention.pins import PinnedPoint, pinned_points
@@ -26,6 +27,12 @@ Most = Annotated[int, Query(ge=1, le=10_000, description="At most so many, the n
 def status(site: TheSite) -> Response:
     """Am I safe? The verdict for each backup, some seconds old at most."""
     return answer(site.status())
+
+
+@router.get("/metastores", response_model=MetastoreStatusReport)
+def metastores(site: TheSite) -> Response:
+    """The backups of command topics of ksqlDB in the folder that this coordinator was told of."""
+    return answer(site.metastores())
 
 
 @router.get("/backups", response_model=BackupList)

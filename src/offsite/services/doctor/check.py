@@ -40,6 +40,7 @@ class Need(StrEnum):
     REPOSITORY = "a repository"
     SPARK = "Spark"
     WRITES = "writes into the store"
+    METASTORE = "the folder of a metastore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

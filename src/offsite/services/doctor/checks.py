@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsite.services.doctor import brokers, clocks, machine, rights, spark_start, stored
+from offsite.services.doctor import brokers, clocks, machine, metastore, rights, spark_start, stored
 from offsite.services.doctor.check import CONFIGURATION, KAFKA, RIGHTS, STORE, Check, Need
 from offsite.services.doctor.parts import Parts
 
@@ -10,6 +10,7 @@ _CLUSTER = frozenset({Need.CLUSTER})
 _STORE = frozenset({Need.REPOSITORY})
 _WRITES = frozenset({Need.REPOSITORY, Need.WRITES})
 _SPARK = frozenset({Need.SPARK})
+_METASTORE = frozenset({Need.METASTORE})
 _REACHED = ("kafka.bootstrap",)
 
 CHECKS: tuple[Check[Parts], ...] = (
@@ -145,4 +146,5 @@ CHECKS: tuple[Check[Parts], ...] = (
         after=_REACHED,
         exit_code=KAFKA,
     ),
+    Check(id="metastore", title="files of a metastore", run=metastore.files, needs=_METASTORE, limit_s=60),
 )

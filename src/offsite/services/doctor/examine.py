@@ -26,6 +26,7 @@ _LACKING = {
     Need.CLUSTER: ("no cluster was given", "give --bootstrap HOST:PORT or --kafka-config FILE"),
     Need.REPOSITORY: ("no repository was given", "give --repo"),
     Need.SPARK: ("Spark is not started here", "ask on the command line, without --no-spark: offsite doctor"),
+    Need.METASTORE: ("no folder of a metastore was given", "give --metastore FOLDER, if this is a node of ksqlDB"),
     Need.WRITES: ("nothing is written from here", "ask on the command line: offsite doctor"),
 }
 

@@ -39,7 +39,7 @@ _CLOSE_S = 20.0
 class DoctorRequest:
     """What to examine; what is not given is skipped. `topics`: those whose rights are needed, None for whatever can be
     seen. `start_spark`: whether a JVM may be started. `write`: whether objects may be put into the store, and removed
-    again."""
+    again. `metastore`: the folder of the backup files of command topics."""
 
     repo: str | None = None
     bootstrap: str | None = None
@@ -48,6 +48,7 @@ class DoctorRequest:
     topics: TopicSelection | None = None
     start_spark: bool = True
     write: bool = True
+    metastore: Path | None = None
 
     @property
     def given(self) -> frozenset[Need]:
@@ -56,6 +57,7 @@ class DoctorRequest:
             Need.REPOSITORY: self.repo is not None,
             Need.SPARK: self.start_spark,
             Need.WRITES: self.write,
+            Need.METASTORE: self.metastore is not None,
         }
         return frozenset(need for need, is_given in has.items() if is_given)
 

@@ -1,0 +1,32 @@
+"""The folder of a metastore's backup files: whether it can be used, by its owner alone, and what is in it is whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from offsite.metastore.folder import exposed
+from offsite.model.check import check
+from offsite.services.doctor.check import NAMED_MAX, Finding, failed, ok, warning
+from offsite.services.doctor.parts import Parts
+from offsite.services.metastore.status import metastore_status
+
+
+def files(parts: Parts) -> Finding:
+    """Whether backups can be written there, and those that are there are sound."""
+    check(parts.request.metastore is not None, "a check of a metastore is made where one was given")
+    folder = Path(parts.request.metastore or "")
+    if not folder.is_dir():
+        return failed(f"{folder} is no folder", cure="offsite metastore backup makes it; or give the right one")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return failed(f"{folder} may not be read and written", cure="give it to the user that runs offsite")
+    found = metastore_status(folder)
+    bad = [each for each in found.backups if not each.safe]
+    if bad:
+        said = "; ".join(f"{each.file.name}: {each.problems[0]}" for each in bad[:NAMED_MAX])
+        return failed(said, cure=f"offsite metastore verify {bad[0].file} tells all")
+    if open_to_others := exposed(folder):
+        return warning(open_to_others, cure=f"chmod go= {folder}")
+    if not found.backups:
+        return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
+    return ok(f"{len(found.backups)} backups in {folder}, each byte as it was written")

@@ -1,0 +1,150 @@
+"""What the server beside the backup of a metastore shows: `/metrics`, and whether the topic has lost commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offsite.model.clock import Clock
+from offsite.model.time import format_duration
+from offsite.services.metastore.view import BackupView, Verdict
+from offsite.services.monitor.address import Address
+from offsite.services.monitor.exposition import OPEN_METRICS, Exposition
+from offsite.services.monitor.health import Health
+from offsite.services.monitor.http import StatusServer
+from offsite.services.monitor.series import TOPIC, Kind
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+SILENT_MAX_S = 60.0
+"""Seconds without a look at the topic after which the backup counts as behind: it looks every second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreSeries:
+    """One series, with its labels beside the topic's name. `read` gives its value, None where it has none."""
+
+    name: str
+    kind: Kind
+    help: str
+    read: Callable[[BackupView], float | None]
+
+
+def _time_s(time_ms: int) -> float | None:
+    return None if time_ms < 0 else time_ms / 1000
+
+
+METASTORE_SERIES = (
+    MetastoreSeries(
+        name="offsite_metastore_commands",
+        kind=Kind.GAUGE,
+        help="Commands in the backup file.",
+        read=lambda view: view.commands,
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_appended_commands",
+        kind=Kind.COUNTER,
+        help="Commands that this process has added to backup files.",
+        read=lambda view: view.appended,
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_missing_commands",
+        kind=Kind.GAUGE,
+        help="Commands in the backup file that the topic has no longer: it was deleted, emptied or cut. Above 0 is an "
+        "alarm.",
+        read=lambda view: view.missing,
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_diverged",
+        kind=Kind.GAUGE,
+        help="1 once this process has begun a new file, because the topic had another command than the file.",
+        read=lambda view: float(bool(view.diverged)),
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_file_bytes",
+        kind=Kind.GAUGE,
+        help="Size of the backup file, without its sidecar.",
+        read=lambda view: view.size_bytes,
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_last_command_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="Time of the newest command in the backup file.",
+        read=lambda view: _time_s(view.last_command_ms),
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_seen_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When the topic was last read to its end, or was last found not to be there.",
+        read=lambda view: _time_s(view.seen_ms),
+    ),
+    MetastoreSeries(
+        name="offsite_metastore_flush_seconds",
+        kind=Kind.GAUGE,
+        help="How long the newest commands took to be on the disk.",
+        read=lambda view: view.flush_s,
+    ),
+)
+
+
+class MetastoreShown:
+    """The newest view. Readers of other threads see it whole."""
+
+    def __init__(self, view: BackupView, *, clock: Clock) -> None:
+        self.view, self._clock = view, clock
+
+    def metrics(self, accept: str) -> Exposition:
+        from prometheus_client import exposition as plain
+        from prometheus_client.openmetrics import exposition as openmetrics
+
+        scrape = _Scrape(view=self.view)
+        if OPEN_METRICS in accept:
+            text: bytes = openmetrics.generate_latest(scrape)  # type: ignore[no-untyped-call]
+            return Exposition(text=text, content_type=openmetrics.CONTENT_TYPE_LATEST)
+        return Exposition(text=plain.generate_latest(scrape), content_type=plain.CONTENT_TYPE_PLAIN_0_0_4)
+
+    def health(self) -> Health:
+        """A process that waits for Kafka lives."""
+        return Health(ok=True, reason=f"alive: {self.view.verdict.value}")
+
+    def ready(self) -> Health:
+        """Whether the file holds all that the topic does, and the topic has lost nothing."""
+        view = self.view
+        if view.seen_ms < 0:
+            return Health(ok=False, reason="the topic was not read yet")
+        silent_s = max(0, self._clock.now_ms() - view.seen_ms) / 1000
+        if silent_s > SILENT_MAX_S:
+            return Health(ok=False, reason=f"the topic was not read for {format_duration(silent_s)}")
+        if view.verdict.is_alarm:
+            return Health(ok=False, reason=f"the topic is {view.verdict.value}: {view.missing:,} commands are missing")
+        return Health(ok=True, reason=f"{view.verdict.value}: {view.commands:,} commands")
+
+
+class MetastoreServer(StatusServer):
+    """The server of one metastore's backup. `show` replaces what it shows."""
+
+    def __init__(self, topic: str, *, listen: Address, clock: Clock) -> None:
+        self._shown = MetastoreShown(BackupView(topic=topic, verdict=Verdict.EMPTY, file=None), clock=clock)
+        super().__init__(self._shown, listen=listen, clock=clock)
+
+    def show(self, view: BackupView) -> None:
+        self._shown.view = view
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scrape:
+    """What prometheus_client calls a collector."""
+
+    view: BackupView
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        kinds = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+        for series in METASTORE_SERIES:
+            family = kinds[series.kind](series.name, series.help, labels=[TOPIC])
+            if (value := series.read(self.view)) is not None:
+                family.add_metric([self.view.topic], value)
+            yield family
