@@ -36,6 +36,13 @@ def test_commands_without_offsets_are_each_in_a_transaction_of_their_own() -> No
     assert "does not say" in placed.why
 
 
+def test_lines_that_a_crash_left_without_entries_come_after_the_others() -> None:
+    placed = place([command(0), command(1, offset=3), command(2, offset=UNKNOWN), command(3, offset=UNKNOWN)])
+    assert (placed.same_offsets, placed.filled) == (True, 1)
+    assert [len(each.records) for each in placed.transactions] == [1, 0, 1, 1, 1]
+    assert place([command(0), command(1, offset=UNKNOWN), command(2)]).same_offsets is False
+
+
 def test_too_many_empty_offsets_are_not_filled() -> None:
     placed = place([command(0, offset=FILLED_MAX + 5)])
     assert (placed.same_offsets, len(placed.transactions)) == (False, 1)

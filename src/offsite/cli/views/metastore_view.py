@@ -70,6 +70,8 @@ def render_verification(console: Console, report: MetastoreVerifyReport) -> None
     if report.more:
         console.print(f"DIFFERENT: {report.against} has {report.more:,} commands that the file has not")
     checked = "each byte is what was written" if report.described else "each line has a key and a value (no sidecar)"
+    if report.unchecked:
+        checked += f", but for {report.unchecked:,} at the end that the sidecar does not tell of"
     same = f"; {report.against} holds the same" if report.against else ""
     if report.ok:
         console.print(f"{report.file}: {report.commands:,} commands; {checked}{same}")

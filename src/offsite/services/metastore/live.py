@@ -40,6 +40,7 @@ class LiveBackup:
         self._comparison: Comparison | None = None
         self._damage = ""
         self._seen: list[Record] = []
+        self._is_gone = False
         self._start = self._position = self.seen_end = -1
         self.view = BackupView(topic=source.topic, verdict=Verdict.EMPTY, file=None)
 
@@ -53,7 +54,7 @@ class LiveBackup:
         the one of before. Raises what reading a topic and writing a file raise; what is in the file then is whole."""
         topic = self._source.find()
         if topic is None:
-            if self._topic is not None or self.view.seen_ms < 0:
+            if not self._is_gone:
                 self._look_at_file()
             return self._show(self._lost(Verdict.GONE))
         if self._topic is None or topic.topic_id != self._topic.topic_id or self._source.start() != self._start:
@@ -89,7 +90,7 @@ class LiveBackup:
 
     def _begin(self, topic: CommandTopic) -> None:
         self.close()
-        self._topic, self._seen = topic, []
+        self._topic, self._seen, self._is_gone = topic, [], False
         self._start = self._position = self._source.start()
         newest = self._newest()
         if newest is None:
@@ -105,7 +106,7 @@ class LiveBackup:
     def _look_at_file(self) -> None:
         """What is in the newest file, of a topic that is not there."""
         self.close()
-        self._topic = None
+        self._topic, self._is_gone = None, True
         if (newest := self._newest()) is not None:
             self._compare_with(newest, load(newest), repairs=())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from offsite.log.records.record import Record
 from offsite.metastore.reading import UNKNOWN
@@ -28,8 +28,8 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The transactions in order. `same_offsets`: each command comes to the offset it had; else `why` not, and each is
-    in a transaction of its own. `filled`: the offsets that are filled."""
+    """The transactions in order. `same_offsets`: each command comes to the offset it had, if that is known; else `why`
+    not, and each is in a transaction of its own. `filled`: the offsets that are filled."""
 
     transactions: tuple[Transaction, ...]
     same_offsets: bool
@@ -39,28 +39,37 @@ class Placement:
 
 def place(records: Sequence[Record]) -> Placement:
     """How `records` are written into an empty log."""
-    if why := _why_not(records):
-        each_alone = tuple(Transaction(records=(record,)) for record in records)
-        return Placement(transactions=each_alone, same_offsets=False, filled=0, why=why)
+    known = list(takewhile(lambda record: record.offset != UNKNOWN, records))
+    rest = records[len(known) :]  # a crash may have left the last lines without what tells of them
+    if why := _why_not(known, rest):
+        return Placement(transactions=_each_alone(records), same_offsets=False, filled=0, why=why)
     transactions: list[Transaction] = []
     end = 0
-    for run in _runs(records):
+    for run in _runs(known):
         gap = run[0].offset - end
         transactions += [Transaction(records=())] * gap
         transactions.append(Transaction(records=tuple(run)))
         end = run[-1].offset + 2  # its marker comes right behind it
     filled = sum(not each.records for each in transactions)
-    return Placement(transactions=tuple(transactions), same_offsets=True, filled=filled)
+    return Placement(transactions=(*transactions, *_each_alone(rest)), same_offsets=True, filled=filled)
 
 
-def _why_not(records: Sequence[Record]) -> str:
-    offsets = [record.offset for record in records]
-    if UNKNOWN in offsets:
+def at_its_offset(there: Record, wanted: Record) -> bool:
+    """Whether a command is where it was, as far as that is known."""
+    return wanted.offset in {UNKNOWN, there.offset}
+
+
+def _each_alone(records: Sequence[Record]) -> tuple[Transaction, ...]:
+    return tuple(Transaction(records=(record,)) for record in records)
+
+
+def _why_not(known: Sequence[Record], rest: Sequence[Record]) -> str:
+    offsets = [record.offset for record in known]
+    if not known or any(record.offset != UNKNOWN for record in rest):
         return "the file does not say which they were"
     if any(after <= before for before, after in pairwise(offsets)):
         return "the file names them in no rising order"
-    held = sum(len(run) + 1 for run in _runs(records))
-    gaps = offsets[-1] + 2 - held if offsets else 0
+    gaps = offsets[-1] + 2 - sum(len(run) + 1 for run in _runs(known))
     return f"{gaps} offsets without a command would have to be filled" if gaps > FILLED_MAX else ""
 
 

@@ -24,6 +24,7 @@ from offsite.metastore.sidecar import Header
 from offsite.model.clock import Clock
 from offsite.model.errors import PlanChanged, TargetDisturbed
 from offsite.model.version import __version__
+from offsite.services.metastore.placement import at_its_offset
 from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan
 from offsite.services.metastore.source import CommandSource
 
@@ -134,7 +135,7 @@ def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
     there = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
     is_same = _told(there) == _told(wanted)
     if is_same and plan.placement.same_offsets:
-        is_same = [each.offset for each in there] == [each.offset for each in wanted]
+        is_same = all(map(at_its_offset, there, wanted))
     if not is_same:
         raise TargetDisturbed(
             f"{plan.topic} does not hold what was written: {len(there)} commands, of {len(wanted)}",

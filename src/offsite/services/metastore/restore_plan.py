@@ -12,7 +12,7 @@ from offsite.metastore.names import parse_name
 from offsite.metastore.reading import ReadBackup
 from offsite.model.errors import BackupFileDamaged, BadOption
 from offsite.services.metastore.compatibility import incompatible
-from offsite.services.metastore.placement import Placement, place
+from offsite.services.metastore.placement import Placement, at_its_offset, place
 from offsite.services.metastore.source import CommandSource
 
 _NAMED_MAX = 5
@@ -129,5 +129,5 @@ def _size_bytes(record: Record) -> int:
 
 
 def _same(there: Sequence[Record], wanted: Sequence[Record], *, at_offsets: bool) -> bool:
-    told = [[(each.key, each.value, each.offset if at_offsets else 0) for each in some] for some in (there, wanted)]
-    return told[0] == told[1]
+    told = [[(each.key, each.value) for each in some] for some in (there, wanted)]
+    return told[0] == told[1] and (not at_offsets or all(map(at_its_offset, there, wanted)))

@@ -16,7 +16,8 @@ class MetastoreVerifyReport:
     """`described`: the file has a sidecar, so that each of its bytes was checked; without one only its form was.
     `problems` name the line, 0 where they are about none. `against`: the topic it was compared with, empty for none;
     `difference` the first command that is not the same, `missing` and `more` how many commands only the file, or only
-    the topic, has at the end."""
+    the topic, has at the end. `unchecked`: lines at the end of the file that the sidecar does not tell of, as a crash
+    leaves them, or somebody else adds them."""
 
     file: Path
     ok: bool
@@ -27,6 +28,7 @@ class MetastoreVerifyReport:
     difference: str = ""
     missing: int = 0
     more: int = 0
+    unchecked: int = 0
 
 
 def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVerifyReport:
@@ -51,6 +53,7 @@ def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVer
         difference=difference,
         missing=missing,
         more=more,
+        unchecked=sum(not each.described for each in read.commands) if read.header else 0,
     )
 
 

@@ -130,6 +130,17 @@ def test_a_topic_that_is_gone_and_comes_back_the_same_goes_on_in_the_same_file(p
     assert len(place.files) == 1
 
 
+def test_a_topic_that_goes_while_it_is_read_is_gone(place: Place) -> None:
+    place.live.catch_up()
+    place.source.records = []
+    with pytest.raises(SourceTruncated):
+        place.live.go_on()
+    place.source.making = 0
+    gone = place.live.catch_up()
+    assert (gone.verdict, gone.missing) == (Verdict.GONE, 2)
+    assert place.live.catch_up().missing == 2
+
+
 @pytest.mark.parametrize(("left", "verdict"), [(0, Verdict.EMPTIED), (1, Verdict.SHORTENED)])
 def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict: Verdict) -> None:
     place.live.catch_up()
