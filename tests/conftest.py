@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("offsite")
 
 os.fsync = os.fstat  # type: ignore[assignment]  # no test loses power; it still has to be an open file
 
-USERS = {"admin": "admin-secret", "alice": "alice-secret", "dora": "dora-secret"}
+USERS = {"admin": "admin-secret", "alice": "alice-secret", "dora": "dora-secret", "emma": "emma-secret"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

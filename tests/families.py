@@ -29,6 +29,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
         "tests/integration/kafka/test_cluster_settings.py",
         "tests/integration/kafka/test_cut_rights.py",
         "tests/integration/kafka/test_doctor_rights.py",
+        "tests/integration/kafka/test_metastore_rights.py",
         "tests/integration/kafka/test_security.py",
         "tests/integration/pipeline/test_preserve_rights.py",
         "tests/integration/sandbox/test_broker.py",

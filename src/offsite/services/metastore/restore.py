@@ -13,6 +13,7 @@ from pathlib import Path
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
+from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.kafka.transactions.in_order import OrderedTransactions
 from offsite.log.range import TopicPartition
@@ -22,7 +23,7 @@ from offsite.metastore.copies import keep_copy
 from offsite.metastore.reading import UNKNOWN
 from offsite.metastore.sidecar import Header
 from offsite.model.clock import Clock
-from offsite.model.errors import PlanChanged, TargetDisturbed
+from offsite.model.errors import KafkaNotAuthorized, PlanChanged, TargetDisturbed
 from offsite.model.version import __version__
 from offsite.services.metastore.placement import at_its_offset
 from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan
@@ -30,6 +31,8 @@ from offsite.services.metastore.source import CommandSource
 
 _PLAIN = 0
 """Commands are written as ksqlDB writes them: not compressed."""
+_REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
+"""Operations on the topic that is replaced, with the codes of Kafka's AclOperation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +61,13 @@ def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None
 
 
 def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> MetastoreRestoreResult:
-    """Carry the plan out. Raises `PlanChanged` when the topic is not as it was planned on any more,
-    `TargetDisturbed` when it does not hold afterwards what was written, and what Kafka raises."""
+    """Carry the plan out. Raises `KafkaNotAuthorized` where nothing was done because not all of it is allowed,
+    `PlanChanged` when the topic is not as it was planned on any more, `TargetDisturbed` when it does not hold
+    afterwards what was written, and what Kafka raises."""
     source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
     copy = None
     if not plan.is_there_already:
+        _check_may_replace(plan, admin)
         copy = _keep(plan, source, admin, clock=clock)
         where = TopicPartition(topic=plan.topic, partition=0)
         # What a killed attempt left open is ended here: later its marker would come into the new topic.
@@ -79,6 +84,21 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
         copy=copy,
         verified=True,
     )
+
+
+def _check_may_replace(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
+    """Nothing is deleted by somebody who may not make it anew and write it."""
+    if plan.existing is None:
+        return
+    denied = list(admin.not_allowed([plan.topic], _REPLACING).get(plan.topic, ()))
+    made = admin.refused_topics([_new_topic(plan)]).get(plan.topic)
+    if made is not None and made.error_code == TOPIC_AUTHORIZATION_FAILED:
+        denied.append("CREATE")
+    if denied:
+        raise KafkaNotAuthorized(
+            f"we may not {', '.join(denied)} on topic {plan.topic}: nothing was done",
+            hint="grant the principal these operations on the topic",
+        )
 
 
 def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Path | None:
@@ -106,9 +126,11 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
 def _make_topic(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
     if plan.existing is not None:
         admin.delete_topics([plan.topic])
-    admin.create_topics(
-        [NewTopic(name=plan.topic, partitions=1, replication_factor=plan.replication_factor, configs=plan.configs)]
-    )
+    admin.create_topics([_new_topic(plan)])
+
+
+def _new_topic(plan: MetastoreRestorePlan) -> NewTopic:
+    return NewTopic(name=plan.topic, partitions=1, replication_factor=plan.replication_factor, configs=plan.configs)
 
 
 def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now_ms: int) -> int:
