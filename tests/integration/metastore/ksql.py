@@ -50,7 +50,8 @@ class Ksql:
 
     def write(self, commands: Sequence[Written], *, commit: bool = True, at_once: bool = False) -> None:
         """Each in a transaction of its own, or all in one."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.service})
+        ends = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.service}
+        producer = Producer({**ends, "message.max.bytes": 20_000_000})
         producer.init_transactions(30)
         for some in [commands] if at_once else [[each] for each in commands]:
             producer.begin_transaction()

@@ -273,3 +273,18 @@ def test_a_topic_of_several_partitions_is_no_command_topic(broker: SandboxInfo, 
     place = ["--bootstrap", broker.bootstrap, "--topic", topic, "--location", tmp_path / "b"]
     done = offsite("metastore", "backup", *place, "-o", "json")
     assert (done.exit_code, done.error["id"]) == (2, "OFF-0217")
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_commands_larger_than_a_batch_by_default_come_back(node: Node, *, at_once: bool) -> None:
+    node.ksql.cluster.admin.alter_topic_configs({node.ksql.topic: {"max.message.bytes": str(8_000_000)}})
+    sizes = [10, 3_000_000, 600_000, 600_000, 7_000_000]
+    node.ksql.write([create_stream(n, size=size) for n, size in enumerate(sizes)], at_once=at_once)
+    before = node.ksql.records()
+    file = node.back_up()["file"]
+    delete(node)
+    done = node.run("restore", file, *node.ends, "--yes")
+    assert (done.exit_code, done.result["same_offsets"]) == (0, True), done.stderr
+    assert node.ksql.records() == before
+    assert node.back_up()["appended"] == 0
+    assert int(node.ksql.cluster.configs(node.ksql.topic)["max.message.bytes"]) < 8_000_000
