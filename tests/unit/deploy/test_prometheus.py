@@ -15,7 +15,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from offsite.model.clock import SystemClock
+from offsite.services.metastore.view import BackupView, Verdict
 from offsite.services.monitor.exposition import expose
+from offsite.services.monitor.metastore import MetastoreShown
 from tests.promql import references
 from tests.promtool import NoPromtool, promtool
 from tests.unit.services.monitor.views import FULL, NEW, NOW_MS
@@ -42,15 +45,18 @@ def tool() -> Path:
 def scraped() -> Mapping[str, frozenset[str]]:
     """The labels of each series of a real scrape in which everything is told, as Prometheus stores them."""
     found: dict[str, set[str]] = defaultdict(set)
-    for family in text_string_to_metric_families(expose(FULL, now_ms=NOW_MS).text.decode()):
+    metastore = BackupView(topic="t", verdict=Verdict.CURRENT, file=None, last_command_ms=NOW_MS, seen_ms=NOW_MS)
+    shown = MetastoreShown(metastore, clock=SystemClock())
+    texts = expose(FULL, now_ms=NOW_MS).text + shown.metrics("").text
+    for family in text_string_to_metric_families(texts.decode()):
         for sample in family.samples:
             found[sample.name].update(sample.labels)
     return {name: frozenset(labels) | OF_THE_SCRAPE for name, labels in found.items()}
 
 
 def rules() -> dict[str, dict[str, Any]]:
-    (group,) = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
-    return {rule["alert"]: rule for rule in group["rules"]}
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
 def queries() -> Iterator[tuple[str, str, str]]:
