@@ -38,8 +38,7 @@ def told(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
 
     def read() -> None:
-        for line in process.stdout or ():
-            said.append(json.loads(line))
+        said.extend(map(json.loads, process.stdout or ()))
 
     threading.Thread(target=read, daemon=True).start()
     return said

@@ -31,6 +31,7 @@ from tests.unit.metastore.commands import commands
 COMMANDS, SIZE = 10_000, 4_000
 INITIAL_S, COMPARE_S, DURABLE_S = 5.0, 3.0, 0.050
 KILLS = int(os.environ.get("OFFSITE_KILLS", "40"))
+EXAMPLES = int(os.environ.get("OFFSITE_EXAMPLES", "100"))
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_any_commands_come_back_and_make_the_same_file_again(broker: SandboxInfo
     cluster = Cluster(broker.bootstrap)
 
     @given(commands())
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     def comes_back(given_commands: list[Record]) -> None:
         if not given_commands:
             return
