@@ -58,9 +58,9 @@ def one_chain(rng: Random) -> tuple[dict[PartitionKey, int], Window]:
 @pytest.mark.parametrize("workload", [exactly_once, one_chain])
 def test_a_large_window_takes_less_than_seconds(workload: object) -> None:
     ends, window = workload(Random(7))  # type: ignore[operator]
-    started = time.perf_counter()
+    started = time.thread_time()  # others may have the processor meanwhile
     cut = greatest_cut(ends, window)
-    took_s = time.perf_counter() - started
+    took_s = time.thread_time() - started
     print(f"{len(cut.left_out):,} left out of {TRANSACTIONS:,}, in {took_s:.2f} s")  # noqa: T201
     left_out = [each.span for each in cut.left_out]
     assert took_s < BUSY_MAX_S
