@@ -190,6 +190,12 @@ class NoCommandTopic(UserError):
     id = "OFF-0217"
 
 
+class BadResource(UserError):
+    """A declared resource holds a field that there is not, lacks one, or has a value that it may not have."""
+
+    id = "OFF-0218"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
