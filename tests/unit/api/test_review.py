@@ -1,0 +1,134 @@
+"""What a hostile look at coordinators found: each of these was wrong once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from offsite.api.guard.tokens import TokenFile, new_token
+from offsite.api.site import SOURCE, Place
+from offsite.model.clock import SystemClock
+from offsite.model.errors import TooManyJobs
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.services.heads import SeenHead
+from offsite.services.jobs import status
+from offsite.services.jobs.ask import JobRequest, ask_for_job
+from offsite.services.jobs.work import working
+from offsite.services.jobs.workers import Workers
+from offsite.stores.posix_store import open_folder
+from tests.fake_cluster.site import BACKUP, Site
+from tests.unit.api.conftest import Connect, FakedClusters
+from tests.unit.api.test_pages import word
+
+BASE = f"/api/v1/backups/{BACKUP}"
+YEARS = "regex:(" + "|".join(["."] * 100) + ")*!"
+STARS = f"{'*' * 40}Z={'*' * 40}Z"
+
+
+@pytest.mark.parametrize("path", ["/backups/{0}/records", "/api/v1/backups/{0}/records"])
+def test_no_pattern_of_a_reader_holds_a_coordinator_up(client: TestClient, path: str) -> None:
+    shown = client.get(path.format(BACKUP), params={"topic": YEARS})
+    assert "no such pattern" in shown.text
+
+
+@pytest.mark.parametrize("words", [{"topics": [YEARS]}, {"exclude": [YEARS]}, {"groups": [YEARS]}, {"rename": [STARS]}])
+def test_no_pattern_in_a_plan_does(client: TestClient, words: dict[str, Any]) -> None:
+    assert client.post(f"{BASE}/restores/plan", json={"target": "target", **words}).status_code == 400
+
+
+def test_no_pattern_of_groups_does(client: TestClient) -> None:
+    assert client.post(f"{BASE}/groups/plan", json={"target": "target", "groups": [YEARS]}).status_code == 400
+
+
+def test_a_job_is_never_told_where_another_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: begun.append(env))
+    monkeypatch.setenv("OFFSITE_KAFKA_CONFIG", "/etc/production.properties")
+    Workers(environment={"OFFSITE_REPO": "r"}).begin("j", ["verify"], Place(bootstrap="dr:9092").environment)
+    assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_") and "SPARK" not in name} == {
+        "OFFSITE_REPO": "r",
+        "OFFSITE_BOOTSTRAP": "dr:9092",
+    }
+
+
+def test_a_check_against_a_cluster_is_one_also_where_a_file_names_it(
+    client: TestClient, coordinator: FakedClusters
+) -> None:
+    coordinator.settings.places[SOURCE] = Place(kafka_config=Path("client.properties"))  # type: ignore[index]
+    assert client.post(f"{BASE}/verifications", json={"against": SOURCE}).status_code == 202
+    assert any(each.startswith("--against=") for each in coordinator.begun[0][1])
+
+
+def test_a_checkpoint_that_no_job_may_take_is_not_asked_for(
+    client: TestClient, coordinator: FakedClusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise TooManyJobs("full", hint="wait")
+
+    monkeypatch.setattr(coordinator.workers, "check_free", full)
+    assert client.post("/actuator/backups", json={"backupId": 100}).status_code == 429
+    assert client.get("/actuator/backups/100").status_code == 404
+
+
+def test_a_session_ends_with_the_token_that_began_it(connect: Connect, tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    token = new_token("ann:restore", file)
+    client = connect(tokens=TokenFile(file))
+    assert client.post("/login", data={"word": word(client, "/login"), "token": token}).status_code == 303
+    assert client.get("/api/v1/jobs").status_code == 200
+    file.unlink()
+    new_token("ann:restore", file)
+    assert client.get("/api/v1/jobs").status_code == 401
+
+
+def test_a_lost_job_that_was_only_silent_is_told_to_end(
+    client: TestClient, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = site.repository.store
+    job = ask_for_job(store, JobRequest(kind="backup", arguments=("backup",), backup=BACKUP, by="ann")).id
+    monkeypatch.setattr(status, "START_S", -1.0)
+    assert client.post(f"/api/v1/jobs/{job}/cancel").json()["cancelled_by"]
+    heard: list[int] = []
+    with working(store, job, cancel=lambda: heard.append(1), clock=SystemClock()):
+        until_s = time.monotonic() + 10
+        while not heard and time.monotonic() < until_s:
+            time.sleep(0.1)
+    assert heard
+
+
+def test_what_no_command_line_can_hold_begins_no_job(client: TestClient) -> None:
+    answer = client.post(f"{BASE}/searches", json={"topic": "orders", "value": "a\0b"})
+    assert answer.status_code == 400
+    assert client.get("/api/v1/jobs").json()["jobs"] == []
+
+
+def test_a_drill_that_did_not_prove_a_backup_is_told(client: TestClient, site: Site) -> None:
+    backup = site.backup
+    put_drill_report(
+        backup.store, backup.layout, "20261124-1", {"ended": "2026-11-24T22:00:00Z", "proven": False}, "page"
+    )
+    assert "NOT PROVEN" in client.get("/").text
+
+
+def test_a_backup_that_was_made_anew_is_not_taken_for_the_one_before(client: TestClient, site: Site) -> None:
+    assert [each["topic"] for each in client.get(BASE).json()["topics"]] == ["orders"]
+    root = Path(site.repository.store.url)
+    shutil.rmtree(root / "backups" / BACKUP)
+    SeenHead(repository=site.repository, backup=BACKUP).forget()
+    anew = replace(site, repository=Repository.open(open_folder(root)))
+    anew.source.make_topic("invoices")
+    anew.source.write("invoices", [b"x"])
+    anew.back_up("invoices")
+    assert [each["topic"] for each in client.get(BASE).json()["topics"]] == ["invoices"]
+
+
+def test_an_origin_that_is_none_is_refused(client: TestClient) -> None:
+    assert client.post(f"{BASE}/runs", json={}, headers={"Origin": "http://[x"}).status_code == 403
