@@ -12,7 +12,7 @@ from offsite.api.answers import answer
 from offsite.api.site import SOURCE, Site
 from offsite.api.v1.confirmation import check_confirmed, confirmation_of
 from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, Confirmation, TheSite
-from offsite.api.v1.words import Body, body_of, given
+from offsite.api.v1.words import Body, body_of, check_bounded, given
 from offsite.model.clock import SystemClock
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_groups
@@ -139,6 +139,7 @@ def _value_of(report: RetentionReport) -> str:
 
 
 def _groups(site: Site, backup: str, body: GroupsPlanBody) -> PlannedGroups:
+    check_bounded(given(body))
     request = GroupsRequest(
         groups=parse_groups(body.groups or ()),
         restore=body.restore,

@@ -12,7 +12,7 @@ from offsite.api.answers import answer
 from offsite.api.site import Place
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
 from offsite.api.v1.job_answers import JobBegun, begin, requested
-from offsite.api.v1.words import Body, arguments, given
+from offsite.api.v1.words import Body, arguments, check_bounded, given
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
 from offsite.repository.backup import Backup
@@ -76,6 +76,7 @@ def search_command(backup: str, body: SearchBody) -> list[str]:
 def records_of(backup: Backup, wanted: Wanted) -> list[ShownRecord]:
     """The first records that are wanted; fewer, where they are large. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
     topic, partition = wanted.topic, wanted.partition
+    check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
     request = RecordsRequest(point=parse_point(words), start=wanted.start, end=wanted.end, limit=wanted.limit)
     return list(_bounded(cat_records(plan_records(backup, request))))

@@ -15,7 +15,7 @@ from offsite.api.site import SOURCE, Site
 from offsite.api.v1.confirmation import check_confirmed, confirmation_of
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
 from offsite.api.v1.job_answers import JobBegun, begin, begun_before, requested
-from offsite.api.v1.words import Body, arguments, body_of, given
+from offsite.api.v1.words import Body, arguments, body_of, check_bounded, given
 from offsite.model.time import format_time
 from offsite.services.jobs.ask import JobRequest
 from offsite.services.restore.options import RestoreWords, parse_restore
@@ -76,6 +76,7 @@ def run(
 
 def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
     """The plan, as anybody may ask for it. Raises what planning raises."""
+    check_bounded(words)
     prepared = prepare_restore(
         site.backup(backup), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
     )

@@ -14,11 +14,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from offsite.model.errors import BadOption
 from offsite.model.option import Declared, declared
 from offsite.model.untrusted.bounds import MAX_OFFSET
 
 _TEXT_MAX = 4_000
 _LIST_MAX = 10_000
+_STARS_MAX = 3
 
 
 class Body(BaseModel):
@@ -32,6 +34,20 @@ def body_of(name: str, words: type, *, but: Sequence[str] = (), **more: Any) -> 
     asks may read them. `more` are further fields, as pydantic takes them."""
     taken = [each for each in declared(words) if each.name not in but and Path not in get_args(each.type)]
     return create_model(name, __base__=Body, **{each.name: _field(each) for each in taken}, **more)
+
+
+def check_bounded(words: Mapping[str, Any]) -> None:
+    """Return if all patterns in the `words` of a request can be matched here in bounded time: Python's regular
+    expressions may take years for a name of six letters, and nothing else of the process runs meanwhile. Raises
+    `BadOption`."""
+    for name in ("topics", "exclude", "groups", "rename"):
+        for part in ",".join(words.get(name) or ()).split(","):
+            stars = part.rpartition("=")[0].count("*") if name == "rename" else 0
+            if part.strip().startswith("regex:") or stars > _STARS_MAX:
+                raise BadOption(
+                    f"a coordinator takes no such pattern: {part[:60]!r}",
+                    hint="name topics, or use * a few times; offsite's commands take regular expressions",
+                )
 
 
 def given(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
