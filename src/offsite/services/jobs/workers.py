@@ -13,6 +13,9 @@ from offsite.model.errors import TooManyJobs
 AT_ONCE = 2
 """Jobs that one coordinator lets run at once: each has a Spark of its own."""
 
+_CLUSTER = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG"})
+"""Of the coordinator's own environment no job inherits them: another cluster would be sent its credentials."""
+
 _MODULE = "from offsite.cli.work import main; main()"
 
 
@@ -39,9 +42,10 @@ class Workers:
         """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
         `environment` is added to that of all."""
         command = [sys.executable, "-c", _MODULE, job, *arguments]
+        inherited = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
         process = subprocess.Popen(
             command,
-            env={**os.environ, **self._environment, **(environment or {})},
+            env={**inherited, **self._environment, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
