@@ -67,8 +67,10 @@ def verify(
     """Check that all that the backup lists is there; `deep`: byte by byte; `against`: and the same as in a cluster."""
     site.backup(backup)
     place = Place() if body.against is None else site.place(body.against)
-    against = {} if body.against is None else {"against": place.bootstrap}
-    command = ["verify", *arguments({"backup": backup, "deep": body.deep, **against})]
+    brokers = place.bootstrap
+    if body.against is not None and brokers is None:  # a file names them, and the command compares with named ones only
+        brokers = ",".join(map(str, site.cluster(body.against).config.bootstrap))
+    command = ["verify", *arguments({"backup": backup, "deep": body.deep, "against": brokers})]
     return begin(site, requested(caller, "verify", backup, command), place, word=key)
 
 
