@@ -187,6 +187,8 @@ def _taken(site: Site, caller: Caller, backup: Backup, wanted: int) -> Response:
             HTTPStatus.SERVICE_UNAVAILABLE,
             "Nobody takes checkpoints of this backup: no run follows it, and this coordinator has no --bootstrap.",
         )
+    if not Checkpoints(backup).is_being_taken:
+        site.workers.check_free()  # before it is written down: nobody would take it
     asked = ask(backup, wanted, participants=site.participants(backup).names)
     if not asked.is_new:
         return message(HTTPStatus.CONFLICT, f"A backup with id {wanted} is known already.")
