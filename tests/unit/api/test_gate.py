@@ -161,7 +161,7 @@ def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: T
     sessions = Sessions(b"k" * 32)
     client = connect(tokens=tokens)
     for name, status in (("reader", 200), ("nobody", 401)):
-        client.cookies.set(COOKIE, sessions.begin(name, now_s=int(time.time())))
+        client.cookies.set(COOKIE, sessions.begin(name, now_s=int(time.time()), of=tokens().hash_of(name)))
         assert client.get("/api/v1/status").status_code == status
 
 

@@ -123,7 +123,8 @@ class Gate:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return tokens.caller(token.strip())
-        name = self._guarded.sessions.name(cookie, now_s=self._guarded.clock.now_ms() // 1000) if cookie else None
+        now_s = self._guarded.clock.now_ms() // 1000
+        name = self._guarded.sessions.name(cookie, now_s=now_s, of=tokens.hash_of) if cookie else None
         return tokens.still(name) if name else None
 
     def _is_of_ours(self, headers: Headers, host: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 
 COOKIE = "offsite_session"
 LASTS_S = 12 * 60 * 60
@@ -21,16 +22,16 @@ class Sessions:
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
 
-    def begin(self, name: str, *, now_s: int) -> str:
-        """The cookie of a new session of `name`."""
+    def begin(self, name: str, *, now_s: int, of: str = "") -> str:
+        """The cookie of a new session of `name`, begun with the token whose hash is `of`: it ends with that token."""
         text = f"{name}|{now_s + LASTS_S}|{secrets.token_hex(8)}"
-        return f"{text}|{self._sign('session', text)}"
+        return f"{text}|{self._sign('session', f'{text}|{of}')}"
 
-    def name(self, cookie: str, *, now_s: int) -> str | None:
-        """Whose session it is, None where it is none of ours or over."""
+    def name(self, cookie: str, *, now_s: int, of: Callable[[str], str] = lambda _: "") -> str | None:
+        """Whose session it is, None where it is none of ours or over. `of`: the hash of the token that a name has."""
         parts = cookie.split("|")
         if len(parts) != _PARTS or not hmac.compare_digest(
-            self._sign("session", "|".join(parts[:-1])).encode(), parts[-1].encode("utf-8", "replace")
+            self._sign("session", "|".join([*parts[:-1], of(parts[0])])).encode(), parts[-1].encode("utf-8", "replace")
         ):
             return None
         return parts[0] if int(parts[1]) > now_s else None

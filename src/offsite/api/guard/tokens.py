@@ -51,6 +51,10 @@ class Tokens:
                 found = each.caller
         return found
 
+    def hash_of(self, name: str) -> str:
+        """The hash of the token of that name, empty where there is none."""
+        return next((each.sha256 for each in self.known if each.caller.name == name), "")
+
     def still(self, name: str) -> Caller | None:
         """The caller of that name, if there still is a token for it."""
         return next((each.caller for each in self.known if each.caller.name == name), None)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 
 from offsite.api.guard.sessions import COOKIE, LASTS_S
+from offsite.api.guard.tokens import Tokens
 from offsite.api.pages.act import Form
 from offsite.api.pages.templates import page
 from offsite.services.reports.look import STYLE_FILE
@@ -31,13 +32,14 @@ def form(request: Request) -> Response:
 @router.post("/login")
 def login(request: Request, form: Form) -> Response:
     guarded = request.app.state.guarded
-    caller = guarded.tokens().caller(form.get("token", "").strip()) if guarded.tokens else None
+    tokens = guarded.tokens() if guarded.tokens else Tokens(known=())
+    caller = tokens.caller(form.get("token", "").strip())
     if caller is None:
         return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
     answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
     answer.set_cookie(
         COOKIE,
-        guarded.sessions.begin(caller.name, now_s=guarded.clock.now_ms() // 1000),
+        guarded.sessions.begin(caller.name, now_s=guarded.clock.now_ms() // 1000, of=tokens.hash_of(caller.name)),
         max_age=LASTS_S,
         httponly=True,
         samesite="strict",
