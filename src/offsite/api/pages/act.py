@@ -97,7 +97,7 @@ def job(request: Request, site: TheSite, job: JobId) -> Response:
 @router.post("/jobs/{job}/cancel")
 def cancel(site: TheSite, caller: TheCaller, job: JobId, _: Form) -> Response:
     store = site.repository().store
-    if not job_report(store, job).state.is_final:
+    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
         cancel_job(store, job, by=caller.name)
     return _to(job)
 

@@ -46,7 +46,7 @@ def job(site: TheSite, job: JobId) -> Response:
 def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     """Let a job end, as Ctrl-C would. What it did so far stays as it is. One that has ended stays as it ended."""
     store = site.repository().store
-    if not job_report(store, job).state.is_final:
+    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
         cancel_job(store, job, by=caller.name)
     return answer(job_report(store, job), HTTPStatus.ACCEPTED)
 

@@ -51,7 +51,7 @@ def cancel(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     from offsite.services.jobs.status import job_report
 
     store = open_repository(repo).store
-    if not job_report(store, job).state.is_final:
+    if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
         cancel_job(store, job, by="offsite jobs cancel")
     emit(job_report(store, job), output=output, render=_render_job)
 
