@@ -11,6 +11,7 @@ from starlette.responses import Response
 from offsite.api.answers import answer
 from offsite.api.guard.tokens import Caller
 from offsite.api.site import Place, Site
+from offsite.model.errors import BadOption
 from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job, known_job
 
 
@@ -55,4 +56,6 @@ def begun_before(site: Site, request: JobRequest, *, word: str | None) -> Respon
 
 
 def requested(caller: Caller, kind: str, backup: str, command: Sequence[str], *, cluster: str = "") -> JobRequest:
+    if any("\0" in each for each in command):
+        raise BadOption("a word holds a NUL character, which no command line can", hint="leave it out")
     return JobRequest(kind=kind, arguments=tuple(command), backup=backup, by=caller.name, cluster=cluster)
