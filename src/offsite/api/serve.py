@@ -19,7 +19,8 @@ from offsite.model.errors import BadOption
 CONNECTIONS_MAX = 256
 HEADERS_MAX = 32 * 1024
 HEADERS_S = 10.0
-"""Seconds within which the first request of a connection must have come."""
+"""Seconds within which a request must have come, from its first byte on; the first one of a connection from the
+connection on."""
 KEPT_ALIVE_S = 10
 ENDS_WITHIN_S = 5
 
@@ -83,16 +84,29 @@ class _Protocol(H11Protocol):
     """Ends connections that say nothing whole for too long: uvicorn has a limit for those that wait only."""
 
     _patience: asyncio.TimerHandle | None = None
+    _waited_for: object = None
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401  # uvicorn's
         super().connection_made(transport)
-        self._patience = self.loop.call_later(HEADERS_S, self._end_if_silent)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        if self.cycle is not None and self.cycle.response_complete and self._waited_for is not self.cycle:
+            self._wait()  # these are the first bytes of a later request
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._patience is not None:
             self._patience.cancel()
         super().connection_lost(exc)
 
+    def _wait(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._waited_for = self.cycle
+        self._patience = self.loop.call_later(HEADERS_S, self._end_if_silent)
+
     def _end_if_silent(self) -> None:
-        if self.scope is None and not self.transport.is_closing():  # no request has come whole
+        self._patience = None
+        if self.cycle is self._waited_for and not self.transport.is_closing():  # no request has come whole
             self.transport.close()
