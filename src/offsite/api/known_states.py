@@ -18,6 +18,7 @@ from offsite.repository.catalog import Catalog
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.state import BackupState
+from offsite.stores.store import ObjectInfo
 
 KeptT = TypeVar("KeptT")
 _Key: TypeAlias = tuple[str, str, int]
@@ -34,6 +35,7 @@ class KnownStates:
     _commits: OrderedDict[tuple[str, str, int], StoredCommit | None] = field(default_factory=OrderedDict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _heads: dict[str, ObjectInfo | None] = field(default_factory=dict)
 
     def of(self, backup: Backup) -> Backup:
         """`backup`, whose newest state is the known one where that is the newest still."""
@@ -46,9 +48,15 @@ class KnownStates:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
             known = self._found.get(name)
-            if known is None or backup.store.head(backup.layout.commit_key(known.seq + 1)) is not None:
+            if known is None or (self._heads.get(name), None) != self._head(backup, known.seq):
                 known = self._found[name] = Backup.sound_state(backup)
+                self._heads[name], _ = self._head(backup, known.seq)
             return known
+
+    def _head(self, backup: Backup, seq: int) -> tuple[ObjectInfo | None, ObjectInfo | None]:
+        """Commit `seq` and the next one as the store knows them: a backup may have been put back, or made anew."""
+        store, layout = backup.store, backup.layout
+        return store.head(layout.commit_key(seq)) if seq else None, store.head(layout.commit_key(seq + 1))
 
     def earlier(self, name: str, upto: int, read: Callable[[], BackupState]) -> BackupState:
         """The state after commit `upto`, which no later commit changes. Raises what `read` raises."""
