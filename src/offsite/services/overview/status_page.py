@@ -41,6 +41,9 @@ def told_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
         for each in checks.verified
     ]
     proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never"
+    if checks.drill is not None and not checks.drill.proven:
+        said = "NOT PROVEN" if checks.drill.proven is False else "nothing proven"
+        found.append(("Last drill", f"{_time(checks.drill.ended_ms)}: {said}"))
     return [*(found or [("Last check", "never")]), ("Last proven by a drill", proven)]
 
 
