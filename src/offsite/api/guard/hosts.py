@@ -26,7 +26,10 @@ class Hosts:
 
     def allow_origin(self, origin: str, host: str) -> bool:
         """Whether a page of `origin` may change something by a request to `host`: only one of ours may."""
-        return urlsplit(origin).netloc.lower() == host.lower() and self.allow(host)
+        try:
+            return urlsplit(origin).netloc.lower() == host.lower() and self.allow(host)
+        except ValueError:  # no origin that a browser has
+            return False
 
 
 def name_of(address: str) -> str:
