@@ -150,8 +150,9 @@ class PosixStore:
         return temporaries
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder`, durable up to the root; once a process, because another one may have crashed half-way."""
-        if folder in self._synced:
+        """Make `folder`, durable up to the root; once a process, because another one may have crashed half-way, and
+        again where somebody has removed it."""
+        if folder in self._synced and (folder == self.root or folder.is_dir()):
             return
         if folder != self.root:
             self._make_folder(folder.parent)

@@ -132,3 +132,11 @@ def test_a_backup_that_was_made_anew_is_not_taken_for_the_one_before(client: Tes
 
 def test_an_origin_that_is_none_is_refused(client: TestClient) -> None:
     assert client.post(f"{BASE}/runs", json={}, headers={"Origin": "http://[x"}).status_code == 403
+
+
+def test_whoever_deletes_what_is_told_of_jobs_stops_no_coordinator(client: TestClient, site: Site) -> None:
+    for key in ("a", "b"):
+        answer = client.post(f"{BASE}/verifications", json={}, headers={"Idempotency-Key": key})
+        assert answer.status_code == 202, answer.text
+        for folder in ("jobs", "job-keys"):
+            shutil.rmtree(Path(site.repository.store.url) / folder)
