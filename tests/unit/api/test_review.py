@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -140,3 +141,10 @@ def test_whoever_deletes_what_is_told_of_jobs_stops_no_coordinator(client: TestC
         assert answer.status_code == 202, answer.text
         for folder in ("jobs", "job-keys"):
             shutil.rmtree(Path(site.repository.store.url) / folder)
+
+
+def test_a_record_with_a_number_that_json_has_not_breaks_no_answer(client: TestClient, site: Site) -> None:
+    site.source.write("orders", [b'{"a": 1e999}'])
+    site.back_up()
+    text = client.get(f"{BASE}/records", params={"topic": "orders"}).text
+    json.loads(text, parse_constant=pytest.fail)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import NoReturn
 
 from offsite.model.size import MIB
@@ -46,7 +47,13 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-STRICT = json.JSONDecoder(parse_constant=_no_constant)
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is no number that can be written again")
+    return number
+
+
+STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 ANY_NUMBER = json.JSONDecoder()
 """Also reads NaN and Infinity, which are no JSON and are written all the same."""
 

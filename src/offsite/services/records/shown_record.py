@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from typing import cast
 
 from offsite.log.records.record import LOG_APPEND_TIME, Record
@@ -110,6 +111,8 @@ def _name(name: str) -> str:
 
 def _json(value: object) -> JsonValue:
     """What Avro knows and JSON does not becomes text: dates in ISO 8601, decimals in digits, bytes in base64."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no such number
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):
