@@ -148,3 +148,17 @@ def test_a_record_with_a_number_that_json_has_not_breaks_no_answer(client: TestC
     site.back_up()
     text = client.get(f"{BASE}/records", params={"topic": "orders"}).text
     json.loads(text, parse_constant=pytest.fail)
+
+
+def test_no_more_jobs_than_may_run_at_once_begin_at_once(client: TestClient, coordinator: FakedClusters) -> None:
+    begun: list[str] = []
+
+    def begin(job: str, *_: object) -> None:  # as slow as a process is to begin
+        if len(begun) < 9:
+            begun.append(job)
+            answers.append(client.post(f"{BASE}/verifications", json={}).status_code)
+
+    answers: list[int] = []
+    coordinator.workers.begin = begin  # type: ignore[method-assign]
+    answers.append(client.post(f"{BASE}/verifications", json={}).status_code)
+    assert sorted(answers) == [202, 202, 429]

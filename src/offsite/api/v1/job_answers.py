@@ -39,11 +39,12 @@ def _begun(asked: AskedFor) -> Response:
 def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None = None) -> AskedFor:
     """The same, as a value. `place`: the cluster that its command is about; `word`: see `services.jobs.ask`."""
     store = site.repository().store
-    if word is None or known_job(store, request, word) is None:
-        site.workers.check_free()
-    asked = ask_for_job(store, request, word=word)
-    if asked.is_new:
-        site.workers.begin(asked.id, request.arguments, place.environment)
+    if word is not None and (job := known_job(store, request, word)) is not None:
+        return AskedFor(id=job, is_new=False)
+    with site.workers.room():
+        asked = ask_for_job(store, request, word=word)
+        if asked.is_new:
+            site.workers.begin(asked.id, request.arguments, place.environment)
     return asked
 
 

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from offsite.model.errors import TooManyJobs
 
@@ -27,16 +28,29 @@ class Workers:
         self._environment, self._at_once = environment, at_once
         self._lock = threading.Lock()
         self._begun: list[subprocess.Popen[bytes]] = []
+        self._kept = 0
 
     def check_free(self) -> None:
-        """Raises `TooManyJobs`. Whoever gets through it at the same moment gets through both."""
+        """Raises `TooManyJobs`. What is begun within `room` alone is kept to the limit."""
+        with self.room():
+            pass
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """A block in which one job may be begun: room for it is kept. Raises `TooManyJobs`."""
         with self._lock:
             self._begun = [each for each in self._begun if each.poll() is None]
-            if len(self._begun) >= self._at_once:
+            if (count := len(self._begun) + self._kept) >= self._at_once:
                 raise TooManyJobs(
-                    f"{len(self._begun)} jobs run here, which is as many as may run at once",
+                    f"{count} jobs run here, which is as many as may run at once",
                     hint="wait for one to end, cancel one, or ask another coordinator",
                 )
+            self._kept += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept -= 1
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
