@@ -38,13 +38,19 @@ _START_LIMIT_S = 60
 
 
 @contextmanager
-def moto_server() -> Iterator[str]:
-    """The endpoint of moto's S3 in a thread of this process."""
+def moto_server(*, before: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """The endpoint of moto's S3 in a thread of this process. `before` is called before each request is done."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    server._server.app = _AtomicPuts(server._server.app)
+    atomic = _AtomicPuts(server._server.app)
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        before()
+        return atomic(environ, start_response)
+
+    server._server.app = app
     try:
         host, port = server.get_host_and_port()
         yield f"http://{host}:{port}"

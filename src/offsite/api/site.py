@@ -19,6 +19,7 @@ from offsite.services.jobs.workers import Workers
 from offsite.services.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.services.overview.status import Status, read_status
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
+from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 
 T = TypeVar("T")
@@ -76,7 +77,8 @@ class Site:
     def repository(self) -> Repository:
         """Raises `RepositoryNotFound`, `FormatTooNew`, and what the store raises."""
         if self._repository is None:
-            self._repository = Repository.open(open_store(self.settings.repo))
+            store = open_store(self.settings.repo)
+            self._repository = Repository.open(store.impatient if isinstance(store, CloudStore) else store)
         return self._repository
 
     def backup(self, name: str) -> Backup:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,9 @@ _RETRY_TIMEOUT_S = 120
 """Longer than any outage a store recovers from by itself, short enough that a person still looks on."""
 
 _CONNECT_TIMEOUT_S = 10
-_REQUEST_TIMEOUT_S = 600  # one segment over a slow line
+_REQUEST_TIMEOUT_S = 600.0  # one segment over a slow line
+_SOON_S = 15.0
+"""Somebody looks at a page meanwhile."""
 _PUT_ATTEMPTS = 5
 _PUT_PAUSE_S = 0.2
 """A 409 says that another put of the key is under way: a few short pauses later it is there, or was given up."""
@@ -64,6 +66,12 @@ class CloudStore:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     max_retries: int = _MAX_RETRIES
     retry_timeout_s: float = _RETRY_TIMEOUT_S
+    request_timeout_s: float = _REQUEST_TIMEOUT_S
+
+    @property
+    def impatient(self) -> CloudStore:
+        """The same, for those who look at small objects while somebody waits: no answer within 15 seconds is an error."""
+        return replace(self, max_retries=1, retry_timeout_s=_SOON_S, request_timeout_s=_SOON_S)
 
     @property
     def sends_at_close(self) -> bool:
@@ -295,7 +303,7 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
         "config": dict(store.options),
         "client_options": {
             "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT_S),
-            "timeout": timedelta(seconds=_REQUEST_TIMEOUT_S),
+            "timeout": timedelta(seconds=store.request_timeout_s),
             "allow_http": True,
             "user_agent": f"offsite/{__version__}",
         },

@@ -4,7 +4,7 @@ a double of Kafka, so no page needs a broker."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,11 +23,13 @@ HOSTILE = '<script>document.title="taken over"</script>'
 
 
 @contextmanager
-def coordinator(repository: Path, *options: object) -> Iterator[str]:
+def coordinator(
+    repository: Path | str, *options: object, environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """The URL of one that serves it."""
     process = subprocess.Popen(
         [str(OFFSITE), "serve", "--repo", str(repository), "--port", "0", *map(str, options)],
-        env=clean_environment(None),
+        env=clean_environment(environment),
         stderr=subprocess.PIPE,
         text=True,
     )
