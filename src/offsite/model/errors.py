@@ -481,6 +481,12 @@ class TooManyJobs(Refused):
     id = "OFF-1480"
 
 
+class JobNotBegun(Refused):
+    """The machine of the coordinator could not begin a process for a job. The job is told to have failed."""
+
+    id = "OFF-1481"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

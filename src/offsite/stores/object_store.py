@@ -70,7 +70,7 @@ class CloudStore:
 
     @property
     def impatient(self) -> CloudStore:
-        """The same, for those who look at small objects while somebody waits: no answer within 15 seconds is an error."""
+        """The same, for looks at small objects while somebody waits: no answer within 15 seconds is an error."""
         return replace(self, max_retries=1, retry_timeout_s=_SOON_S, request_timeout_s=_SOON_S)
 
     @property

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from offsite.api.pages.again import filled, way_back
@@ -15,6 +17,12 @@ def job(state: JobState, *arguments: str, kind: str = "restore") -> JobReport:
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.FAILED, JobState.LOST, JobState.PARTIAL])
 def test_a_restore_that_did_not_end_well_leads_back_to_its_words(state: JobState) -> None:
     assert way_back(job(state, *RESTORE)) == "/backups/ni%26ghtly/restore?commit=7&topics=a%2Cb%2A&rename=a%3Dc"
+
+
+def test_the_way_leads_to_the_same_cluster() -> None:
+    found = way_back(replace(job(JobState.FAILED, "restore", "run", "--backup=nightly", "--yes"), cluster="dr"))
+    assert found == "/backups/nightly/restore?target=dr"
+    assert filled({"target": "dr"})["target"] == "dr"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class Gate:
         except Refusal as refusal:
             await refusal.response(scope, receive, answer)
         finally:
-            if wanted.changes:
+            if wanted.changes or answer.status in _REFUSED:
                 caller = scope.get("state", {}).get("caller", _STRANGER)
                 noted(
                     "asked", by=caller.name or "a stranger", what=f"{scope['method']} {scope['path'][:200]}",
@@ -135,6 +135,7 @@ class Gate:
         return headers.get("sec-fetch-site", "none") in {"same-origin", "none"}
 
 
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _HOST_HINT = "call it by the name it was told with --allow-host, or from this machine as 127.0.0.1"
 
 

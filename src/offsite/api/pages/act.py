@@ -85,7 +85,7 @@ def job(request: Request, site: TheSite, job: JobId) -> Response:
         "job.html",
         job=found,
         tags=TAGS,
-        command=shlex.join(["offsite", *found.arguments]),
+        command=_command(site, found),
         result=result if len(result) <= _SHOWN_MAX else f"{result[:_SHOWN_MAX]}\n…",
         said=found.said[-_SHOWN_MAX:],
         proof=_proof(found),
@@ -115,6 +115,12 @@ def begun_before(site: Site, request: JobRequest, form: Mapping[str, str]) -> Re
 
 def _to(job: str) -> Response:
     return RedirectResponse(f"/jobs/{job}", status_code=HTTPStatus.SEE_OTHER)
+
+
+def _command(site: Site, job: JobReport) -> str:
+    """What a person would type, with the cluster where this coordinator knows the one that was meant."""
+    where = site.where(job.cluster) if job.cluster in site.settings.places else []
+    return shlex.join(["offsite", *job.arguments, *where])
 
 
 def _proof(job: JobReport) -> tuple[bool, str] | None:

@@ -22,7 +22,8 @@ def way_back(job: JobReport) -> str:
     backup = words.pop("backup", "")
     if not backup or not words.keys() <= set(FIELDS):
         return ""
-    return f"/backups/{quote(backup, safe='')}/restore?{urlencode(words)}"
+    target = {"target": job.cluster} if job.cluster else {}
+    return f"/backups/{quote(backup, safe='')}/restore?{urlencode(words | target)}"
 
 
 def _words(arguments: tuple[str, ...]) -> dict[str, str]:
@@ -36,4 +37,4 @@ def _words(arguments: tuple[str, ...]) -> dict[str, str]:
 
 def filled(query: Mapping[str, str]) -> dict[str, str]:
     """The fields that a path of `way_back` has filled in."""
-    return {name: query.get(name, "") for name in FIELDS}
+    return {name: query.get(name, "") for name in (*FIELDS, "target")}

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from offsite.api.answers import answer
 from offsite.api.guard.tokens import Caller
 from offsite.api.site import Place, Site
-from offsite.model.errors import BadOption
-from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job, known_job
+from offsite.model.errors import BadOption, JobNotBegun
+from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job, known_job, tell_not_begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,16 @@ def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None
     with site.workers.room():
         asked = ask_for_job(store, request, word=word)
         if asked.is_new:
-            site.workers.begin(asked.id, request.arguments, place.environment)
+            _begin_process(site, asked.id, request, place)
     return asked
+
+
+def _begin_process(site: Site, job: str, request: JobRequest, place: Place) -> None:
+    try:
+        site.workers.begin(job, request.arguments, place.environment)
+    except JobNotBegun as error:
+        tell_not_begun(site.repository().store, job, error)
+        raise
 
 
 def begun_before(site: Site, request: JobRequest, *, word: str | None) -> Response | None:

@@ -94,8 +94,9 @@ def status(repo: Repo, html: HtmlFile = None, output: Output = OutputFormat.TABL
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.services.overview.status_page import read_glances, status_page
+    from offsite.services.reading_clock import reading_now_ms
 
-    page = status_page(report, read_glances(report, repository.backup), repository.store.now_ms())
+    page = status_page(report, read_glances(report, repository.backup), reading_now_ms(repository.store))
     try:
         beside = file.with_name(f".{file.name}.{os.getpid()}")
         beside.write_text(page)

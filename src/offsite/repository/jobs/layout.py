@@ -41,6 +41,11 @@ class JobLayout:
         return f"{self.prefix}ended.json"
 
     @property
+    def result_key(self) -> str:
+        """What its command printed, where that is too long for `ended.json`."""
+        return f"{self.prefix}result.json"
+
+    @property
     def progress_key(self) -> str:
         """Overwritten, never trusted."""
         return f"{self.prefix}progress.json"

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsite.model.errors import DamagedObject
-from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 
-RESULT_MAX = 8 * MIB
-"""Characters of a result that are kept."""
 SAID_MAX = 20_000
 """Characters of what a command said on stderr that are kept, the last ones."""
 
@@ -21,7 +18,8 @@ SAID_MAX = 20_000
 class AskedJob:
     """A job that was asked for at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `arguments` are those of
     the command line that it is, without where the repository and the cluster are. They are shown, never carried out:
-    whoever can write into the repository must not be able to start anything."""
+    whoever can write into the repository must not be able to start anything. `cluster`: the name of the one that it
+    changes, as coordinators call it; empty for none, and of jobs of earlier versions."""
 
     id: str
     kind: str
@@ -30,6 +28,7 @@ class AskedJob:
     at_ms: int
     by: str
     word: str = ""
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +42,8 @@ class CancelledJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJob:
-    """How a job ended: the `exit_code` of its command, the JSON that it printed as text (empty: none, or more than
-    `RESULT_MAX`), and the end of what it said on stderr."""
+    """How a job ended: the `exit_code` of its command, the JSON that it printed as text (empty: none, or it is kept
+    beside, see `JobRecords.result`), and the end of what it said on stderr."""
 
     id: str
     at_ms: int
@@ -74,6 +73,7 @@ def encode_asked(asked: AskedJob) -> bytes:
         at_ms=asked.at_ms,
         by=asked.by,
         word=asked.word,
+        cluster=asked.cluster,
     )
 
 
@@ -88,6 +88,7 @@ def decode_asked(data: bytes, *, key: str) -> AskedJob:
         at_ms=_time(item),
         by=item.text("by"),
         word=item.text("word"),
+        cluster=item.optional_text("cluster") or "",
     )
 
 
@@ -101,9 +102,8 @@ def decode_cancelled(data: bytes, *, key: str) -> CancelledJob:
 
 
 def encode_ended(ended: EndedJob) -> bytes:
-    result = ended.result if len(ended.result) <= RESULT_MAX else ""
     return _encoded(
-        id=ended.id, at_ms=ended.at_ms, exit_code=ended.exit_code, result=result, said=ended.said[-SAID_MAX:]
+        id=ended.id, at_ms=ended.at_ms, exit_code=ended.exit_code, result=ended.result, said=ended.said[-SAID_MAX:]
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.ids import dated_id
 from offsite.model.journal import warned
+from offsite.model.size import KIB, MIB, format_size
 from offsite.repository.jobs.layout import JOBS_PREFIX, JobLayout, job_of
 from offsite.repository.jobs.record import (
     AskedJob,
@@ -27,6 +28,13 @@ from offsite.repository.jobs.record import (
 from offsite.stores.store import PutResult, Store
 
 T = TypeVar("T")
+
+_DAY_MS = 24 * 3_600_000
+RESULT_MAX_BYTES = 8 * MIB
+"""Of a result that is kept."""
+_BESIDE_BYTES = 64 * KIB
+_OBJECT_BYTES_MAX = 2 * RESULT_MAX_BYTES + MIB
+"""Earlier versions kept the result in `ended.json`, where each of its quotes takes two bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +76,19 @@ class JobRecords:
         self.store.put_if_absent(self.layout.cancelled_key, encode_cancelled(cancelled))
 
     def put_ended(self, ended: EndedJob) -> None:
+        """A long result lies beside it: whoever lists jobs reads how they ended, and no results."""
+        data = ended.result.encode()
+        if len(data) > RESULT_MAX_BYTES:
+            told = f"{ended.said}\nits result of {format_size(len(data))} is not kept: it is too long"
+            ended = replace(ended, result="", said=told)
+        elif len(data) > _BESIDE_BYTES:
+            self.store.put_if_absent(self.layout.result_key, data)
+            ended = replace(ended, result="")
         self.store.put_if_absent(self.layout.ended_key, encode_ended(ended))
+
+    def result(self, ended: EndedJob) -> bytes:
+        """What its command printed; empty where nothing is kept of it."""
+        return ended.result.encode() if ended.result else self._get(self.layout.result_key, RESULT_MAX_BYTES) or b""
 
     def put_progress(self, progress: JobProgress) -> None:
         self.store.put_overwrite(self.layout.progress_key, encode_progress(progress))
@@ -77,19 +97,28 @@ class JobRecords:
         return self.store.head(self.layout.cancelled_key) is not None
 
     def _read(self, key: str, decode: Callable[..., T]) -> T | None:
-        data = self.store.get(key)
+        data = self._get(key, _OBJECT_BYTES_MAX)
         return None if data is None else decode(data, key=key)
+
+    def _get(self, key: str, most_bytes: int) -> bytes | None:
+        """All of it, and never more: anybody may have written it."""
+        data = self.store.get_range(key, 0, most_bytes + 1)
+        if data is not None and len(data) > most_bytes:
+            raise DamagedObject(f"{key} is larger than what is told of a job: {format_size(most_bytes)} at most")
+        return data
 
     def _check_is(self, job: str | None, key: str) -> None:
         if job is not None and job != self.layout.job:
             raise DamagedObject(f"{key} tells of job {job}")
 
 
-def list_jobs(store: Store, *, most: int) -> tuple[str, ...]:
-    """The ids of the newest jobs, at most so many, newest first. One listing of all that there are."""
+def list_jobs(store: Store, *, most: int, now_ms: int) -> tuple[str, ...]:
+    """The ids of the newest jobs, at most so many, newest first; those that are of no time yet come last, for they are
+    nobody's. One listing of all that there are."""
     found = {job for info in store.list(JOBS_PREFIX) if (job := job_of(info.key)) is not None}
-    return tuple(islice(_newest(found), most))
+    return tuple(sorted(found, key=lambda job: (not is_of_the_future(job, now_ms), job), reverse=True)[:most])
 
 
-def _newest(jobs: set[str]) -> Iterator[str]:
-    yield from sorted(jobs, reverse=True)
+def is_of_the_future(job: str, now_ms: int) -> bool:
+    """Whether an id says that the job is asked for in more than a day: no clock of ours is that wrong."""
+    return job > dated_id(now_ms + _DAY_MS, "")

@@ -77,10 +77,11 @@ class LeaseTerms:
         """The holder has stopped, well or not: whoever comes next need not wait."""
         self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))
 
-    def holder(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
-        """Whoever has the restore in hand now, if anybody."""
+    def holder(self, *, asking: ProcessIdentity, now_ms: int | None = None) -> LeaseClaim | None:
+        """Whoever has the restore in hand now, if anybody. `now_ms`: for who only looks and knows the time already; to
+        ask the store for it is a write."""
         newest = self._newest()
-        return None if newest is None or self._is_free(newest, asking) else newest
+        return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """What to tell whoever would begin it, too."""
@@ -99,21 +100,21 @@ class LeaseTerms:
         data = self.store.get(key)
         return None if data is None else _claim(parse_json_object(data, source=key, damaged=DamagedObject))
 
-    def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity) -> bool:
+    def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity, now_ms: int | None = None) -> bool:
         if self.store.head(self.lease.key(claim.term, "end")) is not None:
             return True
         if claim.holder.is_gone(seen_from=asking):
             self._tell_void(claim, "its process has ended")
             return True
-        if self._silent_s(claim) > TTL_S:
+        if self._silent_s(claim, now_ms) > TTL_S:
             self._tell_void(claim, "it is silent")
             return True
         return False
 
-    def _silent_s(self, claim: LeaseClaim) -> float:
+    def _silent_s(self, claim: LeaseClaim, now_ms: int | None = None) -> float:
         signs = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
         newest_ms = max((info.modified_ms for info in signs if info is not None), default=0)
-        return (self.store.now_ms() - newest_ms) / 1000
+        return ((self.store.now_ms() if now_ms is None else now_ms) - newest_ms) / 1000
 
     def _tell_void(self, claim: LeaseClaim, why: str) -> None:
         decided("take-over", why=why, lease=self.lease.what, holder=claim.holder.text)

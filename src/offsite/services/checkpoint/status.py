@@ -22,6 +22,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
+from offsite.services.reading_clock import reading_now_ms
 
 NO_COMMIT = 0
 LIST_MAX = 20
@@ -170,7 +171,7 @@ class Checkpoints:
 
     @cached_property
     def _now_ms(self) -> int:
-        return self._backup.store.now_ms()
+        return reading_now_ms(self._backup.store)
 
     @property
     def is_being_taken(self) -> bool:
@@ -271,7 +272,7 @@ class Checkpoints:
         """The word of the process that takes checkpoints now; empty where there is none, or none can be known."""
         terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
         try:
-            holder = terms.holder(asking=ProcessIdentity.mine())
+            holder = terms.holder(asking=ProcessIdentity.mine(), now_ms=self._now_ms)
         except (DamagedObject, FormatTooNew) as error:  # what is complete, failed or deleted is so without it
             warned("checkpoint_lease", error=error.id, why=error.message)
             return ""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.model.errors import RequestRepeated
+from offsite.model.errors import OffsiteError, RequestRepeated
 from offsite.model.ids import dated_id, random_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import AskedJob, CancelledJob, decode_repeat, encode_repeat
+from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, decode_repeat, encode_repeat
 from offsite.repository.jobs.records import JobRecords
 from offsite.stores.store import Store
 
@@ -55,6 +55,7 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
         at_ms=store.now_ms(),
         by=request.by,
         word=random_id(16),
+        cluster=request.cluster,
     )
     return AskedFor(id=job, is_new=JobRecords(store=store, layout=JobLayout(job=job)).put_asked(asked))
 
@@ -66,6 +67,12 @@ def known_job(store: Store, request: JobRequest, word: str) -> str | None:
         return None
     job = _same_request(data, key, request)
     return job if JobRecords(store=store, layout=JobLayout(job=job)).asked() is not None else None
+
+
+def tell_not_begun(store: Store, job: str, error: OffsiteError) -> None:
+    """That a job ended before it began, so that whoever repeats its request is not told that it is under way."""
+    ended = EndedJob(id=job, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
+    JobRecords(store=store, layout=JobLayout(job=job)).put_ended(ended)
 
 
 def cancel_job(store: Store, job: str, *, by: str) -> None:

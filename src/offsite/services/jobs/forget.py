@@ -10,7 +10,7 @@ from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
 from offsite.repository.jobs.record import decode_repeat
-from offsite.repository.jobs.records import list_jobs
+from offsite.repository.jobs.records import is_of_the_future, list_jobs
 from offsite.services.jobs.status import job_report
 from offsite.stores.store import Store
 
@@ -21,8 +21,8 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsForgotten:
-    """The ids of the jobs whose records were deleted, rising; `kept` so many that are as old, and are still under way
-    or cannot be read."""
+    """The ids of the jobs whose records were deleted, rising, forged ones of the future too; `kept` so many that are as
+    old, and are still under way or cannot be read."""
 
     jobs: tuple[str, ...]
     kept: int
@@ -33,8 +33,10 @@ def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
     and are over. Raises `BadOption` for less than a day, and what the store raises."""
     if older_than_s < LEAST_S:
         raise BadOption("jobs are kept for a day at least", hint="give --older-than 24h or more")
-    first_kept = dated_id(store.now_ms() - int(older_than_s * 1000), "")
-    old = sorted(job for job in list_jobs(store, most=_ALL) if job < first_kept)
+    now_ms = store.now_ms()
+    first_kept = dated_id(now_ms - int(older_than_s * 1000), "")
+    listed = list_jobs(store, most=_ALL, now_ms=now_ms)
+    old = sorted(job for job in listed if job < first_kept or is_of_the_future(job, now_ms))
     gone = [job for job in old if _is_over(store, job)]
     for key in _words_of(store, set(gone)):
         store.delete(key)  # first: a word that is known is never taken for a new one of a job that is not

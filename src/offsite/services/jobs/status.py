@@ -12,6 +12,7 @@ from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, Job
 from offsite.repository.jobs.records import JobRecords, list_jobs
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.reading_clock import reading_now_ms
 from offsite.stores.store import Store
 
 START_S = 60.0
@@ -55,9 +56,10 @@ class JobFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
     """What is known of a job. Times in epoch ms by the store's clock, -1: never. `arguments`: its command line, without
-    where the repository and the cluster are. `result`: the document that its command printed, None for none; `said`:
-    the last lines of what it said to people. `exit_code`: -1 while it has not ended. `problem`: why nothing else is
-    known of it, where its records are damaged; then it counts as lost."""
+    where the repository and the cluster are; `cluster`: which one it changes, by the name that coordinators give it.
+    `result`: the document that its command printed, None for none; `said`: the last lines of what it said to people.
+    `exit_code`: -1 while it has not ended. `problem`: why nothing else is known of it, where its records are damaged;
+    then it counts as lost."""
 
     id: str
     kind: str
@@ -66,6 +68,7 @@ class JobReport:
     arguments: tuple[str, ...]
     asked_at_ms: int
     asked_by: str
+    cluster: str = ""
     ended_at_ms: int = -1
     cancelled_by: str = ""
     worker: str = ""
@@ -95,16 +98,16 @@ def decide_state(facts: JobFacts) -> JobState:
 
 def job_report(store: Store, job: str) -> JobReport:
     """Raises `JobNotFound`, `BadName`, `DamagedObject`, and what the store raises."""
-    return _report(store, job, with_result=True)
+    return _report(store, job, reading_now_ms(store), with_result=True)
 
 
 def job_list(store: Store, *, most: int = 50) -> JobList:
     """At most so many, the newest. One that vanished meanwhile is left out, one whose records are damaged is told of.
     Raises what the store raises."""
-    found = []
-    for job in list_jobs(store, most=most):
+    found, now_ms = [], reading_now_ms(store)
+    for job in list_jobs(store, most=most, now_ms=now_ms):
         try:
-            found.append(_report(store, job, with_result=False))
+            found.append(_report(store, job, now_ms, with_result=False))
         except JobNotFound:
             continue
         except (Damaged, FormatTooNew) as error:
@@ -125,9 +128,9 @@ def _unread(job: str, error: OffsiteError) -> JobReport:
     )
 
 
-def _report(store: Store, job: str, *, with_result: bool) -> JobReport:
+def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobReport:
     records = JobRecords(store=store, layout=JobLayout(job=job))
-    facts = _facts(records)
+    facts = _facts(records, now_ms)
     ended = facts.ended
     return JobReport(
         id=job,
@@ -137,29 +140,30 @@ def _report(store: Store, job: str, *, with_result: bool) -> JobReport:
         arguments=facts.asked.arguments,
         asked_at_ms=facts.asked.at_ms,
         asked_by=facts.asked.by,
+        cluster=facts.asked.cluster,
         ended_at_ms=ended.at_ms if ended else -1,
         cancelled_by=facts.cancelled.by if facts.cancelled else "",
         worker=facts.worker,
         exit_code=ended.exit_code if ended else -1,
         progress=records.progress(),
-        result=_result(ended) if with_result else None,
+        result=_parsed(records.result(ended)) if ended and with_result else None,
         said=ended.said if ended and with_result else "",
     )
 
 
-def _facts(records: JobRecords) -> JobFacts:
+def _facts(records: JobRecords, now_ms: int) -> JobFacts:
     asked = records.asked()
     if asked is None:
         raise JobNotFound(f"there is no job {records.layout.job}", hint="see them with: offsite jobs list")
     terms = LeaseTerms(store=records.store, lease=records.layout.lease)
-    holder = terms.holder(asking=ProcessIdentity.mine())
+    holder = terms.holder(asking=ProcessIdentity.mine(), now_ms=now_ms)
     return JobFacts(
         asked=asked,
         cancelled=records.cancelled(),
         worker=holder.holder.text if holder else "",
         had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
         ended=records.ended(),  # read last: a worker that ended meanwhile has told so before it let the lease go
-        now_ms=records.store.now_ms(),
+        now_ms=now_ms,
     )
 
 
@@ -171,8 +175,8 @@ def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:
     return JobState.CANCELLED if was_cancelled and ended.exit_code in _INTERRUPTED else JobState.FAILED
 
 
-def _result(ended: EndedJob | None) -> object:
+def _parsed(result: bytes) -> object:
     try:
-        return parse_json(ended.result.encode()) if ended and ended.result else None
+        return parse_json(result) if result else None
     except BadJson:
         return None

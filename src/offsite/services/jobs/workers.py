@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from offsite.model.errors import TooManyJobs
+from offsite.model.errors import JobNotBegun, TooManyJobs
 
 AT_ONCE = 2
 """Jobs that one coordinator lets run at once: each has a Spark of its own."""
@@ -54,16 +54,22 @@ class Workers:
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
-        `environment` is added to that of all."""
+        `environment` is added to that of all. Raises `JobNotBegun`."""
         command = [sys.executable, "-c", _MODULE, job, *arguments]
         inherited = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
-        process = subprocess.Popen(
-            command,
-            env={**inherited, **self._environment, **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                env={**inherited, **self._environment, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise JobNotBegun(
+                f"no process could be begun for job {job}: {error.strerror}",
+                hint="shorten its words, or look at the memory and the processes of the coordinator's machine",
+            ) from error
         with self._lock:
             self._begun.append(process)

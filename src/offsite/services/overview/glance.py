@@ -11,6 +11,7 @@ from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.checkpoint.status import Checkpoints
+from offsite.services.reading_clock import reading_now_ms
 from offsite.services.reports.plot import POINTS_MAX, Line, lines_of
 
 
@@ -24,7 +25,7 @@ class Glance:
 
 def glance(backup: Backup) -> Glance:
     """What the newest state tells. Raises `DamagedCommit` and what the store raises."""
-    state, now_ms = backup.sound_state(), backup.store.now_ms()
+    state, now_ms = backup.sound_state(), reading_now_ms(backup.store)
     facts = {
         "Last checkpoint": _checkpoint(backup),
         "Holes": f"{len(state.holes):,}" if state.holes else "none",

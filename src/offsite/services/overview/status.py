@@ -15,6 +15,7 @@ from offsite.services.heads import SeenHead, vanished
 from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of, restorable_to_ms
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
+from offsite.services.reading_clock import reading_now_ms
 from offsite.services.restore.set_aside import unfinished_asides
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
@@ -53,7 +54,7 @@ class Status:
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
     """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
     machine saw here before, and that is gone."""
-    now_ms, names = repository.store.now_ms(), repository.backups()
+    now_ms, names = reading_now_ms(repository.store), repository.backups()
     there = (_status(repository, name, now_ms, stale_after_s) for name in names)
     backups = (*there, *(_gone(seen, now_ms) for seen in vanished(repository, names)))
     safe = bool(backups) and all(backup.safe for backup in backups)

@@ -21,6 +21,7 @@ from offsite.model.time import parse_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
+from offsite.services.reading_clock import reading_now_ms
 from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
@@ -72,7 +73,7 @@ class RecordsPlan:
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
     """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
     point = find_point(backup, request.point)
-    rows = parse_rows(request.start, request.end, now_ms=backup.store.now_ms())
+    rows = parse_rows(request.start, request.end, now_ms=reading_now_ms(backup.store))
     return RecordsPlan(
         backup=backup,
         point=point,

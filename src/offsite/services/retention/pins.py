@@ -12,6 +12,7 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, Changes, Pin
 from offsite.repository.state import BackupState
+from offsite.services.reading_clock import reading_now_ms
 from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
 
@@ -76,7 +77,7 @@ def unpin_point(backup: Backup, commit: int) -> BackupState:
 def pinned_points(backup: Backup) -> tuple[PinnedPoint, ...]:
     """The pins of the newest state, by number."""
     head = backup.sound_state()
-    now_ms = backup.store.now_ms() if head.pins else 0
+    now_ms = reading_now_ms(backup.store) if head.pins else 0
     return tuple(
         PinnedPoint(
             commit=pin.seq,

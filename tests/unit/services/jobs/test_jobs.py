@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,18 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BadName, DamagedObject, JobNotFound, RequestRepeated, RestoreRunning, TooManyJobs
+from offsite.model.errors import (
+    BadName,
+    DamagedObject,
+    JobNotBegun,
+    JobNotFound,
+    RequestRepeated,
+    RestoreRunning,
+    TooManyJobs,
+)
+from offsite.model.size import MIB
 from offsite.repository.jobs.layout import JobLayout, repeat_key
 from offsite.repository.jobs.record import (
-    RESULT_MAX,
     SAID_MAX,
     AskedJob,
     CancelledJob,
@@ -21,10 +30,13 @@ from offsite.repository.jobs.record import (
     decode_ended,
     encode_ended,
 )
-from offsite.repository.jobs.records import JobRecords
+from offsite.repository.jobs.records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.restores import lease
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs import work
-from offsite.services.jobs.ask import JobRequest, ask_for_job, cancel_job
+from offsite.services.jobs.ask import JobRequest, ask_for_job, cancel_job, tell_not_begun
+from offsite.services.jobs.forget import forget_jobs
 from offsite.services.jobs.status import START_S, JobFacts, JobState, decide_state, job_list, job_report
 from offsite.services.jobs.work import working
 from offsite.services.jobs.workers import Workers
@@ -169,11 +181,73 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
         job_report(store, ASKED.id)
 
 
-def test_what_is_kept_of_a_command_is_bounded() -> None:
-    kept = decode_ended(
-        encode_ended(replace(end(0), result="x" * (RESULT_MAX + 1), said="a" + "b" * SAID_MAX)), key="ended"
+def test_what_is_kept_of_a_command_is_bounded(store: Store) -> None:
+    kept = decode_ended(encode_ended(replace(end(0), said="a" + "b" * SAID_MAX)), key="ended")
+    assert kept.said == "b" * SAID_MAX
+    job = ask_for_job(store, REQUEST).id
+    JobRecords(store=store, layout=JobLayout(job=job)).put_ended(
+        EndedJob(id=job, at_ms=1, exit_code=0, result="x" * (RESULT_MAX_BYTES + 1), said="it ended")
     )
-    assert (kept.result, kept.said) == ("", "b" * SAID_MAX)
+    report = job_report(store, job)
+    assert (report.result, report.state) == (None, JobState.SUCCEEDED)
+    assert report.said.startswith("it ended\nits result of 8.0 MiB is not kept")
+
+
+def test_a_long_result_lies_beside_and_is_not_read_by_a_list(store: Store) -> None:
+    job = ask_for_job(store, REQUEST).id
+    layout = JobLayout(job=job)
+    records = JobRecords(store=store, layout=layout)
+    records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result=json.dumps(["x" * 200_000]), said=""))
+    assert len(store.get(layout.ended_key) or b"") < 1_000
+    assert job_report(store, job).result == ["x" * 200_000]
+    assert job_list(store).jobs[0].state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("name", ["asked_key", "ended_key", "cancelled_key", "result_key"])
+def test_an_object_that_is_far_too_large_is_told_and_not_read(store: Store, name: str) -> None:
+    job = ask_for_job(store, REQUEST).id
+    layout = JobLayout(job=job)
+    records = JobRecords(store=store, layout=layout)
+    if name == "result_key":
+        records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result="", said=""))
+    store.delete(getattr(layout, name))
+    store.put_if_absent(getattr(layout, name), bytes(20 * MIB))
+    with pytest.raises(DamagedObject, match="larger than what is told of a job"):
+        job_report(store, job)
+
+
+def test_jobs_of_the_future_hide_none_and_are_forgotten(store: Store) -> None:
+    job = ask_for_job(store, REQUEST).id
+    forged = [f"20990101-000000-{number:08x}" for number in range(60)]
+    for each in forged:
+        store.put_if_absent(JobLayout(job=each).asked_key, b"{}")
+    assert job_list(store).jobs[0].id == job
+    for each in forged:
+        records = JobRecords(store=store, layout=JobLayout(job=each))
+        store.delete(records.layout.asked_key)
+        records.put_asked(replace(ASKED, id=each))
+        records.put_ended(EndedJob(id=each, at_ms=1, exit_code=0, result="", said=""))
+    assert set(forget_jobs(store, older_than_s=24 * 3600).jobs) == set(forged)
+
+
+def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        job = ask_for_job(store, REQUEST).id
+        terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
+        terms.claim(ProcessIdentity.mine(), "word", take_over=False)
+    asked, now_ms = [], store.now_ms()
+    monkeypatch.setattr(type(store), "now_ms", lambda _: asked.append(1) or now_ms)
+    job_list(store)
+    assert len(asked) == 1
+
+
+def test_a_job_that_could_not_be_begun_has_failed(store: Store) -> None:
+    workers = Workers(environment={})
+    job = ask_for_job(store, REQUEST).id
+    with pytest.raises(JobNotBegun) as error:
+        workers.begin(job, ["x" * 10_000_000])
+    tell_not_begun(store, job, error.value)
+    assert job_report(store, job).state is JobState.FAILED
 
 
 def test_only_so_many_run_at_once() -> None:
