@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -223,8 +224,16 @@ def _cut_sidecar(path: Path, number: int) -> None:
     with wrapped("write", str(sidecar)):
         whole = sidecar.read_bytes()
         size_bytes = sum(len(each) for each in whole.splitlines(keepends=True)[:number])
-        _make(sidecar.with_name(f"{sidecar.name}.cut-{size_bytes}"), whole[size_bytes:])
+        _make(_free_name(sidecar, f".cut-{size_bytes}"), whole[size_bytes:])
+        _flush_folder(path.parent)
         _cut(sidecar, size_bytes)
+
+
+def _free_name(path: Path, suffix: str) -> Path:
+    """A name beside `path` that is not taken: a crash after an earlier copy was kept, or an earlier cut at the same
+    place, must not stand in the way of this one."""
+    names = (path.with_name(f"{path.name}{suffix}{f'-{number}' if number else ''}") for number in count())
+    return next(each for each in names if not os.path.lexists(each))
 
 
 def _flush_folder(folder: Path) -> None:

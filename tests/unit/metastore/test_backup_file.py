@@ -94,6 +94,16 @@ def test_a_file_that_somebody_cut_in_a_line_goes_on_too(made: Path) -> None:
     assert entries.endswith(kept.read_bytes())
 
 
+def test_a_copy_that_a_crash_or_an_earlier_cut_left_does_not_stand_in_the_way(made: Path) -> None:
+    whole, entries = made.read_bytes(), sidecar_of(made).read_bytes()
+    for _ in range(3):
+        made.write_bytes(whole[:-3])
+        with BackupFile.open(made, HEADER).file as file:
+            file.append([command(2)])
+        assert (made.read_bytes(), sidecar_of(made).read_bytes()) == (whole, entries)
+    assert len(list(made.parent.glob("*.cut-*"))) == 3
+
+
 def test_lines_without_entries_are_described_later(made: Path) -> None:
     entries = sidecar_of(made).read_bytes()
     sidecar_of(made).write_bytes(b"".join(entries.splitlines(keepends=True)[:2]))

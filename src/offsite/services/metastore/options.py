@@ -79,8 +79,8 @@ def _location(location: Path | None, settings: Mapping[str, str]) -> Path:
 
 
 def _is_enabled(settings: Mapping[str, str], properties: Path | None) -> bool:
-    """A command that is run by hand, without properties, is meant; ksqlDB's own default is off."""
-    text = settings.get(ENABLED, "true" if properties is None or LOCATION in settings else "false").strip().lower()
+    """Who runs the command and names a folder means it, whatever ksqlDB's own default is."""
+    text = settings.get(ENABLED, "true").strip().lower()
     if text not in _BOOLEANS:
         raise BadOption(f"{properties}: {ENABLED} is neither true nor false", hint="write true")
     return _BOOLEANS[text]
