@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Producer
@@ -63,9 +64,20 @@ class Ksql:
                 producer.flush(30)
                 producer.abort_transaction(30)
 
-    def records(self, topic: str = "") -> list[Record]:
-        """What ksqlDB reads, of its own topic or of another one."""
-        source = CommandSource(self.cluster.router, topic or self.topic)
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """A transaction of somebody else, open in this block and aborted then."""
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "transactional.id": f"{self.service}-other"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        try:
+            yield producer
+        finally:
+            producer.abort_transaction(30)
+
+    def records(self) -> list[Record]:
+        """What ksqlDB reads."""
+        source = CommandSource(self.cluster.router, self.topic)
         found = source.find()
         return [] if found is None else list(source.read(source.start(), topic_id=found.topic_id).records)
 

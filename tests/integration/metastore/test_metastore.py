@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
 from offsite.metastore.backup_file import load, sidecar_of
@@ -163,6 +164,46 @@ def test_what_a_restore_replaces_is_kept_and_a_second_one_does_nothing(node: Nod
     assert node.ksql.written() == [create_stream(1)]
     again = node.run("restore", file, *node.ends, "--yes").result
     assert (again["copy"], again["verified"]) == (None, True)
+
+
+def test_commands_behind_an_open_transaction_are_not_deleted_without_a_copy(node: Node) -> None:
+    node.ksql.write([create_stream(1)])
+    file = Path(node.back_up()["file"])
+    with node.ksql.transaction() as other:
+        other.produce(node.ksql.topic, b"{}", key=b'"stream/`O`/create"')
+        other.flush(30)
+        node.ksql.write([create_stream(2)])
+        refused = node.run("restore", file, *node.ends, "--yes")
+        assert (refused.exit_code, refused.error["id"]) == (14, "OFF-1422")
+        assert "is open" in refused.error["message"]
+    wait_until(lambda: node.ksql.written() == [create_stream(1), create_stream(2)])
+    done = node.run("restore", file, *node.ends, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert len(load(Path(done.result["copy"])).commands) == 2
+
+
+def test_commands_one_right_after_the_other_come_back_into_a_topic_of_small_messages(node: Node) -> None:
+    node.ksql.cluster.admin.alter_topic_configs({node.ksql.topic: {"max.message.bytes": "10000"}})
+    given = [create_stream(number, size=2000) for number in range(20)]
+    plain = Producer({"bootstrap.servers": node.ksql.cluster.bootstrap, "batch.size": 5000})
+    for key, value in given:
+        plain.produce(node.ksql.topic, value, key=key)
+    plain.flush(30)
+    file = node.back_up()["file"]
+    node.ksql.write([create_stream(99)])
+    done = node.run("restore", file, *node.ends, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert (node.ksql.written(), done.result["same_offsets"]) == (given, True)
+
+
+def test_a_topic_that_would_lose_its_commands_again_gets_its_settings(node: Node) -> None:
+    node.ksql.write([create_stream(1)])
+    file = node.back_up()["file"]
+    node.ksql.cluster.admin.alter_topic_configs({node.ksql.topic: {"retention.ms": "60000"}})
+    assert node.run("restore", file, *node.ends).exit_code == 14, "nobody said yes"
+    assert node.run("restore", file, *node.ends, "--yes").exit_code == 0
+    assert node.ksql.cluster.configs(node.ksql.topic)["retention.ms"] == "-1"
+    assert node.run("restore", file, *node.ends).exit_code == 0, "nothing is to be done"
 
 
 def test_a_damaged_file_is_not_restored(node: Node) -> None:

@@ -31,8 +31,9 @@ from offsite.services.metastore.source import CommandSource
 
 _PLAIN = 0
 """Commands are written as ksqlDB writes them: not compressed."""
-_REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
-"""Operations on the topic that is replaced, with the codes of Kafka's AclOperation."""
+_DECIDED_WITHIN_S = 5.0
+"""Seconds until the marker of a transaction that a killed attempt left open is in the log, generously."""
+_LOOK_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,12 @@ def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None
     topic = source.find()
     if topic is None:
         return None
+    portion = source.read(source.start(), topic_id=topic.topic_id)
     return Existing(
-        records=source.read(source.start(), topic_id=topic.topic_id).records,
+        records=portion.records,
         configs=dict(admin.topic_configs([topic.name])[topic.name]),
         replication_factor=topic.replication_factor,
+        undecided=portion.end < portion.seen_end,
     )
 
 
@@ -66,12 +69,14 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
     afterwards what was written, and what Kafka raises."""
     source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
     copy = None
+    if plan.is_there_already and plan.lacking:
+        admin.alter_topic_configs({plan.topic: plan.lacking})
     if not plan.is_there_already:
-        _check_may_replace(plan, admin)
-        copy = _keep(plan, source, admin, clock=clock)
         where = TopicPartition(topic=plan.topic, partition=0)
-        # What a killed attempt left open is ended here: later its marker would come into the new topic.
+        # What a killed attempt left open is ended here: later its marker would come into the new topic, and before that
+        # it would hide from the copy what comes after it.
         with OrderedTransactions(router, where, f"offsite-metastore-{plan.topic}") as transactions:
+            copy = _keep(plan, source, admin, clock=clock)
             _make_topic(plan, admin)
             end = _write(plan, transactions, now_ms=clock.now_ms())
         await_end_offset(router, where, end)
@@ -102,7 +107,7 @@ def _check_may_replace(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
 
 
 def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Path | None:
-    now = read_existing(source, admin)
+    now = _decided(source, admin, clock=clock)
     planned = plan.existing
     if (now is None) != (planned is None) or (now and planned and list(now.records) != list(planned.records)):
         raise PlanChanged(
@@ -121,6 +126,20 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
         replication_factor=now.replication_factor,
     )
     return keep_copy(plan.file.parent, header, now.records)
+
+
+def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Existing | None:
+    """What is in the topic, once no transaction is open in it. Raises `PlanChanged` where one stays open: commands
+    after it may be committed, cannot be read, and would be deleted without a copy."""
+    until_s = clock.monotonic_s() + _DECIDED_WITHIN_S
+    while (now := read_existing(source, admin)) and now.undecided:
+        if clock.monotonic_s() > until_s:
+            raise PlanChanged(
+                f"a transaction is open in {source.topic}, and what comes after it cannot be copied: nothing was done",
+                hint="stop the ksqlDB servers; the brokers end it when its time is up, or kafka-transactions.sh does",
+            )
+        clock.sleep(_LOOK_AGAIN_S)
+    return now
 
 
 def _make_topic(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
@@ -143,12 +162,13 @@ def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now
 
 
 def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
-    """Times that brokers gave come back as times that we give; commands without one get that of now."""
+    """A batch for each command, as ksqlDB writes them: what is planned is a topic that takes the largest command. Times
+    that brokers gave come back as times that we give; commands without one get that of now."""
     dated = [
         each._replace(timestamp_type=CREATE_TIME, timestamp_ms=now_ms if each.offset == UNKNOWN else each.timestamp_ms)
         for each in records
     ]
-    return list(batches_of([renumber(dated)], codec=_PLAIN)) if dated else []
+    return [batch for each in dated for batch in batches_of([renumber([each])], codec=_PLAIN)]
 
 
 def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:

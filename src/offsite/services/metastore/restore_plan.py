@@ -24,23 +24,27 @@ KEEPS_ALL: Mapping[str, str] = {
 }
 """Settings of a command topic: whatever deletes or loses a command loses a part of the metastore."""
 _ROOM_BYTES = 4096
-"""What a batch takes beside its largest record, generously."""
+"""What a batch takes beside its record, generously."""
+_HEADER_BYTES = 10
+"""What a header takes beside its name and value, at most: two lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """The topic that is there: how many commands it holds, its own settings, and its replication factor."""
+    """The topic that is there: how many commands it holds, its own settings, and its replication factor. `undecided`: a
+    transaction is open, and what comes after it is not among `records`, committed or not."""
 
     records: Sequence[Record]
     configs: Mapping[str, str]
     replication_factor: int
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreRestorePlan:
     """`skipped` are (number of the command, why) of those left out, `incompatible` likewise of those that ksqlDB would
-    not read and that are restored all the same. `is_there_already`: nothing is to be done. `copy`: where what is in the
-    topic now is kept; None: there is nothing in it."""
+    not read and that are restored all the same. `is_there_already`: the topic holds them; only its settings are mended,
+    those of `lacking`, where it would lose commands by them."""
 
     file: Path
     topic: str
@@ -52,6 +56,11 @@ class MetastoreRestorePlan:
     skipped: tuple[tuple[int, str], ...]
     incompatible: tuple[tuple[int, str], ...]
     is_there_already: bool
+    lacking: Mapping[str, str]
+
+    @property
+    def changes_nothing(self) -> bool:
+        return self.is_there_already and not self.lacking
 
 
 def plan_restore(
@@ -77,7 +86,8 @@ def plan_restore(
         replication_factor=_replication_factor(existing, read, brokers),
         skipped=tuple(odd) if skip_incompatible else (),
         incompatible=() if skip_incompatible else tuple(odd),
-        is_there_already=existing is not None and _same(existing.records, records, at_offsets=placement.same_offsets),
+        is_there_already=existing is not None and _holds(existing, records, at_offsets=placement.same_offsets),
+        lacking={name: value for name, value in KEEPS_ALL.items() if existing and existing.configs.get(name) != value},
     )
 
 
@@ -124,10 +134,15 @@ def _replication_factor(existing: Existing | None, read: ReadBackup, brokers: in
 
 
 def _size_bytes(record: Record) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    headers = sum(
+        len(name.encode("utf-8", "surrogateescape")) + len(value or b"") + _HEADER_BYTES
+        for name, value in record.headers
+    )
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _same(there: Sequence[Record], wanted: Sequence[Record], *, at_offsets: bool) -> bool:
+def _holds(existing: Existing, wanted: Sequence[Record], *, at_offsets: bool) -> bool:
+    there = existing.records
     told = [[(each.key, each.value) for each in some] for some in (there, wanted)]
-    return told[0] == told[1] and (not at_offsets or all(map(at_its_offset, there, wanted)))
+    is_same = told[0] == told[1] and not existing.undecided
+    return is_same and (not at_offsets or all(map(at_its_offset, there, wanted)))

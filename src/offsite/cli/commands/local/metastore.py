@@ -164,9 +164,10 @@ def restore(
     admin = ClusterAdmin(router)
     existing, brokers = read_existing(source, admin), len(admin.cluster().brokers)
     plan = plan_restore(source, file, existing=existing, brokers=brokers, skip_incompatible=skip_incompatible)
-    if not yes and not plan.is_there_already:
+    if not yes and not plan.changes_nothing:
         emit_notice(plan, render=render_restore_plan)
-        confirm(f"replace {topic}?" if existing else f"make {topic}?")
+        what = "mend the settings of" if plan.is_there_already else "replace" if existing else "make"
+        confirm(f"{what} {topic}?")
     emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
 
 
