@@ -8,7 +8,7 @@ makes the entries anew. A sidecar is never ahead of its file, unless somebody ha
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -96,17 +96,11 @@ class BackupFile:
 
     @classmethod
     def open(cls, path: Path, header: Header) -> Opened:
-        """The file, after what a crash left torn at its end is cut off. `header`: of its sidecar, where it has none.
-        Raises as `load`, and what writing a file raises."""
+        """The file, after what a crash left torn at its end is cut off; a damaged file is left as it is. `header`: of
+        its sidecar, where it has none. Raises as `load`, and what writing a file raises."""
         read = load(path)
-        repairs = []
-        if read.torn_bytes and len(read.without_line) == 1:
-            _cut_sidecar(path, read.without_line[0])
-            repairs.append("cut the entry of the torn line off its sidecar")
+        repairs = list(_mend_end(path, read))
         with wrapped("write", str(path)):
-            if read.torn_bytes:
-                _cut(path, read.size_bytes)
-                repairs.append(f"cut {read.torn_bytes} bytes of a torn line off its end")
             if read.header is None:
                 sidecar_of(path).unlink(missing_ok=True)
                 _make(sidecar_of(path), header.encode() + _BREAK)
@@ -204,6 +198,36 @@ def _make(path: Path, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
     try:
         os.write(file, data)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
+    """Give the last line its line break, or cut it off where it is torn. What may be a whole command (of a file without
+    entries), and the entry of a torn line, are kept beside the file."""
+    if not read.torn_bytes or len(read.problems) > len(read.without_line) or len(read.without_line) > 1:
+        return
+    if read.lacks_break:
+        with wrapped("write", str(path)):
+            _end_line(path)
+        yield "gave its last line the line break that was missing"
+        return
+    if read.without_line:
+        _cut_sidecar(path, read.without_line[0])
+        yield "cut the entry of the torn line off its sidecar"
+    with wrapped("write", str(path)):
+        if read.header is None:
+            _make(_free_name(path, f".cut-{read.size_bytes}"), path.read_bytes()[read.size_bytes :])
+            _flush_folder(path.parent)
+        _cut(path, read.size_bytes)
+    yield f"cut {read.torn_bytes} bytes of a torn line off its end"
+
+
+def _end_line(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.write(file, _BREAK)
         os.fsync(file)
     finally:
         os.close(file)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.model.untrusted.names import is_topic_name
+
 _KLIP = re.compile(r"(?P<topic>.+)_(?P<number>[0-9]{1,15})\.bak")
 _KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")
 _COMMAND_TOPIC = re.compile(r"_confluent-ksql-(?P<service>.+)_command_topic")
@@ -42,10 +44,12 @@ class BackupName:
 
 
 def parse_name(text: str) -> BackupName | None:
-    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with)."""
+    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with, nor one that
+    we would write otherwise)."""
     for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
         if found := pattern.fullmatch(text):
-            return BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
+            name = BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
+            return name if str(name) == text and is_topic_name(name.topic) else None
     return None
 
 

@@ -52,6 +52,8 @@ class ReadBackup:
     torn_sidecar_bytes: int
     without_line: Sequence[int]
     """The entries, counted from 1, that have a line which is not in the file."""
+    lacks_break: bool
+    """The torn bytes are the whole line of the first of them: only its line break is missing."""
 
 
 def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
@@ -59,7 +61,7 @@ def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
     the sidecar does not begin as one of ours."""
     lines, torn = _whole_lines(data)
     described, torn_sidecar = _whole_lines(sidecar or b"")
-    reader = _Reader(lines, described)
+    reader = _Reader(lines, described, data[len(data) - torn :])
     commands = list(reader.commands())
     return ReadBackup(
         header=reader.header,
@@ -73,6 +75,7 @@ def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
         torn_bytes=torn,
         torn_sidecar_bytes=torn_sidecar,
         without_line=reader.without_line,
+        lacks_break=reader.lacks_break,
     )
 
 
@@ -82,12 +85,13 @@ def _whole_lines(data: bytes) -> tuple[list[bytes], int]:
 
 
 class _Reader:
-    def __init__(self, lines: Sequence[bytes], described: Sequence[bytes]) -> None:
-        self._lines, self._described = lines, described
+    def __init__(self, lines: Sequence[bytes], described: Sequence[bytes], torn: bytes) -> None:
+        self._lines, self._described, self._torn = lines, described, torn
         self.problems: list[Problem] = []
         self.header = Header.decode(described[0]) if described else None
         self.chain = first_chain(described[0]) if described else ""
         self.without_line: list[int] = []
+        self.lacks_break = False
         self._line = 0
 
     def commands(self) -> Iterator[Command]:
@@ -127,6 +131,8 @@ class _Reader:
             return None if text is None else self._plain(text)
         text = self._next_line() if entry.has_line else None
         if entry.has_line and text is None:
+            if self._torn and self.chain and not self.without_line:
+                self.lacks_break = entry.follows(self.chain, self._torn)
             self.chain = entry.chain
             self.without_line.append(number)
             self.problems.append(Problem(0, f"the line of command {number} is not in the file"))

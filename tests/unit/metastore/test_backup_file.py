@@ -104,6 +104,34 @@ def test_a_copy_that_a_crash_or_an_earlier_cut_left_does_not_stand_in_the_way(ma
     assert len(list(made.parent.glob("*.cut-*"))) == 3
 
 
+def test_a_line_that_lacks_its_break_alone_is_whole(made: Path) -> None:
+    """A topic may have lost the command since: cutting it off would lose it for good."""
+    whole, entries = made.read_bytes(), sidecar_of(made).read_bytes()
+    made.write_bytes(whole[:-1])
+    opened = BackupFile.open(made, HEADER)
+    opened.file.close()
+    assert [each.record for each in opened.read.commands] == [command(1), NULL, command(2)]
+    assert (made.read_bytes(), sidecar_of(made).read_bytes()) == (whole, entries)
+
+
+def test_what_may_be_a_whole_command_of_a_file_without_entries_is_kept(made: Path) -> None:
+    whole = made.read_bytes()
+    sidecar_of(made).unlink()
+    made.write_bytes(whole[:-1])
+    BackupFile.open(made, HEADER).file.close()
+    (kept,) = made.parent.glob("*.cut-*")
+    assert made.read_bytes() + kept.read_bytes() + b"\n" == whole
+
+
+def test_a_damaged_file_is_left_as_it_is(made: Path) -> None:
+    with BackupFile.open(made, HEADER).file as file:
+        file.append([command(3)])
+    made.write_bytes(cut := made.read_bytes()[:-100])
+    entries = sidecar_of(made).read_bytes()
+    BackupFile.open(made, HEADER).file.close()
+    assert (made.read_bytes(), sidecar_of(made).read_bytes()) == (cut, entries)
+
+
 def test_lines_without_entries_are_described_later(made: Path) -> None:
     entries = sidecar_of(made).read_bytes()
     sidecar_of(made).write_bytes(b"".join(entries.splitlines(keepends=True)[:2]))

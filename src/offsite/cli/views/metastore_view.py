@@ -50,7 +50,7 @@ def render_status(console: Console, report: MetastoreStatusReport) -> None:
             f"{each.commands:,}",
             format_size(each.size_bytes),
             format_time(each.last_command_ms) if each.last_command_ms >= 0 else "-",
-            format_time(each.written_ms),
+            format_time(each.written_ms) if each.written_ms >= 0 else "-",
             str(each.older),
         )
     console.print(table)

@@ -10,6 +10,7 @@ from offsite.metastore.backup_file import load, sidecar_of
 from offsite.metastore.folder import exposed
 from offsite.metastore.names import BackupName, parse_name, service_of_topic
 from offsite.model.errors import OffsiteError
+from offsite.stores.posix_errors import wrapped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,12 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
     ordered = sorted(names, key=lambda name: (name.made_ms, name.form))
     path = location / str(ordered[-1])
     commands, times, problems = 0, [-1], list[str]()
+    size_bytes, written_ms = 0, -1
     try:
         read = load(path)
+        with wrapped("read", str(path)):
+            told = path.stat()
+            size_bytes, written_ms = told.st_size, int(told.st_mtime * 1000)
     except OffsiteError as error:
         problems.append(f"{error.id}: {error.message}")
     else:
@@ -72,9 +77,9 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
         file=path,
         safe=not problems,
         commands=commands,
-        size_bytes=path.stat().st_size,
+        size_bytes=size_bytes,
         last_command_ms=max(times),
-        written_ms=int(path.stat().st_mtime * 1000),
+        written_ms=written_ms,
         older=len(ordered) - 1,
         problems=tuple(problems),
         warnings=tuple(filter(None, (exposed(each) for each in (location, path, sidecar_of(path)) if each.exists()))),
