@@ -116,6 +116,15 @@ class BackupFile:
     def size_bytes(self) -> int:
         return self._file.size_bytes
 
+    def is_there(self) -> bool:
+        """Whether the file and its sidecar still are."""
+        return self.path.exists() and sidecar_of(self.path).exists()
+
+    def check_untouched(self) -> None:
+        """Raises `BackupFileChanged` when another has written to the file or its sidecar."""
+        self._file.check_untouched()
+        self._sidecar.check_untouched()
+
     def append(self, records: Sequence[Record]) -> None:
         """Add commands; they are on the disk when this returns, and none is added when it raises. Raises
         `BackupFileChanged` when another has written to the file, and what writing a file raises."""
@@ -164,7 +173,7 @@ class _Appended:
     def append(self, data: bytes) -> None:
         if not data:
             return
-        self._check_untouched()
+        self.check_untouched()
         try:
             with wrapped("write", str(self._path)):
                 written = 0
@@ -180,7 +189,7 @@ class _Appended:
     def close(self) -> None:
         os.close(self._file)
 
-    def _check_untouched(self) -> None:
+    def check_untouched(self) -> None:
         """KsqlDB puts another file in the place of its own with every write; an editor does so too."""
         ours = os.fstat(self._file)
         try:

@@ -51,14 +51,19 @@ class LiveBackup:
 
     def catch_up(self) -> BackupView:
         """Bring the file to where the topic is; compare them from the first command where the topic is not known to be
-        the one of before. Raises what reading a topic and writing a file raise; what is in the file then is whole."""
+        the one of before, or the file is gone. Raises what reading a topic and writing a file raise; what is in the file
+        then is whole."""
         topic = self._source.find()
         if topic is None:
             if not self._is_gone:
                 self._look_at_file()
             return self._show(self._lost(Verdict.GONE))
+        if self._file is not None and not self._file.is_there():
+            warned("metastore_file_gone", why="the backup file was removed", topic=topic.name, file=str(self._file.path))
+            self._topic = None
         if self._topic is None or topic.topic_id != self._topic.topic_id or self._source.start() != self._start:
             self._begin(topic)
+        self._open_file.check_untouched()
         return self.go_on()
 
     def go_on(self) -> BackupView:
@@ -90,8 +95,12 @@ class LiveBackup:
 
     def _begin(self, topic: CommandTopic) -> None:
         self.close()
-        self._topic, self._seen, self._is_gone = topic, [], False
+        self._topic, self._seen, self._is_gone = None, [], False  # until there is a file, the next look begins anew
         self._start = self._position = self._source.start()
+        self._open_newest(topic)
+        self._topic = topic
+
+    def _open_newest(self, topic: CommandTopic) -> None:
         newest = self._newest()
         if newest is None:
             self._comparison = None
@@ -109,6 +118,9 @@ class LiveBackup:
         self._topic, self._is_gone = None, True
         if (newest := self._newest()) is not None:
             self._compare_with(newest, load(newest), repairs=())
+        else:
+            self._comparison = None
+            self.view = replace(self.view, file=None, commands=0, size_bytes=0, last_command_ms=-1)
 
     def _compare_with(self, path: Path, read: ReadBackup, *, repairs: tuple[str, ...]) -> None:
         self._comparison = Comparison(read.commands)

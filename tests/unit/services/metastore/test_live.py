@@ -16,7 +16,7 @@ from offsite.metastore.backup_file import BackupFile, load, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.metastore.sidecar import Header
 from offsite.model.clock import SystemClock
-from offsite.model.errors import SourceTruncated
+from offsite.model.errors import BackupFileChanged, SourceTruncated, StoreFull
 from offsite.services.metastore.live import LiveBackup
 from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
 from offsite.services.metastore.view import Verdict
@@ -215,6 +215,44 @@ def test_the_file_of_another_service_is_not_gone_on_with(place: Place) -> None:
     place.files[-1].unlink() if place.files[-1] != file.path else place.files[0].unlink()
     place.begin_anew()
     assert place.live.catch_up().file == file.path, "a file of ksqlDB does not say of whom it is"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_somebody_removed_is_made_anew_and_not_called_current(place: Place, whole: bool) -> None:
+    place.live.catch_up()
+    (file,) = place.files
+    (file if whole else sidecar_of(file)).unlink()
+    place.live.catch_up()
+    (again,) = place.files
+    assert stored(again) == place.source.records
+    assert load(again).problems == []
+
+
+def test_a_file_that_somebody_changed_is_not_called_current(place: Place) -> None:
+    place.live.catch_up()
+    place.files[0].write_bytes(b"")
+    with pytest.raises(BackupFileChanged):
+        place.live.catch_up()
+
+
+def test_a_file_that_cannot_be_made_is_made_at_the_next_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> None:
+        raise StoreFull("no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(BackupFile, "create", no_space)
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                place.live.catch_up()
+    assert place.live.catch_up().appended == 2
+
+
+def test_a_topic_that_is_gone_with_its_file_is_not_called_current(place: Place) -> None:
+    place.live.catch_up()
+    place.files[0].unlink()
+    place.source.making = 0
+    seen = place.live.catch_up()
+    assert (seen.verdict, seen.commands, seen.file) == (Verdict.EMPTY, 0, None)
 
 
 def test_a_topic_that_is_not_there_yet_is_no_alarm(place: Place) -> None:
