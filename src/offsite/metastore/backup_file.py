@@ -59,6 +59,12 @@ def load(path: Path) -> ReadBackup:
         raise BackupFileDamaged(f"{sidecar_of(path)} is no sidecar of ours: {error}", hint=hint) from error
 
 
+def load_lines(path: Path) -> ReadBackup:
+    """What its lines hold, as if it had no sidecar. Raises what reading a file raises."""
+    with wrapped("read", str(path)):
+        return read_backup(path.read_bytes(), None)
+
+
 def said_topic(path: Path) -> str:
     """Of which topic its sidecar says that it is; empty where there is none that can be read."""
     try:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from offsite.log.records.record import Record
-from offsite.metastore.backup_file import BackupFile, load, said_topic
+from offsite.metastore.backup_file import BackupFile, load, load_lines, said_topic
 from offsite.metastore.comparison import Comparison, Seen
 from offsite.metastore.folder import list_backups
 from offsite.metastore.names import BackupName, NameForm
@@ -20,7 +20,7 @@ from offsite.metastore.reading import ReadBackup
 from offsite.metastore.sidecar import Header
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BackupFileDamaged, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.version import __version__
 from offsite.services.metastore.source import CommandSource, CommandTopic
@@ -63,7 +63,8 @@ class LiveBackup:
             self._topic = None
         if self._topic is None or topic.topic_id != self._topic.topic_id or self._source.start() != self._start:
             self._begin(topic)
-        self._open_file.check_untouched()
+        if self._file is not None:
+            self._file.check_untouched()
         return self.go_on()
 
     def go_on(self) -> BackupView:
@@ -106,7 +107,11 @@ class LiveBackup:
             self._comparison = None
             self._new_file(topic)
             return
-        opened = BackupFile.open(newest, self._header(topic))
+        try:
+            opened = BackupFile.open(newest, self._header(topic))
+        except BackupFileDamaged as error:
+            self._compare_with_lines(newest, error)
+            return
         self._file = opened.file
         for repair in opened.repairs:
             warned("metastore_repaired", why=repair, topic=topic.name, file=str(newest))
@@ -117,7 +122,10 @@ class LiveBackup:
         self.close()
         self._topic, self._is_gone = None, True
         if (newest := self._newest()) is not None:
-            self._compare_with(newest, load(newest), repairs=())
+            try:
+                self._compare_with(newest, load(newest), repairs=())
+            except BackupFileDamaged as error:
+                self._compare_with_lines(newest, error)
         else:
             self._comparison = None
             self.view = replace(self.view, file=None, commands=0, size_bytes=0, last_command_ms=-1)
@@ -136,6 +144,12 @@ class LiveBackup:
             last_command_ms=max(times, default=-1),
             repairs=repairs,
         )
+
+    def _compare_with_lines(self, path: Path, error: BackupFileDamaged) -> None:
+        """Of a file whose sidecar is none of ours: the file is left as it is, and a new one follows if the topic holds
+        anything. The backup does not stop for it."""
+        self._compare_with(path, load_lines(path), repairs=())
+        self._damage = error.message
 
     def _newest(self) -> Path | None:
         """The newest file of the topic; one that is alike but for the case of letters only if it does not say that it

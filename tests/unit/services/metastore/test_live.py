@@ -193,6 +193,22 @@ def test_a_damaged_file_is_left_and_a_new_one_begun(place: Place) -> None:
     assert stored(place.files[1]) == place.source.records
 
 
+def test_a_sidecar_that_is_none_does_not_end_the_backup(place: Place) -> None:
+    place.live.catch_up()
+    (old,) = place.files
+    sidecar_of(old).write_bytes(broken := b"x" + sidecar_of(old).read_bytes())
+    place.begin_anew()
+    kept, place.source.records = place.source.records, []
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.EMPTIED, 2)
+    place.source.records = kept
+    seen = place.live.catch_up()
+    assert "no sidecar of ours" in seen.diverged
+    assert sidecar_of(old).read_bytes() == broken
+    assert stored(place.files[1]) == kept
+    place.source.making = 0
+    assert place.live.catch_up().verdict is Verdict.GONE
+
+
 def test_lines_that_a_crash_left_without_entries_get_them(place: Place) -> None:
     place.source.records += [NULL, command(40)]
     place.live.catch_up()
