@@ -20,10 +20,10 @@ from offsite.metastore.reading import ReadBackup
 from offsite.metastore.sidecar import Header
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupFileDamaged, OffsiteError
+from offsite.model.errors import BackupFileDamaged, OffsiteError, TopicReplaced
 from offsite.model.journal import decided, warned
 from offsite.model.version import __version__
-from offsite.services.metastore.source import CommandSource, CommandTopic
+from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
 from offsite.services.metastore.view import BackupView, Verdict
 
 _LATER_MS = 1_000
@@ -40,6 +40,7 @@ class LiveBackup:
         self._comparison: Comparison | None = None
         self._damage = ""
         self._seen: list[Record] = []
+        self._last: Record | None = None
         self._is_gone = False
         self._start = self._position = self.seen_end = -1
         self.view = BackupView(topic=source.topic, verdict=Verdict.EMPTY, file=None)
@@ -70,14 +71,27 @@ class LiveBackup:
     def go_on(self) -> BackupView:
         """Take what has come since, of the topic that `catch_up` has found. Raises as it does."""
         try:
-            portion = self._source.read(self._position, topic_id=self._found_topic.topic_id)
+            portion = self._read_on(self._found_topic)
             self._take(portion.records)
         except OffsiteError:
             self._topic = None  # the next look begins with the first command
             raise
         self._position, self.seen_end = portion.end, portion.seen_end
+        self._last = portion.records[-1] if portion.records else self._last
         is_empty = self._comparison is None or not self._comparison.taken
         return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
+
+    def _read_on(self, topic: CommandTopic) -> Portion:
+        """What has come since. Brokers before 2.8 give topics no ids: there the last command must still be where it was
+        seen, or the topic is another one of that name. Raises as `CommandSource.read`."""
+        if topic.topic_id is not None:
+            return self._source.read(self._position, topic_id=topic.topic_id)
+        if self._last is None:
+            return self._source.read(self._start, topic_id=None)
+        portion = self._source.read(self._last.offset, topic_id=None)
+        if not portion.records or portion.records[0] != self._last:
+            raise TopicReplaced(f"{topic.name} has another command at offset {self._last.offset} than it had")
+        return replace(portion, records=portion.records[1:])
 
     def close(self) -> None:
         if self._file is not None:
@@ -98,6 +112,7 @@ class LiveBackup:
         self.close()
         self._topic, self._seen, self._is_gone = None, [], False  # until there is a file, the next look begins anew
         self._start = self._position = self._source.start()
+        self._last = None
         self._open_newest(topic)
         self._topic = topic
 

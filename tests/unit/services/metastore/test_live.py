@@ -16,7 +16,7 @@ from offsite.metastore.backup_file import BackupFile, load, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.metastore.sidecar import Header
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupFileChanged, SourceTruncated, StoreFull
+from offsite.model.errors import BackupFileChanged, SourceTruncated, StoreFull, TopicReplaced
 from offsite.services.metastore.live import LiveBackup
 from offsite.services.metastore.source import CommandSource, CommandTopic, Portion
 from offsite.services.metastore.view import Verdict
@@ -34,11 +34,13 @@ class FakeSource:
     records: list[Record] = field(default_factory=list)
     making: int = 1
     first: int = 0
+    has_ids: bool = True
 
     def find(self) -> CommandTopic | None:
         if not self.making:
             return None
-        return CommandTopic(name=self.topic, topic_id=UUID(int=self.making), cluster_id="c", replication_factor=3)
+        topic_id = UUID(int=self.making) if self.has_ids else None
+        return CommandTopic(name=self.topic, topic_id=topic_id, cluster_id="c", replication_factor=3)
 
     def start(self) -> int:
         return self.first
@@ -249,6 +251,29 @@ def test_a_file_that_somebody_changed_is_not_called_current(place: Place) -> Non
     place.files[0].write_bytes(b"")
     with pytest.raises(BackupFileChanged):
         place.live.catch_up()
+
+
+def test_a_topic_without_an_id_that_was_made_anew_is_not_mixed_with_the_old_one(place: Place) -> None:
+    place.source.has_ids = False
+    place.live.catch_up()
+    (old,) = place.files
+    whole = old.read_bytes()
+    place.source.make_anew(command(1), command(7, offset=4), command(8, offset=6))
+    with pytest.raises(TopicReplaced):
+        place.live.catch_up()
+    place.live.catch_up()
+    assert old.read_bytes() == whole
+    assert stored(place.files[1]) == place.source.records
+    place.source.records.append(command(9, offset=8))
+    assert (place.live.catch_up().commands, place.live.catch_up().commands) == (4, 4)
+
+
+def test_a_topic_without_an_id_in_which_nothing_was_seen_is_read_from_its_start(place: Place) -> None:
+    place.source.has_ids, place.source.records = False, []
+    place.live.catch_up()
+    place.source.make_anew(command(0), command(1))
+    assert place.live.catch_up().commands == 2
+    assert stored(place.files[0]) == place.source.records
 
 
 def test_a_file_that_cannot_be_made_is_made_at_the_next_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
