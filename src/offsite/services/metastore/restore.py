@@ -34,6 +34,8 @@ _PLAIN = 0
 _DECIDED_WITHIN_S = 5.0
 """Seconds until the marker of a transaction that a killed attempt left open is in the log, generously."""
 _LOOK_AGAIN_S = 0.2
+_WRITE, _CREATE = 4, 5
+"""Codes of AclOperation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
         # What a killed attempt left open is ended here: later its marker would come into the new topic, and before that
         # it would hide from the copy what comes after it.
         with OrderedTransactions(router, where, f"offsite-metastore-{plan.topic}") as transactions:
+            if plan.existing is not None:
+                _check_rights(plan.topic, router)
             copy = _keep(plan, source, admin, clock=clock)
             _make_topic(plan, admin)
             end = _write(plan, transactions, now_ms=clock.now_ms())
@@ -140,6 +144,19 @@ def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Exi
             )
         clock.sleep(_LOOK_AGAIN_S)
     return now
+
+
+def _check_rights(topic: str, router: Router) -> None:
+    """Who may delete the topic, and not make or write it, would leave none, or an empty one. Raises
+    `KafkaNotAuthorized`."""
+    found = router.metadata([topic], operations=True)
+    on_topic = found.topics[topic]
+    lacking = [] if on_topic.allows(_WRITE) else ["Write"]
+    if not on_topic.allows(_CREATE) and not found.allows(_CREATE):
+        lacking.append("Create")
+    if lacking:
+        rights = " and ".join(lacking)
+        raise KafkaNotAuthorized(f"{rights} on topic {topic} is not allowed: nothing was done", hint=f"grant {rights}")
 
 
 def _make_topic(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
