@@ -57,6 +57,8 @@ def render_status(console: Console, report: MetastoreStatusReport) -> None:
     for each in report.backups:
         _lines(console, f"{each.file.name}: ", each.problems)
         _lines(console, "warning: ", each.warnings)
+        if each.unchecked:
+            console.print(f"{each.file.name}: {each.unchecked:,} commands are in no sidecar: their bytes are unchecked")
 
 
 def render_verification(console: Console, report: MetastoreVerifyReport) -> None:
@@ -94,6 +96,8 @@ def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
         if placed.same_offsets
         else f"  commands get new offsets: {placed.why}"
     )
+    if plan.torn_bytes:
+        console.print(f"  left out: {plan.torn_bytes} bytes of a last line that a crash tore, before it was backed up")
     _lines(console, "  left out: ", [f"command {number}: {why}" for number, why in plan.skipped])
     _lines(
         console,

@@ -44,7 +44,7 @@ class Existing:
 class MetastoreRestorePlan:
     """`skipped` are (number of the command, why) of those left out, `incompatible` likewise of those that ksqlDB would
     not read and that are restored all the same. `is_there_already`: the topic holds them; only its settings are mended,
-    those of `lacking`, where it would lose commands by them."""
+    those of `lacking`, where it would lose commands by them. `torn_bytes`: of a line that a crash tore, left out."""
 
     file: Path
     topic: str
@@ -57,6 +57,7 @@ class MetastoreRestorePlan:
     incompatible: tuple[tuple[int, str], ...]
     is_there_already: bool
     lacking: Mapping[str, str]
+    torn_bytes: int
 
     @property
     def changes_nothing(self) -> bool:
@@ -87,6 +88,7 @@ def plan_restore(
         skipped=tuple(odd) if skip_incompatible else (),
         incompatible=() if skip_incompatible else tuple(odd),
         is_there_already=existing is not None and _holds(existing, records, at_offsets=placement.same_offsets),
+        torn_bytes=read.torn_bytes,
         lacking={name: value for name, value in KEEPS_ALL.items() if existing and existing.configs.get(name) != value},
     )
 
@@ -102,8 +104,9 @@ def topic_of_file(file: Path) -> str:
 
 
 def _check_sound(file: Path, read: ReadBackup) -> None:
+    """A line that a crash tore is in no sidecar, for it was never told to be backed up: it alone hinders nothing."""
     problems = [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
-    if read.torn_bytes:
+    if read.torn_bytes and read.header is None:
         problems.append(f"its last line is torn ({read.torn_bytes} bytes)")
     if problems:
         more = f", and {len(problems) - _NAMED_MAX} more" if len(problems) > _NAMED_MAX else ""

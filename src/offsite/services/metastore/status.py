@@ -18,7 +18,7 @@ class MetastoreStatus:
     """The backup of one topic. `service` is the ksqlDB service id in its name, empty where it has none. `file` is the
     newest of its files, `older` how many were begun before it: one for each time that the topic was another. Times are
     epoch ms, -1 where they are not known: of the newest command, and when the file was last written. `problems` say
-    why it is not safe."""
+    why it is not safe. `unchecked`: commands in no sidecar, of which only the form could be looked at."""
 
     topic: str
     service: str
@@ -31,6 +31,7 @@ class MetastoreStatus:
     older: int
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+    unchecked: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def metastore_status(location: Path) -> MetastoreStatusReport:
 def _status(location: Path, topic: str, names: Iterable[BackupName]) -> MetastoreStatus:
     ordered = sorted(names, key=lambda name: (name.made_ms, name.form))
     path = location / str(ordered[-1])
-    commands, times, problems = 0, [-1], list[str]()
+    commands, unchecked, times, problems = 0, 0, [-1], list[str]()
     size_bytes, written_ms = 0, -1
     try:
         read = load(path)
@@ -66,7 +67,7 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
     except OffsiteError as error:
         problems.append(f"{error.id}: {error.message}")
     else:
-        commands = len(read.commands)
+        commands, unchecked = len(read.commands), sum(not each.described for each in read.commands)
         times += [each.record.timestamp_ms for each in read.commands]
         problems += [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
         if not commands:
@@ -83,4 +84,5 @@ def _status(location: Path, topic: str, names: Iterable[BackupName]) -> Metastor
         older=len(ordered) - 1,
         problems=tuple(problems),
         warnings=tuple(filter(None, (exposed(each) for each in (location, path, sidecar_of(path)) if each.exists()))),
+        unchecked=unchecked,
     )

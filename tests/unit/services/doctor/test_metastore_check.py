@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.metastore.backup_file import BackupFile
+from offsite.metastore.backup_file import BackupFile, sidecar_of
 from offsite.metastore.names import BackupName, NameForm
 from offsite.services.doctor import metastore
 from offsite.services.doctor.check import Finding, Verdict
@@ -31,6 +31,13 @@ def made(folder: Path) -> Path:
 def test_files_that_are_whole_are_found_so(folder: Path) -> None:
     made(folder)
     assert found(folder).verdict is Verdict.OK
+
+
+def test_what_no_sidecar_tells_of_is_not_called_as_it_was_written(folder: Path) -> None:
+    file = made(folder)
+    sidecar_of(file).unlink()
+    file.write_bytes(file.read_bytes().replace(b"S1", b"S2"))
+    assert "cannot be told" in found(folder).said
 
 
 def test_a_folder_without_a_backup_is_no_backup(folder: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a restore would do, and which files it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from offsite.metastore.backup_file import BackupFile, sidecar_of
+from offsite.metastore.names import BackupName, NameForm
+from offsite.model.errors import BackupFileDamaged
+from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePlan, plan_restore
+from offsite.services.metastore.source import CommandSource
+from tests.unit.metastore.commands import HEADER, command
+
+KEPT = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    with BackupFile.create(tmp_path, BackupName(topic=HEADER.topic, made_ms=1, form=NameForm.KLIP), HEADER) as file:
+        file.append([command(1), command(2)])
+    return file.path
+
+
+def planned(file: Path, existing: Existing | None = None) -> MetastoreRestorePlan:
+    source = cast("CommandSource", SimpleNamespace(topic=HEADER.topic))
+    return plan_restore(source, file, existing=existing, brokers=1, skip_incompatible=False)
+
+
+def there(*, undecided: bool = False, **configs: str) -> Existing:
+    settings = {**KEPT, **{name.replace("_", "."): value for name, value in configs.items()}}
+    return Existing(records=[command(1), command(2)], configs=settings, replication_factor=1, undecided=undecided)
+
+
+def test_a_line_that_a_crash_tore_does_not_hinder_a_restore(made: Path) -> None:
+    made.write_bytes(made.read_bytes() + b'"stream/')
+    assert (planned(made).commands, planned(made).torn_bytes) == (2, 8)
+    sidecar_of(made).unlink()
+    with pytest.raises(BackupFileDamaged, match="torn"):
+        planned(made)
+
+
+def test_nothing_is_to_be_done_where_the_topic_holds_all_and_keeps_it(made: Path) -> None:
+    assert planned(made, there()).changes_nothing
+    mended = planned(made, there(retention_ms="60000"))
+    assert (mended.is_there_already, mended.lacking) == (True, {"retention.ms": "-1"})
+    assert not planned(made, there(undecided=True)).is_there_already, "more may come after an open transaction"
