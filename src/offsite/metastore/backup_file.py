@@ -65,13 +65,13 @@ def load_lines(path: Path) -> ReadBackup:
         return read_backup(path.read_bytes(), None)
 
 
-def said_topic(path: Path) -> str:
-    """Of which topic its sidecar says that it is; empty where there is none that can be read."""
+def said_header(path: Path) -> Header | None:
+    """What its sidecar says of which topic it is; None where there is none that can be read."""
     try:
         with sidecar_of(path).open("rb") as file:
-            return Header.decode(file.readline(_HEADER_MAX)).topic
+            return Header.decode(file.readline(_HEADER_MAX))
     except (OSError, BadEntry):
-        return ""
+        return None
 
 
 class BackupFile:

@@ -29,7 +29,8 @@ def render_backup(console: Console, view: BackupView) -> None:
         console.print(f"ANOTHER HISTORY: {view.diverged}; a new file was begun, the old one is kept")
     if view.verdict.is_alarm:
         console.print(
-            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are in the file alone"
+            f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are in "
+            f"{view.older or 'the file'} alone"
         )
     new = f", {view.appended:,} of them new" if view.appended else ""
     where = f" in {view.file} ({format_size(view.size_bytes)})" if view.file else ""

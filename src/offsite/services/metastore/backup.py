@@ -17,6 +17,7 @@ _LOST = {
     Verdict.GONE: "there is no topic {topic}, and its backup holds {missing} commands",
     Verdict.EMPTIED: "{topic} holds no command, and its backup holds {missing}",
     Verdict.SHORTENED: "{topic} ends before its backup does: {missing} commands of it are gone",
+    Verdict.TRIMMED: "{topic} no longer holds {missing} commands that it had",
 }
 
 
@@ -40,7 +41,8 @@ def alarm(view: BackupView) -> CommandsLost | None:
     """The error for a topic that lost what its file holds; None for one that did not."""
     if not view.verdict.is_alarm:
         return None
+    file = view.older or view.file
     return CommandsLost(
         _LOST[view.verdict].format(topic=view.topic, missing=view.missing),
-        hint=f"nothing was taken out of {view.file}: stop ksqlDB, then offsite metastore restore {view.file}",
+        hint=f"nothing was taken out of {file}: stop ksqlDB, then offsite metastore restore {file}",
     )

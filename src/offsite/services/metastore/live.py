@@ -2,17 +2,21 @@
 
 Nothing that the topic has lost is taken out of a file. A topic that is gone, empty, or shorter than its file is an
 alarm, and the file stays as it is. One that has another command than the file is another history, of a topic that was
-made anew or trimmed: then a new file begins, with all that the topic holds, and the old one is kept as it is.
+made anew or trimmed: then a new file begins, with all that the topic holds, and the old one is kept as it is. Where it
+is the same topic by its id, it has lost what only the old one holds: that is an alarm until the topic is made anew, as
+a restore does.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from offsite.log.records.record import Record
-from offsite.metastore.backup_file import BackupFile, load, load_lines, said_topic
+from offsite.metastore.backup_file import BackupFile, load, load_lines, said_header
 from offsite.metastore.comparison import Comparison, Seen
 from offsite.metastore.folder import list_backups
 from offsite.metastore.names import BackupName, NameForm
@@ -39,6 +43,7 @@ class LiveBackup:
         self._file: BackupFile | None = None
         self._comparison: Comparison | None = None
         self._damage = ""
+        self._older_missing = 0
         self._seen: list[Record] = []
         self._last: Record | None = None
         self._is_gone = False
@@ -115,6 +120,7 @@ class LiveBackup:
         self._last = None
         self._open_newest(topic)
         self._topic = topic
+        self._look_for_lost()
 
     def _open_newest(self, topic: CommandTopic) -> None:
         newest = self._newest()
@@ -135,7 +141,8 @@ class LiveBackup:
     def _look_at_file(self) -> None:
         """What is in the newest file, of a topic that is not there."""
         self.close()
-        self._topic, self._is_gone = None, True
+        self._topic, self._is_gone, self._older_missing = None, True, 0
+        self.view = replace(self.view, older=None)
         if (newest := self._newest()) is not None:
             try:
                 self._compare_with(newest, load(newest), repairs=())
@@ -166,12 +173,29 @@ class LiveBackup:
         self._compare_with(path, load_lines(path), repairs=())
         self._damage = error.message
 
+    def _look_for_lost(self) -> None:
+        """Whether an older file has commands that this very topic had, and that the newest file has not."""
+        self._older_missing = 0
+        self.view = replace(self.view, older=None)
+        newest, topic = self.view.file, self._found_topic
+        for name in reversed(list_backups(self._folder, topic.name)):
+            path = self._folder / str(name)
+            header = said_header(path) if topic.topic_id and newest and path != newest else None
+            if header is None or header.topic_id != str(topic.topic_id):
+                continue
+            with suppress(OffsiteError):
+                self._older_missing = _missing_of(load(path), load(newest))  # type: ignore[arg-type]  # see above
+            if self._older_missing:
+                self.view = replace(self.view, older=path)
+                return
+
     def _newest(self) -> Path | None:
         """The newest file of the topic; one that is alike but for the case of letters only if it does not say that it
         is of another topic."""
         for name in reversed(list_backups(self._folder, self._source.topic)):
             path = self._folder / str(name)
-            if name.topic == self._source.topic or said_topic(path) in {"", self._source.topic}:
+            header = None if name.topic == self._source.topic else said_header(path)
+            if header is None or header.topic == self._source.topic:
                 return path
         return None
 
@@ -226,6 +250,7 @@ class LiveBackup:
         self._new_file(self._found_topic)
         self.view = replace(self.view, diverged=why)
         self._write((), records)
+        self._look_for_lost()
 
     def _write(self, undescribed: Sequence[Record], new: Sequence[Record]) -> None:
         if not undescribed and not new:
@@ -247,6 +272,8 @@ class LiveBackup:
     def _lost(self, verdict: Verdict) -> Verdict:
         """`verdict` where the topic has not shown all that is in the file."""
         missing = 0 if self._comparison is None else self._comparison.missing
+        if not missing and self._older_missing:
+            missing, verdict = self._older_missing, Verdict.TRIMMED
         if missing and self.view.verdict is not verdict:
             warned("metastore_alarm", why=f"the topic is {verdict.value}", topic=self.view.topic, commands=missing)
         self.view = replace(self.view, missing=missing)
@@ -257,3 +284,12 @@ class LiveBackup:
     def _show(self, verdict: Verdict) -> BackupView:
         self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms())
         return self.view
+
+
+def _missing_of(older: ReadBackup, newest: ReadBackup) -> int:
+    """How many commands of the older file the newest has not; 0 where the older does not say for certain that its topic
+    held them: a new file began for its damage, or it was another tool's."""
+    if older.problems or not all(each.described for each in older.commands):
+        return 0
+    held, holds = (Counter((each.record.key, each.record.value) for each in read.commands) for read in (older, newest))
+    return (held - holds).total()

@@ -18,10 +18,12 @@ class Verdict(StrEnum):
     """There is no command in the topic, and there are commands in the file."""
     SHORTENED = "shortened"
     """The topic ends before its file does."""
+    TRIMMED = "trimmed"
+    """The file has all commands of the topic, and an older file has some that this same topic had before."""
 
     @property
     def is_alarm(self) -> bool:
-        return self in {Verdict.GONE, Verdict.EMPTIED, Verdict.SHORTENED}
+        return self in {Verdict.GONE, Verdict.EMPTIED, Verdict.SHORTENED, Verdict.TRIMMED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,8 @@ class BackupView:
     """`commands` are in the file, `appended` those that this process has added, `missing` those that the topic no
     longer has. `last_command_ms`: the time of the newest one; `seen_ms`: when the topic was last read to its end; both
     epoch ms, -1 for never. `flush_s`: seconds until the newest commands were on the disk. `diverged` says for which
-    difference this process has begun a new file, `repairs` what it had to mend; empty for nothing."""
+    difference this process has begun a new file, `repairs` what it had to mend; empty for nothing. `older`: the file
+    that has what is missing, where that is not `file`."""
 
     topic: str
     verdict: Verdict
@@ -43,3 +46,4 @@ class BackupView:
     flush_s: float = 0.0
     diverged: str = ""
     repairs: tuple[str, ...] = ()
+    older: Path | None = None

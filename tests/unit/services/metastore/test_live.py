@@ -159,10 +159,32 @@ def test_what_the_topic_lost_stays_in_the_file(place: Place, left: int, verdict:
     assert stored(place.files[1]) == place.source.records
 
 
-def test_a_trimmed_topic_is_another_history(place: Place) -> None:
+def test_a_topic_that_was_trimmed_stays_an_alarm_until_it_is_made_anew(place: Place) -> None:
+    whole = place.source.records
     place.live.catch_up()
-    place.source.first, place.source.records = 4, [command(2)]
-    assert "line 1" in place.live.catch_up().diverged
+    place.source.first, place.source.records = 4, [command(2), command(3)]
+    seen = place.live.catch_up()
+    old, new = place.files
+    assert "line 1" in seen.diverged
+    for _ in range(2):
+        assert (seen.verdict, seen.missing, seen.file, seen.older) == (Verdict.TRIMMED, 1, new, old)
+        place.source.records.append(command(4 + len(place.source.records)))
+        assert (stored(old), place.live.go_on().verdict) == (whole, Verdict.TRIMMED)
+        place.begin_anew()
+        seen = place.live.catch_up()
+    place.source.make_anew(*whole)
+    restored = place.live.catch_up()
+    assert (restored.verdict, restored.missing, restored.older) == (Verdict.CURRENT, 0, None)
+
+
+def test_a_topic_that_was_emptied_and_goes_on_stays_an_alarm(place: Place) -> None:
+    place.live.catch_up()
+    place.source.first, place.source.records = 6, []
+    assert place.live.catch_up().verdict is Verdict.EMPTIED
+    place.source.records.append(command(3))
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.TRIMMED, 2)
+    place.source.making = 0
+    assert (place.live.catch_up().verdict, place.live.view.missing) == (Verdict.GONE, 1)
 
 
 def test_a_log_that_was_cut_back_is_compared_from_its_start(place: Place) -> None:
