@@ -134,13 +134,32 @@ class BackupFile:
     def append(self, records: Sequence[Record]) -> None:
         """Add commands; they are on the disk when this returns, and none is added when it raises. Raises
         `BackupFileChanged` when another has written to the file, and what writing a file raises."""
-        entries = self._entries(records)
+        entries = self._entries(records, self._chain)
         self._file.append(b"".join(each.line.text + _BREAK for each in entries if each.line))
         self._describe(entries)
 
     def describe(self, records: Sequence[Record]) -> None:
         """Add entries alone, for commands whose lines are in the file already. Raises as `append`."""
-        self._describe(self._entries(records))
+        self._describe(self._entries(records, self._chain))
+
+    def describe_anew(self, header: Header, records: Sequence[Record]) -> None:
+        """Put another sidecar in the place of this one, which is kept beside it: for a topic that holds the same
+        commands elsewhere. Raises `BackupFileDamaged` when they are not those of the file's lines, and as `append`."""
+        self.check_untouched()
+        sidecar, first = sidecar_of(self.path), header.encode()
+        entries = self._entries(records, first_chain(first))
+        text = b"".join(each + _BREAK for each in (first, *map(encode_entry, entries)))
+        with wrapped("write", str(sidecar)):
+            if read_backup(self.path.read_bytes(), text).problems:
+                raise BackupFileDamaged(f"{self.path} does not hold what the topic does", hint="look at it with verify")
+            new = _free_name(sidecar, ".new")
+            _make(new, text)
+            _make(_free_name(sidecar, ".was"), sidecar.read_bytes())
+            new.replace(sidecar)
+            _flush_folder(self.path.parent)
+        self._sidecar.close()
+        self._sidecar = _Appended(sidecar)
+        self._chain = entries[-1].chain if entries else first_chain(first)
 
     def close(self) -> None:
         self._file.close()
@@ -154,8 +173,8 @@ class BackupFile:
     ) -> None:
         self.close()
 
-    def _entries(self, records: Sequence[Record]) -> list[Entry]:
-        entries, chain = [], self._chain
+    def _entries(self, records: Sequence[Record], chain: str) -> list[Entry]:
+        entries = []
         for record in records:
             entries.append(entry_of(record, chain))
             chain = entries[-1].chain
@@ -182,9 +201,7 @@ class _Appended:
         self.check_untouched()
         try:
             with wrapped("write", str(self._path)):
-                written = 0
-                while written < len(data):
-                    written += os.write(self._file, memoryview(data)[written:])
+                _write_all(self._file, data)
                 os.fdatasync(self._file)
         except BaseException:
             with suppress(OSError):
@@ -212,10 +229,17 @@ class _Appended:
 def _make(path: Path, data: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
     try:
-        os.write(file, data)
+        _write_all(file, data)
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    """A disk that is nearly full takes a part, and says so by nothing but the number of bytes."""
+    written = 0
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
 
 
 def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:

@@ -49,6 +49,8 @@ class Comparison:
         self._stored = stored
         self._met = 0
         self.taken = 0
+        self.moved = False
+        """Whether a command that is in the file was met at another offset than its entry names."""
         self.difference: Difference | None = None
 
     def take(self, record: Record) -> Seen:
@@ -64,6 +66,7 @@ class Comparison:
         if line is not None and line.text == known.text:
             return Seen.UNDESCRIBED
         if known.described and (record.key, record.value) == (known.record.key, known.record.value):
+            self.moved |= record.offset != known.record.offset
             return Seen.KNOWN
         self.difference = Difference(number=self.taken, line=known.line, offset=record.offset)
         return Seen.DIFFERENT

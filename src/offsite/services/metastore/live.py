@@ -44,6 +44,7 @@ class LiveBackup:
         self._comparison: Comparison | None = None
         self._damage = ""
         self._older_missing = 0
+        self._told: Header | None = None
         self._seen: list[Record] = []
         self._last: Record | None = None
         self._is_gone = False
@@ -133,7 +134,7 @@ class LiveBackup:
         except BackupFileDamaged as error:
             self._compare_with_lines(newest, error)
             return
-        self._file = opened.file
+        self._file, self._told = opened.file, opened.read.header
         for repair in opened.repairs:
             warned("metastore_repaired", why=repair, topic=topic.name, file=str(newest))
         self._compare_with(newest, opened.read, repairs=opened.repairs)
@@ -234,7 +235,19 @@ class LiveBackup:
             self._seen.extend(records)
         self._write(undescribed, new)
         if self._comparison is not None and not self._comparison.missing and self._seen:
+            self._describe_the_topic_that_is(moved=self._comparison.moved)
             self._comparison, self._seen = None, []
+
+    def _describe_the_topic_that_is(self, *, moved: bool) -> None:
+        """Of a topic that was made anew with the same commands, the sidecar tells the offsets and the id that it has
+        now: a restore goes by them, and so does who asks what the topic has lost."""
+        topic, told = self._found_topic, self._told
+        now = self._header(topic)
+        if told is None or (told.topic_id == now.topic_id and not moved):
+            return
+        decided("metastore_described_anew", why="the topic was made anew", topic=topic.name, file=str(self.view.file))
+        self._told = replace(now, created_at_ms=told.created_at_ms)
+        self._open_file.describe_anew(self._told, self._seen)
 
     def _compared(self, record: Record) -> Seen:
         if self._comparison is None:

@@ -298,6 +298,29 @@ def test_a_topic_without_an_id_in_which_nothing_was_seen_is_read_from_its_start(
     assert stored(place.files[0]) == place.source.records
 
 
+def test_a_topic_that_was_made_anew_with_other_offsets_is_described_as_it_is(place: Place) -> None:
+    place.source.records.insert(1, command(90, offset=3))
+    place.live.catch_up()
+    (file,) = place.files
+    lines = file.read_bytes()
+    place.source.make_anew(*(each._replace(offset=at) for at, each in enumerate(place.source.records)), NULL)
+    assert place.live.catch_up().verdict is Verdict.CURRENT
+    place.source.records.append(command(60))
+    place.live.go_on()
+    place.begin_anew()
+    place.live.catch_up()
+    assert (file.read_bytes().startswith(lines), place.files) == (True, [file])
+    read = load(file)
+    assert (stored(file), read.problems) == (place.source.records, [])
+    assert read.header is not None
+    assert read.header.topic_id == str(UUID(int=2))
+    assert len(list(place.folder.glob("*.was*"))) == 1, "of the topic before"
+    place.source.first, place.source.records = 61, []
+    place.live.catch_up()
+    place.source.records = [command(70)]
+    assert place.live.catch_up().verdict is Verdict.TRIMMED
+
+
 def test_a_file_that_cannot_be_made_is_made_at_the_next_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(*_: object) -> None:
         raise StoreFull("no space")
