@@ -86,8 +86,9 @@ class BackupFile:
     @classmethod
     def create(cls, folder: Path, name: BackupName, header: Header) -> BackupFile:
         """A new, empty file; under the next name where this one is taken. Raises what making a file raises."""
-        while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
-            name = name.next()
+        with wrapped("make", str(folder / str(name))):
+            while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
+                name = name.next()
         return cls.create_named(folder, str(name), header)
 
     @classmethod
@@ -256,10 +257,7 @@ def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
         _cut_sidecar(path, read.without_line[0])
         yield "cut the entry of the torn line off its sidecar"
     with wrapped("write", str(path)):
-        if read.header is None:
-            _make(_free_name(path, f".cut-{read.size_bytes}"), path.read_bytes()[read.size_bytes :])
-            _flush_folder(path.parent)
-        _cut(path, read.size_bytes)
+        _cut(path, read.size_bytes, keep=read.header is None)
     yield f"cut {read.torn_bytes} bytes of a torn line off its end"
 
 
@@ -272,9 +270,13 @@ def _end_line(path: Path) -> None:
         os.close(file)
 
 
-def _cut(path: Path, size_bytes: int) -> None:
+def _cut(path: Path, size_bytes: int, *, keep: bool = False) -> None:
+    """Cut the file off there; `keep`: with what was cut off in a file beside it."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
+        if keep:
+            _make(_free_name(path, f".cut-{size_bytes}"), path.read_bytes()[size_bytes:])
+            _flush_folder(path.parent)
         os.ftruncate(file, size_bytes)
         os.fsync(file)
     finally:
@@ -287,9 +289,7 @@ def _cut_sidecar(path: Path, number: int) -> None:
     with wrapped("write", str(sidecar)):
         whole = sidecar.read_bytes()
         size_bytes = sum(len(each) for each in whole.splitlines(keepends=True)[:number])
-        _make(_free_name(sidecar, f".cut-{size_bytes}"), whole[size_bytes:])
-        _flush_folder(path.parent)
-        _cut(sidecar, size_bytes)
+        _cut(sidecar, size_bytes, keep=True)
 
 
 def _free_name(path: Path, suffix: str) -> Path:

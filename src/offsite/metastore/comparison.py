@@ -45,8 +45,10 @@ class Difference:
 class Comparison:
     """Takes the commands of a topic one after the other, from its first."""
 
-    def __init__(self, stored: Sequence[Command]) -> None:
-        self._stored = stored
+    def __init__(self, stored: Sequence[Command], *, by_bytes: bool = True) -> None:
+        """`by_bytes`: a line without an entry counts as the command only where we would write the very same line. Else
+        it does where it says the same, as ksqlDB's does with a colon in a key."""
+        self._stored, self._by_bytes = stored, by_bytes
         self._met = 0
         self.taken = 0
         self.moved = False
@@ -65,7 +67,10 @@ class Comparison:
         self._met += 1
         if line is not None and line.text == known.text:
             return Seen.UNDESCRIBED
-        if known.described and (record.key, record.value) == (known.record.key, known.record.value):
+        is_same = (record.key, record.value) == (known.record.key, known.record.value)
+        if not known.described and not self._by_bytes and is_same:
+            return Seen.UNDESCRIBED
+        if known.described and is_same:
             self.moved |= record.offset != known.record.offset
             return Seen.KNOWN
         self.difference = Difference(number=self.taken, line=known.line, offset=record.offset)

@@ -309,6 +309,12 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path, words: tuple[str, ...]
     assert offsite("metastore", verb, *rest, tmp_path / name, "-o", "json").exit_code == code
 
 
+def test_a_topic_that_is_not_there_is_told(broker: SandboxInfo, tmp_path: Path) -> None:
+    place = ["--bootstrap", broker.bootstrap, "--service-id", "typo", "--location", tmp_path / "b"]
+    done = offsite("metastore", "backup", *place, "-o", "json")
+    assert (done.exit_code != 0, "there is no topic" in done.error["message"]) == (True, True)
+
+
 def test_a_topic_of_several_partitions_is_no_command_topic(broker: SandboxInfo, tmp_path: Path) -> None:
     topic = Cluster(broker.bootstrap).make_topic(partitions=2)
     place = ["--bootstrap", broker.bootstrap, "--topic", topic, "--location", tmp_path / "b"]

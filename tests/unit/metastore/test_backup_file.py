@@ -13,7 +13,7 @@ from offsite.metastore.folder import exposed, list_backups, locked, make_folder
 from offsite.metastore.names import BackupName, NameForm
 from offsite.metastore.reading import UNKNOWN, Problem, read_backup
 from offsite.metastore.sidecar import encode_entry, entry_of, first_chain
-from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BackupFileInUse, StoreFull
+from offsite.model.errors import BackupFileChanged, BackupFileDamaged, BackupFileInUse, StoreFull, StoreUnavailable
 from tests.unit.metastore.commands import HEADER, command, commands
 
 NAME = BackupName(topic=HEADER.topic, made_ms=5000, form=NameForm.KLIP)
@@ -121,6 +121,21 @@ def test_what_may_be_a_whole_command_of_a_file_without_entries_is_kept(made: Pat
     BackupFile.open(made, HEADER).file.close()
     (kept,) = made.parent.glob("*.cut-*")
     assert made.read_bytes() + kept.read_bytes() + b"\n" == whole
+
+
+def test_a_link_is_neither_cut_nor_copied(made: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").write_bytes(b"theirs")
+    made.unlink()
+    sidecar_of(made).unlink()
+    made.symlink_to(other)
+    with pytest.raises(StoreUnavailable):
+        BackupFile.open(made, HEADER)
+    assert (other.read_bytes(), list(tmp_path.glob("*.cut-*"))) == (b"theirs", [])
+
+
+def test_a_topic_whose_name_is_too_long_for_a_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="too long"):
+        BackupFile.create(tmp_path, BackupName(topic="x" * 249, made_ms=1, form=NameForm.KLIP), HEADER)
 
 
 def test_a_damaged_file_is_left_as_it_is(made: Path) -> None:

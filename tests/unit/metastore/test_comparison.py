@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from offsite.log.records.record import CREATE_TIME, Record
 from offsite.metastore.comparison import Comparison, Seen
-from offsite.metastore.reading import Command
+from offsite.metastore.reading import Command, read_backup
 from tests.unit.metastore.commands import command
 
 NULL = Record(9, 1, CREATE_TIME, b'"a"', None)
@@ -29,6 +29,14 @@ def test_what_the_topic_has_not_shown_is_counted() -> None:
     comparison = Comparison(stored(1, 2, 3))
     assert comparison.take(command(1)) is Seen.KNOWN
     assert comparison.missing == 2
+
+
+def test_a_line_of_ksqldb_with_a_colon_in_its_key_says_the_same() -> None:
+    odd = Record(0, 1, CREATE_TIME, b'"stream/`a:b`/create"', b'{"statement":"x"}')
+    read = read_backup(b'"stream/`a:b`/create":{"statement":"x"}\n', None)
+    assert Comparison(read.commands, by_bytes=False).take(odd) is Seen.UNDESCRIBED
+    assert Comparison(read.commands).take(odd) is Seen.DIFFERENT, "its entry would be that of another line"
+    assert Comparison(read.commands, by_bytes=False).take(command(1)) is Seen.DIFFERENT
 
 
 def test_a_file_without_entries_is_compared_by_its_lines_and_cannot_hold_what_has_none() -> None:

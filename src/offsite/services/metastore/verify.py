@@ -40,7 +40,7 @@ def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVer
         problems.append(Problem(read.lines + 1, f"its last line is torn ({read.torn_bytes} bytes)"))
     difference, missing, more = "", 0, 0
     if source is not None:
-        comparison = Comparison(read.commands)
+        comparison = Comparison(read.commands, by_bytes=False)
         difference, more = _compared(comparison, source)
         missing = 0 if difference else comparison.missing
     return MetastoreVerifyReport(

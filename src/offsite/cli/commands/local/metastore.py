@@ -22,7 +22,7 @@ from offsite.cli.views.metastore_view import (
 )
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect
-from offsite.model.errors import BackupFileDamaged, BadOption
+from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
 from offsite.model.time import parse_duration_s
 from offsite.services.metastore.options import MetastoreWords, parse_location, parse_place, parse_topic
 
@@ -100,6 +100,8 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
         raise lost
     if view.diverged:
         raise typer.Exit(EXIT_PARTIAL)
+    if not live.is_there:
+        raise NoSuchTopic(f"there is no topic {source.topic}, and no backup of one", hint="check the service id")
 
 
 @app.command()
