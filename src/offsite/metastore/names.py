@@ -44,8 +44,8 @@ class BackupName:
 
 
 def parse_name(text: str) -> BackupName | None:
-    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with, nor one that
-    we would write otherwise)."""
+    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with, nor one
+    that we would write otherwise)."""
     for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
         if found := pattern.fullmatch(text):
             name = BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)

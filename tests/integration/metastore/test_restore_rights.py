@@ -35,9 +35,7 @@ def test_who_may_delete_a_topic_and_not_write_it_deletes_nothing(secure_broker: 
         file.append([command(7)])
     router = Router(config(secure_broker, "SASL_PLAINTEXT", **plain("alice", secure_broker.users["alice"])))
     source, admin = CommandSource(router, ksql.topic), ClusterAdmin(router)
-    plan = plan_restore(
-        source, file.path, existing=read_existing(source, admin), brokers=1, skip_incompatible=False
-    )
+    plan = plan_restore(source, file.path, existing=read_existing(source, admin), brokers=1, skip_incompatible=False)
     with pytest.raises(KafkaNotAuthorized, match="Write on topic"):
         run_restore(plan, router, clock=SystemClock())
     assert ksql.written() == [create_stream(1)]

@@ -21,7 +21,19 @@ def test_names_are_those_of_the_proposal_and_of_ksqldb() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    ["backup_x_12.dirty", "backup_x_12.tmp", "x_12.bak.meta.jsonl", "backup_x_1a", "x.bak", "_12.bak", ".x.lock", "x_012.bak", "backup_x_01", "a b_1.bak", "\udcff_1.bak"],
+    [
+        "backup_x_12.dirty",
+        "backup_x_12.tmp",
+        "x_12.bak.meta.jsonl",
+        "backup_x_1a",
+        "x.bak",
+        "_12.bak",
+        ".x.lock",
+        "x_012.bak",
+        "backup_x_01",
+        "a b_1.bak",
+        "\udcff_1.bak",
+    ],
 )
 def test_what_ksqldb_works_with_and_sidecars_are_no_backups(other: str) -> None:
     assert parse_name(other) is None

@@ -85,7 +85,9 @@ def render_restore_plan(console: Console, plan: MetastoreRestorePlan) -> None:
     console.print(f"{plan.topic}: {plan.commands:,} commands from {plan.file}")
     if plan.is_there_already:
         lacking = ", ".join(f"{name}={value}" for name, value in sorted(plan.lacking.items()))
-        console.print(f"  it holds exactly these already: {f'it gets {lacking}' if lacking else 'nothing is to be done'}")
+        console.print(
+            f"  it holds exactly these already: {f'it gets {lacking}' if lacking else 'nothing is to be done'}"
+        )
         return
     if plan.existing is not None:
         console.print(f"  what it holds now ({there:,} commands) is copied beside the file, then the topic is deleted")

@@ -29,7 +29,6 @@ def files(parts: Parts) -> Finding:
         return warning(open_to_others, cure=f"chmod go= {folder}")
     if not found.backups:
         return warning(f"there is no backup in {folder}", cure="offsite metastore backup --follow, on each node")
-    if unchecked := sum(each.unchecked for each in found.backups):
-        said = f"{len(found.backups)} backups in {folder}; {unchecked} of their commands are in no sidecar: whether they "
-        return ok(f"{said}are what was written cannot be told")
-    return ok(f"{len(found.backups)} backups in {folder}, each byte as it was written")
+    unchecked = sum(each.unchecked for each in found.backups)
+    unsure = f"but {unchecked} commands are in no sidecar: whether they are what was written cannot be told"
+    return ok(f"{len(found.backups)} backups in {folder}, {unsure if unchecked else 'each byte as it was written'}")

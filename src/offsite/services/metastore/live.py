@@ -58,15 +58,15 @@ class LiveBackup:
 
     def catch_up(self) -> BackupView:
         """Bring the file to where the topic is; compare them from the first command where the topic is not known to be
-        the one of before, or the file is gone. Raises what reading a topic and writing a file raise; what is in the file
-        then is whole."""
+        the one of before, or the file is gone. Raises what reading a topic and writing a file raise; what is in the
+        file then is whole."""
         topic = self._source.find()
         if topic is None:
             if not self._is_gone:
                 self._look_at_file()
             return self._show(self._lost(Verdict.GONE))
         if self._file is not None and not self._file.is_there():
-            warned("metastore_file_gone", why="the backup file was removed", topic=topic.name, file=str(self._file.path))
+            warned("metastore_file_gone", why="somebody removed it", topic=topic.name, file=str(self._file.path))
             self._topic = None
         if self._topic is None or topic.topic_id != self._topic.topic_id or self._source.start() != self._start:
             self._begin(topic)

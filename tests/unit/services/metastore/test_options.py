@@ -25,8 +25,6 @@ def test_only_the_properties_that_say_so_switch_a_backup_off(
     tmp_path: Path, more: str, location: bool, enabled: bool
 ) -> None:
     (properties := tmp_path / "ksql-server.properties").write_text(PROPERTIES + more)
-    words = MetastoreWords(
-        topic=None, service_id=None, location=tmp_path if location else None, properties=properties
-    )
+    words = MetastoreWords(topic=None, service_id=None, location=tmp_path if location else None, properties=properties)
     place = parse_place(words)
     assert (place.is_enabled, place.topic) == (enabled, "_confluent-ksql-Shop__command_topic")
