@@ -32,6 +32,8 @@ def render_backup(console: Console, view: BackupView) -> None:
             f"ALARM: the topic {view.topic} is {view.verdict.value}: {view.missing:,} commands are in "
             f"{view.older or 'the file'} alone"
         )
+    if view.undecided:
+        console.print(f"a transaction is open: the {view.undecided:,} offsets from it on are not backed up yet")
     new = f", {view.appended:,} of them new" if view.appended else ""
     where = f" in {view.file} ({format_size(view.size_bytes)})" if view.file else ""
     console.print(f"{view.topic}: {view.verdict.value}, {view.commands:,} commands{new}{where}")

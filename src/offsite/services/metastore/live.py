@@ -84,6 +84,7 @@ class LiveBackup:
             raise
         self._position, self.seen_end = portion.end, portion.seen_end
         self._last = portion.records[-1] if portion.records else self._last
+        self._show_undecided(portion.seen_end - portion.end)
         is_empty = self._comparison is None or not self._comparison.taken
         return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
 
@@ -143,7 +144,7 @@ class LiveBackup:
         """What is in the newest file, of a topic that is not there."""
         self.close()
         self._topic, self._is_gone, self._older_missing = None, True, 0
-        self.view = replace(self.view, older=None)
+        self.view = replace(self.view, older=None, undecided=0, undecided_since_ms=-1)
         if (newest := self._newest()) is not None:
             try:
                 self._compare_with(newest, load(newest), repairs=())
@@ -293,6 +294,10 @@ class LiveBackup:
         if missing:
             return verdict
         return Verdict.CURRENT if self.view.commands else Verdict.EMPTY
+
+    def _show_undecided(self, offsets: int) -> None:
+        since_ms = self.view.undecided_since_ms if self.view.undecided else self._clock.now_ms()
+        self.view = replace(self.view, undecided=max(0, offsets), undecided_since_ms=since_ms if offsets > 0 else -1)
 
     def _show(self, verdict: Verdict) -> BackupView:
         self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms())

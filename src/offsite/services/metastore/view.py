@@ -32,7 +32,8 @@ class BackupView:
     longer has. `last_command_ms`: the time of the newest one; `seen_ms`: when the topic was last read to its end; both
     epoch ms, -1 for never. `flush_s`: seconds until the newest commands were on the disk. `diverged` says for which
     difference this process has begun a new file, `repairs` what it had to mend; empty for nothing. `older`: the file
-    that has what is missing, where that is not `file`."""
+    that has what is missing, where that is not `file`. `undecided`: offsets from the oldest open transaction on, which
+    nobody can read yet, and since when there are any (epoch ms, -1 for none)."""
 
     topic: str
     verdict: Verdict
@@ -47,3 +48,5 @@ class BackupView:
     diverged: str = ""
     repairs: tuple[str, ...] = ()
     older: Path | None = None
+    undecided: int = 0
+    undecided_since_ms: int = -1

@@ -63,6 +63,13 @@ METASTORE_SERIES = (
         read=lambda view: float(bool(view.diverged)),
     ),
     MetastoreSeries(
+        name="offsite_metastore_undecided_offsets",
+        kind=Kind.GAUGE,
+        help="Offsets from the oldest open transaction of the topic on: nobody can read them yet, and they are not "
+        "backed up.",
+        read=lambda view: view.undecided,
+    ),
+    MetastoreSeries(
         name="offsite_metastore_file_bytes",
         kind=Kind.GAUGE,
         help="Size of the backup file, without its sidecar.",
@@ -117,6 +124,12 @@ class MetastoreShown:
         silent_s = max(0, self._clock.now_ms() - view.seen_ms) / 1000
         if silent_s > SILENT_MAX_S:
             return Health(ok=False, reason=f"the topic was not read for {format_duration(silent_s)}")
+        undecided_s = (self._clock.now_ms() - view.undecided_since_ms) / 1000 if view.undecided else 0.0
+        if undecided_s > SILENT_MAX_S:
+            for_long = format_duration(undecided_s)
+            return Health(
+                ok=False, reason=f"a transaction is open for {for_long}: what comes after it is not backed up"
+            )
         if view.verdict.is_alarm:
             return Health(ok=False, reason=f"the topic is {view.verdict.value}: {view.missing:,} commands are missing")
         return Health(ok=True, reason=f"{view.verdict.value}: {view.commands:,} commands")

@@ -35,6 +35,7 @@ class FakeSource:
     making: int = 1
     first: int = 0
     has_ids: bool = True
+    undecided: int = 0
 
     def find(self) -> CommandTopic | None:
         if not self.making:
@@ -49,7 +50,9 @@ class FakeSource:
         end = max([self.first, *(each.offset + 2 for each in self.records)])
         if end < start:
             raise SourceTruncated("cut")
-        return Portion(records=[each for each in self.records if each.offset >= start], end=end, seen_end=end)
+        return Portion(
+            records=[each for each in self.records if each.offset >= start], end=end, seen_end=end + self.undecided
+        )
 
     def make_anew(self, *records: Record) -> None:
         self.making, self.first, self.records = self.making + 1, 0, list(records)
@@ -319,6 +322,16 @@ def test_a_topic_that_was_made_anew_with_other_offsets_is_described_as_it_is(pla
     place.live.catch_up()
     place.source.records = [command(70)]
     assert place.live.catch_up().verdict is Verdict.TRIMMED
+
+
+def test_what_comes_after_an_open_transaction_is_not_told_to_be_backed_up(place: Place) -> None:
+    place.source.undecided = 3
+    began_ms = place.clock.at_ms
+    assert (place.live.catch_up().undecided, place.live.view.undecided_since_ms) == (3, began_ms)
+    place.clock.at_ms += 5000
+    assert place.live.go_on().undecided_since_ms == began_ms
+    place.source.undecided = 0
+    assert (place.live.go_on().undecided, place.live.view.undecided_since_ms) == (0, -1)
 
 
 def test_a_file_that_cannot_be_made_is_made_at_the_next_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

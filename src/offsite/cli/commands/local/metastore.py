@@ -206,7 +206,7 @@ class _Shown:
     def look(self, view: BackupView) -> None:
         if self.server is not None:
             self.server.show(view)
-        now = replace(view, seen_ms=0)
+        now = replace(view, seen_ms=0, undecided=0, undecided_since_ms=-1)  # each command has a transaction
         if now != self._told:
             self._told = now
             emit(view, output=self._output, render=render_backup)
