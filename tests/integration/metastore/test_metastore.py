@@ -16,12 +16,15 @@ import pytest
 from confluent_kafka import Producer
 
 from offsite.log.range import TopicPartition
-from offsite.metastore.backup_file import load, sidecar_of
+from offsite.log.records.record import CREATE_TIME, Record
+from offsite.metastore.backup_file import BackupFile, load, sidecar_of
+from offsite.metastore.names import BackupName, NameForm
 from offsite.sandbox import SandboxInfo
 from offsite.sandbox.tools import CONSOLE_PRODUCER, run_tool
 from tests.integration.e2e.command import Finished, offsite, start
 from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.integration.metastore.ksql import Ksql, Written, create_stream
+from tests.unit.metastore.commands import HEADER
 
 ODD: list[Written] = [
     (b'"stream/`a:b`/create"', b'{"statement":"x"}'),
@@ -194,6 +197,19 @@ def test_commands_one_right_after_the_other_come_back_into_a_topic_of_small_mess
     done = node.run("restore", file, *node.ends, "--yes")
     assert done.exit_code == 0, done.stderr
     assert (node.ksql.written(), done.result["same_offsets"]) == (given, True)
+
+
+def test_a_command_of_a_time_to_come_is_restored_with_that_of_now(node: Node, tmp_path: Path) -> None:
+    node.ksql.write([create_stream(8)])
+    key, value = create_stream(1)
+    tomorrow_ms = int(time.time() * 1000) + 86_400_000
+    name = BackupName(topic=node.ksql.topic, made_ms=1000, form=NameForm.KLIP)
+    with BackupFile.create(tmp_path, name, HEADER) as file:
+        file.append([Record(0, tomorrow_ms, CREATE_TIME, key, value)])
+    done = node.run("restore", file.path, *node.ends, "--yes")
+    assert done.exit_code == 0, done.stderr
+    (record,) = node.ksql.records()
+    assert (record.key, record.timestamp_ms < tomorrow_ms) == (key, True)
 
 
 def test_a_topic_that_would_lose_its_commands_again_gets_its_settings(node: Node) -> None:

@@ -34,6 +34,8 @@ _PLAIN = 0
 _DECIDED_WITHIN_S = 5.0
 """Seconds until the marker of a transaction that a killed attempt left open is in the log, generously."""
 _LOOK_AGAIN_S = 0.2
+_AHEAD_MAX_MS = 30 * 60 * 1000
+"""How far a command may be ahead of this clock: brokers of 4.0 and later take an hour by default."""
 _WRITE, _CREATE = 4, 5
 """Codes of AclOperation."""
 
@@ -180,12 +182,15 @@ def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now
 
 def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
     """A batch for each command, as ksqlDB writes them: what is planned is a topic that takes the largest command. Times
-    that brokers gave come back as times that we give; commands without one get that of now."""
-    dated = [
-        each._replace(timestamp_type=CREATE_TIME, timestamp_ms=now_ms if each.offset == UNKNOWN else each.timestamp_ms)
-        for each in records
-    ]
+    that brokers gave come back as times that we give; commands without one get that of now, and so do those of times
+    to come, for brokers refuse them (message.timestamp.after.max.ms) once the topic is deleted."""
+    dated = [each._replace(timestamp_type=CREATE_TIME, timestamp_ms=_time_ms(each, now_ms)) for each in records]
     return [batch for each in dated for batch in batches_of([renumber([each])], codec=_PLAIN)]
+
+
+def _time_ms(record: Record, now_ms: int) -> int:
+    is_to_come = record.timestamp_ms > now_ms + _AHEAD_MAX_MS
+    return now_ms if record.offset == UNKNOWN or is_to_come else record.timestamp_ms
 
 
 def _prove(plan: MetastoreRestorePlan, source: CommandSource) -> None:
