@@ -95,6 +95,8 @@ def test_k5_an_emptied_topic_is_seen_before_the_next_command() -> None:
         (b'"stream/`S`/create"', b'{"statement":"x"}', ""),
         (b'"type/`T`/create"', b'{"statement":"x","version":null}', ""),
         (b'"stream/`S`/create"', b'{"statement":"x","version":19}', "version 19"),
+        (b'"stream/`S`/create"', b'{"statement":"x","version":"' + b"v" * 9999 + b'"}', "no number"),
+        (b'"stream/`S`/create"', b'{"statement":"x","version":' + b"9" * 4000 + b"}", "no number"),
         (b'"stream/`S`/create"', b'{"plan":{}}', "no command"),
         (b'"stream/`S`/create"', None, "no value"),
         (None, b'{"statement":"x"}', "no key"),

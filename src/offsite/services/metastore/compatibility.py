@@ -13,6 +13,7 @@ from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
 VERSION = 18
 """The newest version of a command that ksqlDB has had."""
+_TOLD_MAX = 1_000_000
 _KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
 
 
@@ -26,9 +27,10 @@ def incompatible(record: Record, *, version: int = VERSION) -> str:
     if not isinstance(command, dict) or not isinstance(command.get("statement"), str):
         return "its value is no command with a statement"
     told = command.get("version")
-    if told is not None and not (type(told) is int and told <= version):
-        return f"it is of version {told}, ksqlDB knows {version}"
-    return ""
+    if told is None or (type(told) is int and told <= version):
+        return ""
+    is_number = type(told) is int and told < _TOLD_MAX  # the rest can be megabytes, and anybody's
+    return f"it is of version {told}, ksqlDB knows {version}" if is_number else "its version is no number of a version"
 
 
 def _json(data: bytes) -> object:
