@@ -65,6 +65,24 @@ def load_lines(path: Path) -> ReadBackup:
         return read_backup(path.read_bytes(), None)
 
 
+def remove_begun(path: Path) -> bool:
+    """Remove a file that a crash left as it was begun, before it held a command. Returns False, and leaves it, where it
+    holds anything, or is not as we begin one. Raises what removing a file raises."""
+    if path.is_symlink() or path.stat().st_size:
+        return False
+    try:
+        read = load(path)
+    except BackupFileDamaged:
+        return False
+    if read.commands or read.problems:
+        return False
+    with wrapped("remove", str(path)):
+        sidecar_of(path).unlink(missing_ok=True)
+        path.unlink()
+        _flush_folder(path.parent)
+    return True
+
+
 def said_header(path: Path) -> Header | None:
     """What its sidecar says of which topic it is; None where there is none that can be read."""
     try:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from offsite.log.records.record import Record
-from offsite.metastore.backup_file import BackupFile, load, load_lines, said_header
+from offsite.metastore.backup_file import BackupFile, load, load_lines, remove_begun, said_header
 from offsite.metastore.comparison import Comparison, Seen
 from offsite.metastore.folder import list_backups
 from offsite.metastore.names import BackupName, NameForm
@@ -124,7 +124,14 @@ class LiveBackup:
         self._topic = topic
         self._look_for_lost()
 
+    def _remove_begun(self) -> None:
+        """A crash as a new file begins leaves it empty: the one before it is still the newest that tells anything."""
+        names = list_backups(self._folder, self._source.topic)
+        while len(names) > 1 and remove_begun(path := self._folder / str(names.pop())):
+            warned("metastore_repaired", why="removed a file that a crash left empty", file=str(path))
+
     def _open_newest(self, topic: CommandTopic) -> None:
+        self._remove_begun()
         newest = self._newest()
         if newest is None:
             self._comparison = None
@@ -145,6 +152,7 @@ class LiveBackup:
         self.close()
         self._topic, self._is_gone, self._older_missing = None, True, 0
         self.view = replace(self.view, older=None, undecided=0, undecided_since_ms=-1)
+        self._remove_begun()
         if (newest := self._newest()) is not None:
             try:
                 self._compare_with(newest, load(newest), repairs=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -218,6 +219,24 @@ def test_a_damaged_file_is_left_and_a_new_one_begun(place: Place) -> None:
     assert "damaged (line 1" in seen.diverged
     assert old.read_bytes() == damaged
     assert stored(place.files[1]) == place.source.records
+
+
+@pytest.mark.parametrize("making", [0, 2])
+def test_a_file_that_a_crash_left_empty_hides_none_that_is_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch, making: int
+) -> None:
+    place.live.catch_up()
+    (old,) = place.files
+    place.source.make_anew(command(9))
+    with monkeypatch.context() as killed:
+        killed.setattr(BackupFile, "append", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            place.live.catch_up()
+    assert len(place.files) == 2
+    place.source.making, place.source.records = making, []
+    place.begin_anew()
+    seen = place.live.catch_up()
+    assert (seen.verdict.is_alarm, seen.missing, place.files) == (True, 2, [old])
 
 
 def test_a_sidecar_that_is_none_does_not_end_the_backup(place: Place) -> None:
