@@ -33,7 +33,6 @@ FAMILIES: Mapping[str, Sequence[str]] = {
         "tests/integration/kafka/test_security.py",
         "tests/integration/pipeline/test_preserve_rights.py",
         "tests/integration/sandbox/test_broker.py",
-        "tests/integration/metastore/test_restore_rights.py",
     ),
     OTHER_SPARKS: (
         "tests/integration/archives/test_other_readers.py",

@@ -16,6 +16,8 @@ from offsite.model.untrusted.names import is_topic_name
 
 _KLIP = re.compile(r"(?P<topic>.+)_(?P<number>[0-9]{1,15})\.bak")
 _KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")
+_MADE_BEFORE_MS = 4_102_444_800_000
+"""The year 2100. A file that says to be of later would be the newest for ever, and is nobody's."""
 _COMMAND_TOPIC = re.compile(r"_confluent-ksql-(?P<service>.+)_command_topic")
 
 
@@ -49,7 +51,8 @@ def parse_name(text: str) -> BackupName | None:
     for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
         if found := pattern.fullmatch(text):
             name = BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
-            return name if str(name) == text and is_topic_name(name.topic) else None
+            is_one = str(name) == text and is_topic_name(name.topic) and name.made_ms < _MADE_BEFORE_MS
+            return name if is_one else None
     return None
 
 

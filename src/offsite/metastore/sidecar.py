@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class BadEntry(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """Of which topic the file is. `cluster_id` and `topic_id` are empty where they are not known, `replication_factor`
-    is 0."""
+    is 0. `configs`: the topic's own settings when the file was begun; empty where they may not be read."""
 
     topic: str
     cluster_id: str
@@ -39,9 +39,12 @@ class Header:
     created_at_ms: int
     created_by: str
     replication_factor: int = 0
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         fields: dict[str, JsonValue] = {"format": FORMAT, **{name: getattr(self, name) for name in _HEADER}}
+        if self.configs:
+            fields["configs"] = dict(sorted(self.configs.items()))
         return _text(fields)
 
     @classmethod
@@ -57,6 +60,7 @@ class Header:
             created_at_ms=found.integer("created_at_ms"),
             created_by=found.text("created_by"),
             replication_factor=found.integer_or("replication_factor", 0),
+            configs=dict(found.text_map("configs")) if "configs" in found.fields else {},
         )
 
 

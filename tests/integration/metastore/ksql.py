@@ -75,9 +75,9 @@ class Ksql:
         finally:
             producer.abort_transaction(30)
 
-    def records(self) -> list[Record]:
-        """What ksqlDB reads."""
-        source = CommandSource(self.cluster.router, self.topic)
+    def records(self, topic: str = "") -> list[Record]:
+        """What ksqlDB reads, of its own topic or of another one."""
+        source = CommandSource(self.cluster.router, topic or self.topic)
         found = source.find()
         return [] if found is None else list(source.read(source.start(), topic_id=found.topic_id).records)
 

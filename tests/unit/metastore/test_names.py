@@ -32,6 +32,8 @@ def test_names_are_those_of_the_proposal_and_of_ksqldb() -> None:
         "x_012.bak",
         "backup_x_01",
         "a b_1.bak",
+        "x_999999999999999.bak",
+        "backup_x_4102444800000",
         "\udcff_1.bak",
     ],
 )

@@ -227,6 +227,7 @@ class LiveBackup:
             replication_factor=topic.replication_factor,
             created_at_ms=self._clock.now_ms(),
             created_by=__version__,
+            configs=self._source.configs(),
         )
 
     def _take(self, records: Sequence[Record]) -> None:
@@ -308,7 +309,7 @@ class LiveBackup:
         self.view = replace(self.view, undecided=max(0, offsets), undecided_since_ms=since_ms if offsets > 0 else -1)
 
     def _show(self, verdict: Verdict) -> BackupView:
-        self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms())
+        self.view = replace(self.view, verdict=verdict, seen_ms=self._clock.now_ms(), is_there=self.is_there)
         return self.view
 
 

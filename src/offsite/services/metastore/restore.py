@@ -36,8 +36,8 @@ _DECIDED_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.2
 _AHEAD_MAX_MS = 30 * 60 * 1000
 """How far a command may be ahead of this clock: brokers of 4.0 and later take an hour by default."""
-_WRITE, _CREATE = 4, 5
-"""Codes of AclOperation."""
+_REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
+"""Operations on the topic that is replaced, with the codes of Kafka's AclOperation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,7 @@ def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None
         configs=dict(admin.topic_configs([topic.name])[topic.name]),
         replication_factor=topic.replication_factor,
         undecided=portion.end < portion.seen_end,
+        end=portion.seen_end,
     )
 
 
@@ -76,12 +77,11 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
     if plan.is_there_already and plan.lacking:
         admin.alter_topic_configs({plan.topic: plan.lacking})
     if not plan.is_there_already:
+        _check_may_replace(plan, admin)
         where = TopicPartition(topic=plan.topic, partition=0)
         # What a killed attempt left open is ended here: later its marker would come into the new topic, and before that
         # it would hide from the copy what comes after it.
         with OrderedTransactions(router, where, f"offsite-metastore-{plan.topic}") as transactions:
-            if plan.existing is not None:
-                _check_rights(plan.topic, router)
             copy = _keep(plan, source, admin, clock=clock)
             _make_topic(plan, admin)
             end = _write(plan, transactions, now_ms=clock.now_ms())
@@ -130,8 +130,15 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
         created_at_ms=clock.now_ms(),
         created_by=__version__,
         replication_factor=now.replication_factor,
+        configs=now.configs,
     )
-    return keep_copy(plan.file.parent, header, now.records)
+    copy = keep_copy(plan.file.parent, header, now.records)
+    if source.end() != now.end:
+        raise PlanChanged(
+            f"{plan.topic} was written to while it was copied: nothing was deleted",
+            hint="stop the ksqlDB servers, and plan again",
+        )
+    return copy
 
 
 def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Existing | None:
@@ -146,19 +153,6 @@ def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Exi
             )
         clock.sleep(_LOOK_AGAIN_S)
     return now
-
-
-def _check_rights(topic: str, router: Router) -> None:
-    """Who may delete the topic, and not make or write it, would leave none, or an empty one. Raises
-    `KafkaNotAuthorized`."""
-    found = router.metadata([topic], operations=True)
-    on_topic = found.topics[topic]
-    lacking = [] if on_topic.allows(_WRITE) else ["Write"]
-    if not on_topic.allows(_CREATE) and not found.allows(_CREATE):
-        lacking.append("Create")
-    if lacking:
-        rights = " and ".join(lacking)
-        raise KafkaNotAuthorized(f"{rights} on topic {topic} is not allowed: nothing was done", hint=f"grant {rights}")
 
 
 def _make_topic(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:

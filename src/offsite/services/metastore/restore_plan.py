@@ -32,12 +32,13 @@ _HEADER_BYTES = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
     """The topic that is there: how many commands it holds, its own settings, and its replication factor. `undecided`: a
-    transaction is open, and what comes after it is not among `records`, committed or not."""
+    transaction is open, and what comes after it is not among `records`, committed or not. `end`: the high watermark."""
 
     records: Sequence[Record]
     configs: Mapping[str, str]
     replication_factor: int
     undecided: bool = False
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def plan_restore(
         commands=len(records),
         placement=placement,
         existing=existing,
-        configs=_configs(existing, records),
+        configs=_configs(existing, read, records),
         replication_factor=_replication_factor(existing, read, brokers),
         skipped=tuple(odd) if skip_incompatible else (),
         incompatible=() if skip_incompatible else tuple(odd),
@@ -116,9 +117,11 @@ def _check_sound(file: Path, read: ReadBackup) -> None:
         )
 
 
-def _configs(existing: Existing | None, records: Sequence[Record]) -> dict[str, str]:
-    """The settings of the topic that was there, but for those that lose commands."""
-    configs = {**(existing.configs if existing else {}), **KEEPS_ALL}
+def _configs(existing: Existing | None, read: ReadBackup, records: Sequence[Record]) -> dict[str, str]:
+    """The settings of the topic that is there, or else those that it had when its file was begun, but for those that
+    lose commands."""
+    told = read.header.configs if read.header else {}
+    configs = {**(existing.configs if existing else told), **KEEPS_ALL}
     largest = max(map(_size_bytes, records)) + _ROOM_BYTES
     if largest > int(configs.get("max.message.bytes", _DEFAULT_BATCH_BYTES)):
         configs["max.message.bytes"] = str(largest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -70,6 +70,10 @@ class CommandSource:
             cluster_id=self._admin.cluster().cluster_id,
             replication_factor=found.replication_factor,
         )
+
+    def configs(self) -> Mapping[str, str]:
+        """The settings of the topic's own; none where they may not be read, which a backup needs not."""
+        return dict(self._admin.readable_topic_configs([self.topic]).configs.get(self.topic, {}))
 
     def start(self) -> int:
         """The first offset that the log has, or its end."""

@@ -33,7 +33,7 @@ class BackupView:
     epoch ms, -1 for never. `flush_s`: seconds until the newest commands were on the disk. `diverged` says for which
     difference this process has begun a new file, `repairs` what it had to mend; empty for nothing. `older`: the file
     that has what is missing, where that is not `file`. `undecided`: offsets from the oldest open transaction on, which
-    nobody can read yet, and since when there are any (epoch ms, -1 for none)."""
+    nobody can read yet, and since when there are any (epoch ms, -1 for none). `is_there`: whether there is a topic."""
 
     topic: str
     verdict: Verdict
@@ -50,3 +50,4 @@ class BackupView:
     older: Path | None = None
     undecided: int = 0
     undecided_since_ms: int = -1
+    is_there: bool = True

@@ -132,6 +132,8 @@ class MetastoreShown:
             )
         if view.verdict.is_alarm:
             return Health(ok=False, reason=f"the topic is {view.verdict.value}: {view.missing:,} commands are missing")
+        if not view.is_there:
+            return Health(ok=False, reason="there is no such topic yet: is the service id right?")
         return Health(ok=True, reason=f"{view.verdict.value}: {view.commands:,} commands")
 
 

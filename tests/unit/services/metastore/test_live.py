@@ -44,6 +44,9 @@ class FakeSource:
         topic_id = UUID(int=self.making) if self.has_ids else None
         return CommandTopic(name=self.topic, topic_id=topic_id, cluster_id="c", replication_factor=3)
 
+    def configs(self) -> dict[str, str]:
+        return {"min.insync.replicas": "2"}
+
     def start(self) -> int:
         return self.first
 
@@ -121,6 +124,7 @@ def test_it_goes_on_with_its_topic_and_after_a_restart(place: Place) -> None:
         created_at_ms=place.clock.at_ms,
         created_by="0.1.0",
         replication_factor=3,
+        configs={"min.insync.replicas": "2"},
     )
 
 
@@ -351,6 +355,13 @@ def test_what_comes_after_an_open_transaction_is_not_told_to_be_backed_up(place:
     assert place.live.go_on().undecided_since_ms == began_ms
     place.source.undecided = 0
     assert (place.live.go_on().undecided, place.live.view.undecided_since_ms) == (0, -1)
+
+
+def test_a_topic_that_is_not_there_is_told(place: Place) -> None:
+    place.source.making = 0
+    assert not place.live.catch_up().is_there
+    place.source.making = 1
+    assert place.live.catch_up().is_there
 
 
 def test_a_file_that_cannot_be_made_is_made_at_the_next_look(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -38,6 +39,14 @@ def planned(file: Path, existing: Existing | None = None) -> MetastoreRestorePla
 def there(*, undecided: bool = False, **configs: str) -> Existing:
     settings = {**KEPT, **{name.replace("_", "."): value for name, value in configs.items()}}
     return Existing(records=[command(1), command(2)], configs=settings, replication_factor=1, undecided=undecided)
+
+
+def test_a_topic_that_is_gone_gets_the_settings_that_its_file_tells(tmp_path: Path) -> None:
+    header = replace(HEADER, configs={"min.insync.replicas": "2", "retention.ms": "60000"})
+    with BackupFile.create(tmp_path, BackupName(topic=HEADER.topic, made_ms=1, form=NameForm.KLIP), header) as file:
+        file.append([command(1)])
+    assert planned(file.path).configs == {**KEPT, "min.insync.replicas": "2"}
+    assert planned(file.path, there(segment_ms="1000")).configs == {**KEPT, "segment.ms": "1000"}
 
 
 def test_a_line_that_a_crash_tore_does_not_hinder_a_restore(made: Path) -> None:

@@ -41,6 +41,7 @@ def test_each_series_is_scraped_and_what_is_not_known_is_not() -> None:
         ({"seen_ms": -1}, "not read yet"),
         ({"seen_ms": CLOCK.now_ms() - int(SILENT_MAX_S * 2000)}, "not read for"),
         ({"undecided": 2, "undecided_since_ms": 1}, "a transaction is open"),
+        ({"is_there": False, "verdict": Verdict.EMPTY}, "no such topic yet"),
         ({"verdict": Verdict.EMPTIED, "missing": 3}, "emptied: 3 commands are missing"),
     ],
 )

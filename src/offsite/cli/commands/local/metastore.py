@@ -76,7 +76,8 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
 
     A file is compared with the topic before anything is added. Exit code 14: the topic has lost commands that the file
-    holds, which is left as it is. Exit code 3: the topic has other commands than the file, and a new file was begun.
+    holds, which is left as it is. Exit code 3: the topic has other commands than the file, and a new file was begun; or
+    a transaction is open, and what comes after it cannot be read yet.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.metastore.backup import alarm, live_backup, warnings_of
@@ -98,7 +99,7 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     emit(view, output=output, render=render_backup)
     if (lost := alarm(view)) is not None:
         raise lost
-    if view.diverged:
+    if view.diverged or view.undecided:
         raise typer.Exit(EXIT_PARTIAL)
     if not live.is_there:
         raise NoSuchTopic(f"there is no topic {source.topic}, and no backup of one", hint="check the service id")
@@ -208,7 +209,10 @@ class _Shown:
             self.server.show(view)
         now = replace(view, seen_ms=0, undecided=0, undecided_since_ms=-1)  # each command has a transaction
         if now != self._told:
+            is_known = self._told is not None and self._told.diverged == view.diverged
             self._told = now
+            if is_known and self._output is OutputFormat.TABLE:  # it was said when it happened
+                view = replace(view, diverged="", repairs=())
             emit(view, output=self._output, render=render_backup)
             sys.stdout.flush()
 
