@@ -1,0 +1,161 @@
+"""One entry of the ledger of a declared backup: something that an operator decided of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from offsite.model.errors import DamagedObject
+from offsite.model.selections.selection import is_readable
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.names import check_backup_name
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+
+
+class Kind(StrEnum):
+    """What an entry decides. Each is one object, so it is decided or it is not."""
+
+    STARTED = "started"
+    """A low-level backup begins. There is none that runs or is paused."""
+    PAUSED = "paused"
+    """It copies nothing until it is resumed."""
+    RESUMED = "resumed"
+    MODIFIED = "modified"
+    """Its settings change in place."""
+    STOPPED = "stopped"
+    """It ends: nothing is added to it any more."""
+    REMOVING = "removing"
+    """It is being deleted as a whole: nobody may begin to read it."""
+    REMOVED = "removed"
+    """Nothing of it is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What may change while a backup goes on: how often a checkpoint is taken, and options of `offsite backup run`."""
+
+    snapshot_duration: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a low-level backup is begun with, and keeps: the name of the backup in the repository, the tag, the source
+    by its name, the patterns of topics."""
+
+    backup: str
+    tag: str
+    cluster: str
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry. `generation`: of the resource, by which it was decided; `fence`: the term of the lock of whoever did;
+    `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people."""
+
+    seq: int
+    previous: str
+    kind: Kind
+    generation: int
+    fence: int
+    word: str
+    at_ms: int
+    number: int
+    by: str = ""
+    beginning: Beginning | None = None
+    settings: Settings | None = None
+
+
+def encode_entry(entry: Entry) -> bytes:
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "seq": entry.seq,
+        "previous": entry.previous,
+        "kind": entry.kind.value,
+        "generation": entry.generation,
+        "fence": entry.fence,
+        "word": entry.word,
+        "at_ms": entry.at_ms,
+        "number": entry.number,
+        "by": entry.by,
+    }
+    if (begun := entry.beginning) is not None:
+        fields["beginning"] = {
+            "backup": begun.backup,
+            "tag": begun.tag,
+            "cluster": begun.cluster,
+            "topics": list(begun.topics),
+            "exclude": list(begun.exclude),
+        }
+    if entry.settings is not None:
+        fields["settings"] = {
+            "snapshot_duration": entry.settings.snapshot_duration,
+            "parameters": dict(entry.settings.parameters),
+        }
+    return encode_object(fields)
+
+
+def decode_entry(data: bytes, *, key: str) -> Entry:
+    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`, `BadName`."""
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    begun, settings = item.optional_child("beginning"), item.optional_child("settings")
+    return Entry(
+        seq=item.count("seq"),
+        previous=item.text("previous"),
+        kind=_kind(item),
+        generation=item.count("generation"),
+        fence=item.count("fence"),
+        word=item.text("word"),
+        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        number=item.count("number"),
+        by=item.text("by"),
+        beginning=None if begun is None else _beginning(begun),
+        settings=None if settings is None else _settings(settings),
+    )
+
+
+def encode_owner(uid: str) -> bytes:
+    """That a name is of the resource with that uid."""
+    return encode_object({"format": FORMAT, "uid": uid})
+
+
+def decode_owner(data: bytes, *, key: str) -> str:
+    """The uid. Raises `DamagedObject`, `FormatTooNew`."""
+    return parse_json_object(data, source=key, damaged=DamagedObject).text("uid")
+
+
+def settings_of(snapshot_duration: str, parameters: Mapping[str, str]) -> Settings:
+    return Settings(snapshot_duration=snapshot_duration, parameters=tuple(sorted(parameters.items())))
+
+
+def _kind(item: JsonObject) -> Kind:
+    try:
+        return Kind(item.text("kind"))
+    except ValueError as error:
+        raise item.wrong("kind", f"one of {', '.join(Kind)}") from error
+
+
+def _beginning(item: JsonObject) -> Beginning:
+    if not item.texts("topics"):
+        raise item.wrong("topics", "a list with a pattern of topics")
+    return Beginning(
+        backup=check_backup_name(item.text("backup")),
+        tag=item.text("tag"),
+        cluster=item.text("cluster"),
+        topics=_patterns(item, "topics"),
+        exclude=_patterns(item, "exclude"),
+    )
+
+
+def _patterns(item: JsonObject, name: str) -> tuple[str, ...]:
+    if not all(map(is_readable, patterns := item.texts(name))):
+        raise item.wrong(name, "a list of patterns of topics that can be read")
+    return patterns
+
+
+def _settings(item: JsonObject) -> Settings:
+    return Settings(snapshot_duration=item.text("snapshot_duration"), parameters=item.text_map("parameters"))

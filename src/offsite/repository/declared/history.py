@@ -1,0 +1,141 @@
+"""What a ledger adds up to: the low-level backups of one resource. Pure; an entry that may not follow is refused.
+
+At most one low-level backup runs or is paused. Who appends must have read everything before (numbers of entries are
+dense and create-only), must hold a lock that is no older than that of the entry before, and must know no older
+generation of the resource: so an operator that was stopped for an hour decides nothing when it wakes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offsite.repository.declared.entry import Beginning, Entry, Kind, Settings
+
+
+class NotAllowedError(Exception):
+    """An entry that the state before it does not allow."""
+
+
+class Phase(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    REMOVING = "removing"
+    REMOVED = "removed"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something is, or may again be, added to it."""
+        return self in {Phase.RUNNING, Phase.PAUSED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowLevel:
+    """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet."""
+
+    number: int
+    beginning: Beginning
+    settings: Settings
+    phase: Phase
+    started_ms: int
+    stopped_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The state behind entry `seq`, whose hash is `head`; `generation` and `fence` are the highest so far."""
+
+    uid: str
+    seq: int = 0
+    head: str = ""
+    generation: int = 0
+    fence: int = 0
+    backups: tuple[LowLevel, ...] = ()
+
+    @property
+    def live(self) -> LowLevel | None:
+        """The one that runs or is paused."""
+        return next((each for each in self.backups if each.phase.is_live), None)
+
+    @property
+    def there(self) -> tuple[LowLevel, ...]:
+        """Those of which something is left, the oldest first."""
+        return tuple(each for each in self.backups if each.phase is not Phase.REMOVED)
+
+
+def after(history: History, entry: Entry, *, head: str) -> History:
+    """The state behind an entry whose hash is `head`. Raises `NotAllowedError`."""
+    if (entry.seq, entry.previous) != (history.seq + 1, history.head):
+        raise NotAllowedError(f"entry {entry.seq} does not follow entry {history.seq}")
+    if entry.fence < history.fence:
+        raise NotAllowedError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
+    if entry.generation < history.generation:
+        raise NotAllowedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
+    changed = _APPLIED[entry.kind](history, entry)
+    return replace(changed, seq=entry.seq, head=head, generation=entry.generation, fence=entry.fence)
+
+
+def _started(history: History, entry: Entry) -> History:
+    if history.live is not None:
+        raise NotAllowedError("a backup begins while another one runs")
+    if entry.beginning is None or entry.settings is None or entry.number != len(history.backups) + 1:
+        raise NotAllowedError("a backup begins without its name and settings, or under another number")
+    if any(each.beginning.backup == entry.beginning.backup and each.phase is Phase.REMOVING for each in history.there):
+        raise NotAllowedError("a backup begins where one is being deleted")
+    begun = LowLevel(
+        number=entry.number,
+        beginning=entry.beginning,
+        settings=entry.settings,
+        phase=Phase.RUNNING,
+        started_ms=entry.at_ms,
+    )
+    return replace(history, backups=(*history.backups, begun))
+
+
+def _turned(before: Phase, then: Phase) -> Callable[[History, Entry], History]:
+    def apply(history: History, entry: Entry) -> History:
+        found = _found(history, entry)
+        if found.phase is not before:
+            raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be {then}")
+        return _with(history, replace(found, phase=then))
+
+    return apply
+
+
+def _modified(history: History, entry: Entry) -> History:
+    found = _found(history, entry)
+    if not found.phase.is_live or entry.settings is None:
+        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and gets no settings")
+    return _with(history, replace(found, settings=entry.settings))
+
+
+def _stopped(history: History, entry: Entry) -> History:
+    found = _found(history, entry)
+    if not found.phase.is_live:
+        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be stopped")
+    return _with(history, replace(found, phase=Phase.STOPPED, stopped_ms=entry.at_ms))
+
+
+def _found(history: History, entry: Entry) -> LowLevel:
+    if not 1 <= entry.number <= len(history.backups):
+        raise NotAllowedError(f"there is no backup {entry.number}")
+    return history.backups[entry.number - 1]
+
+
+def _with(history: History, changed: LowLevel) -> History:
+    rest = list(history.backups)
+    rest[changed.number - 1] = changed
+    return replace(history, backups=tuple(rest))
+
+
+_APPLIED: Mapping[Kind, Callable[[History, Entry], History]] = {
+    Kind.STARTED: _started,
+    Kind.PAUSED: _turned(Phase.RUNNING, Phase.PAUSED),
+    Kind.RESUMED: _turned(Phase.PAUSED, Phase.RUNNING),
+    Kind.MODIFIED: _modified,
+    Kind.STOPPED: _stopped,
+    Kind.REMOVING: _turned(Phase.STOPPED, Phase.REMOVING),
+    Kind.REMOVED: _turned(Phase.REMOVING, Phase.REMOVED),
+}

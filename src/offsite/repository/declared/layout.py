@@ -1,0 +1,63 @@
+"""The keys of declared backups: built here, parsed here, nowhere else. Pure.
+
+declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, create-only
+declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
+declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
+declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
+declared-names/<backup>.json                of which resource the backup of that name is, create-only
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsite.model.errors import BadName
+from offsite.model.untrusted.names import check_backup_name
+from offsite.repository.restores.layout import LeaseLayout
+
+DECLARED_PREFIX = "declared/"
+NAMES_PREFIX = "declared-names/"
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{7,63}")
+_ENTRY = re.compile(r"declared/[^/]+/ledger/(\d{20})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredLayout:
+    """The keys of one resource. Raises `BadName` for what is no uid."""
+
+    uid: str
+
+    def __post_init__(self) -> None:
+        if not _UID.fullmatch(self.uid):
+            raise BadName(f"{self.uid[:80]!r} is no uid of a resource", hint="it is given when the resource is made")
+
+    @property
+    def ledger_prefix(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/ledger/"
+
+    def entry_key(self, seq: int) -> str:
+        return f"{self.ledger_prefix}{seq:020d}.json"
+
+    @property
+    def lock(self) -> LeaseLayout:
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/lock/", what=f"the lock of {self.uid}")
+
+    @property
+    def agent(self) -> LeaseLayout:
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/agent/", what=f"the backup of {self.uid}")
+
+    @property
+    def expiry(self) -> LeaseLayout:
+        return LeaseLayout(prefix=f"{DECLARED_PREFIX}{self.uid}/expiry/", what=f"the expiry of {self.uid}")
+
+
+def owner_key(backup: str) -> str:
+    """Where it is told of which resource the backup of that name is. Raises `BadName`."""
+    return f"{NAMES_PREFIX}{check_backup_name(backup)}.json"
+
+
+def parse_entry_key(key: str) -> int | None:
+    """The number of the entry that `key` names, None for a key that is none of ours."""
+    match = _ENTRY.fullmatch(key)
+    return None if match is None else int(match[1])
