@@ -42,10 +42,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a low-level backup is begun with, and keeps: the name of the backup in the repository, the tag, the source
-    by its name, the patterns of topics."""
+    """What a low-level backup is begun with, and keeps: the name of the backup in the repository, `path`, which is that
+    name before its timestamp, the tag, the source by its name, the patterns of topics."""
 
     backup: str
+    path: str
     tag: str
     cluster: str
     topics: tuple[str, ...]
@@ -86,6 +87,7 @@ def encode_entry(entry: Entry) -> bytes:
     if (begun := entry.beginning) is not None:
         fields["beginning"] = {
             "backup": begun.backup,
+            "path": begun.path,
             "tag": begun.tag,
             "cluster": begun.cluster,
             "topics": list(begun.topics),
@@ -144,6 +146,7 @@ def _beginning(item: JsonObject) -> Beginning:
         raise item.wrong("topics", "a list with a pattern of topics")
     return Beginning(
         backup=check_backup_name(item.text("backup")),
+        path=item.text("path"),
         tag=item.text("tag"),
         cluster=item.text("cluster"),
         topics=_patterns(item, "topics"),

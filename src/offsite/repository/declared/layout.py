@@ -19,7 +19,6 @@ from offsite.repository.restores.layout import LeaseLayout
 DECLARED_PREFIX = "declared/"
 NAMES_PREFIX = "declared-names/"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{7,63}")
-_ENTRY = re.compile(r"declared/[^/]+/ledger/(\d{20})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +34,6 @@ class DeclaredLayout:
     @property
     def ledger_prefix(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/ledger/"
-
-    def entry_key(self, seq: int) -> str:
-        return f"{self.ledger_prefix}{seq:020d}.json"
 
     @property
     def lock(self) -> LeaseLayout:
@@ -55,9 +51,3 @@ class DeclaredLayout:
 def owner_key(backup: str) -> str:
     """Where it is told of which resource the backup of that name is. Raises `BadName`."""
     return f"{NAMES_PREFIX}{check_backup_name(backup)}.json"
-
-
-def parse_entry_key(key: str) -> int | None:
-    """The number of the entry that `key` names, None for a key that is none of ours."""
-    match = _ENTRY.fullmatch(key)
-    return None if match is None else int(match[1])

@@ -1,21 +1,19 @@
-"""The ledger of one resource: dense numbers, create-only objects, each naming the hash of the one before.
+"""The ledger of one resource, and whose the names of backups are.
 
-The same fence as that of generations: of those who read entry n and try to create n+1 the store lets one. What is
-here beside it: each entry carries the number of the lock under which it was decided, and the ledger takes no lower one.
+Beside the fence of its numbers (see `numbered_log`), each entry carries the number of the lock under which it was
+decided, and the ledger takes no lower one.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.declared.entry import Entry, decode_entry, decode_owner, encode_entry, encode_owner
 from offsite.repository.declared.history import History, NotAllowedError, after
-from offsite.repository.declared.layout import DECLARED_PREFIX, DeclaredLayout, owner_key, parse_entry_key
+from offsite.repository.declared.layout import DECLARED_PREFIX, DeclaredLayout, owner_key
+from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import PutResult, Store
-
-_HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,39 +24,25 @@ class DeclaredLedger:
     def read(self, history: History | None = None) -> History:
         """The newest state, read on from `history`, or from the first entry. Raises `DamagedObject` for an entry that
         is missing, unreadable, or may not follow; `FormatTooNew`."""
-        is_first = history is None
-        history = history or History(uid=self.layout.uid)
-        while (data := self.store.get(self.layout.entry_key(history.seq + 1))) is not None:
-            history = self._after(history, data)
-        if is_first:
-            self._check_end(history)
-        return history
+        return self._log.read(history or History(uid=self.layout.uid), is_first=history is None)
 
     def append(self, entry: Entry, *, to: History) -> History | None:
         """The state with `entry` behind `to`; None when another process was first: then read on and think again. Raises
-        `NotAllowedError` for one that may not follow, and what the store raises: after `PutOutcomeUnknown` reading on
-        tells."""
+        `NotAllowedError` for one that may not follow, and what the store raises."""
         data = encode_entry(entry)
-        state = after(to, entry, head=_hash(data))
-        is_other = self.store.put_if_absent(self.layout.entry_key(entry.seq), data) is PutResult.OTHER
-        return None if is_other else state
+        state = after(to, entry, head=hash_of(data))
+        return state if self._log.append(data, to=to) else None
 
-    def _after(self, history: History, data: bytes) -> History:
-        key = self.layout.entry_key(history.seq + 1)
-        try:
-            return after(history, decode_entry(data, key=key), head=_hash(data))
-        except (NotAllowedError, BadName) as error:
-            raise DamagedObject(f"{key}: {error}", hint=_HINT) from error
+    @property
+    def _log(self) -> NumberedLog[History]:
+        return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
 
-    def _check_end(self, history: History) -> None:
-        """What lies behind a missing entry shows that it was there: to go on before it would decide twice."""
-        for info in self.store.list(self.layout.ledger_prefix, start_after=self.layout.entry_key(history.seq)):
-            is_gap = self.store.head(self.layout.entry_key(history.seq + 1)) is None
-            if parse_entry_key(info.key) is not None and is_gap:
-                raise DamagedObject(
-                    f"{self.layout.entry_key(history.seq + 1)} is missing, {info.key} is there", hint=_HINT
-                )
-            return
+
+def _after(history: History, data: bytes, key: str) -> History:
+    try:
+        return after(history, decode_entry(data, key=key), head=hash_of(data))
+    except (NotAllowedError, BadName) as error:
+        raise DamagedObject(f"{key}: {error}", hint=HINT) from error
 
 
 def claim_name(store: Store, backup: str, uid: str) -> str:
@@ -82,7 +66,3 @@ def declared_uids(store: Store) -> tuple[str, ...]:
             continue
         found.append(uid)
     return tuple(sorted(found))
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -1,9 +1,4 @@
-"""The ledger of a set: dense numbers, create-only objects, each naming the hash of the one before.
-
-Who creates number n+1 has decided. Two processes that both read entry n try the same key, and the store lets one of
-them: the other one has decided nothing, reads on, and thinks again. That is the fence: a process that was stopped for a
-month and wakes up in front of its append finds the number taken. Nothing here is ever deleted.
-"""
+"""The ledger of a set of generations. Whoever decides is fenced by the number of the next entry: see `numbered_log`."""
 
 from __future__ import annotations
 
@@ -14,9 +9,8 @@ from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase, after
 from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key, set_of_backup
-from offsite.stores.store import PutResult, Store
-
-_HINT = "bring it back from the store's versions or from a copy; until then nothing is decided and nothing removed"
+from offsite.stores.numbered_log import HINT, NumberedLog
+from offsite.stores.store import Store
 
 _FEW, _READERS = 256, 16
 """Entries from which on they are read side by side: that hides the latency of an object store."""
@@ -30,13 +24,7 @@ class Ledger:
     def read(self, state: GenerationSet | None = None) -> GenerationSet:
         """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for an entry that is
         missing, unreadable, or may not follow; `FormatTooNew`."""
-        is_first = state is None
-        state = self._read_many() if state is None else state
-        while (data := self.store.get(self.layout.entry_key(state.seq + 1))) is not None:
-            state = self._after(state, data)
-        if is_first:
-            self._check_end(state)
-        return state
+        return self._log.read(self._read_many() if state is None else state, is_first=state is None)
 
     def append(self, entry: Entry, *, to: GenerationSet) -> GenerationSet | None:
         """The state with `entry` behind `to`; None when another process was first: then read on and think again. Raises
@@ -44,9 +32,11 @@ class Ledger:
         tells."""
         data = encode_entry(entry)
         state = after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
-        # the same bytes are our own, whose answer was lost: the word is random
-        is_other = self.store.put_if_absent(self.layout.entry_key(entry.seq), data) is PutResult.OTHER
-        return None if is_other else state
+        return state if self._log.append(data, to=to) else None
+
+    @property
+    def _log(self) -> NumberedLog[GenerationSet]:
+        return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
 
     def _read_many(self) -> GenerationSet:
         """As far as a listing shows entries; a few are left to be read one after the other."""
@@ -58,26 +48,15 @@ class Ledger:
             for key, data in zip(keys, pool.map(self.store.get, keys), strict=True):
                 if data is None or key != self.layout.entry_key(state.seq + 1):
                     break  # it is told with what follows
-                state = self._after(state, data)
+                state = _after(state, data, key)
         return state
 
-    def _after(self, state: GenerationSet, data: bytes) -> GenerationSet:
-        key = self.layout.entry_key(state.seq + 1)
-        try:
-            return after(state, decode_entry(data, key=key))
-        except NotAllowedError as error:
-            raise DamagedObject(f"{key}: {error}", hint=_HINT) from error
 
-    def _check_end(self, state: GenerationSet) -> None:
-        """What lies behind a missing entry shows that it was there: to go on before it would decide twice."""
-        for info in self.store.list(self.layout.ledger_prefix, start_after=self.layout.entry_key(state.seq)):
-            number = parse_entry_key(info.key)
-            # one that was appended since is not behind a gap
-            if number is not None and self.store.head(self.layout.entry_key(state.seq + 1)) is None:
-                raise DamagedObject(
-                    f"{self.layout.entry_key(state.seq + 1)} is missing, {info.key} is there", hint=_HINT
-                )
-            return
+def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
+    try:
+        return after(state, decode_entry(data, key=key))
+    except NotAllowedError as error:
+        raise DamagedObject(f"{key}: {error}", hint=HINT) from error
 
 
 def set_names(store: Store) -> tuple[str, ...]:

@@ -1,0 +1,230 @@
+"""The stages of a declared backup: check, agents, toggle, modify. Each is small, and says one thing to do or nothing.
+
+Stages look at what was seen and never at what was decided before: whoever dies between two of them, or decides on an
+old look, leaves something that the next look sees. So a stage may be repeated, and the world moves by one step at a
+time towards what is declared.
+
+A restart (another destination, tag or choice of topics) stops the old backup first and begins the new one when no agent
+has the old one in hand any more. It waits for a slot of the throttle before it stops anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
+from offsite.operator.decide.wanted import AgentsWanted, Place, Wanted
+from offsite.operator.resources.backup import BackupState
+from offsite.repository.declared.entry import Beginning, Settings
+from offsite.repository.declared.history import Phase
+
+
+class ConditionType(StrEnum):
+    """Why a backup is not as it is declared. None of them: it is reconciled."""
+
+    INCORRECT_DEPLOYMENT = "IncorrectDeployment"
+    """There are no agents, or they run for something else."""
+    DEPLOYMENT_ROLLING_OUT = "DeploymentRollingOut"
+    """Not all agents run yet."""
+    INCORRECT_BACKUP_STATE = "IncorrectBackupState"
+    """It does not run, pause or rest as declared, or has not copied everything once."""
+    MISCONFIGURED_BACKUP = "MisconfiguredBackup"
+    """It runs with other settings than those declared, or cannot run with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    type: ConditionType
+    message: str
+
+
+class Slot(StrEnum):
+    """Whether this backup may be in its initial copy: at most so many are at a time."""
+
+    HELD = "held"
+    FREE = "free"
+    TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureAgents:
+    """Let agents run for this, and for nothing else."""
+
+    agents: AgentsWanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSlot:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveSlot:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Begin a new low-level backup; its name gets a timestamp by the store's clock."""
+
+    place: Place
+    beginning: Beginning
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Stop, pause or resume a low-level backup."""
+
+    place: Place
+    number: int
+    to: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modify:
+    place: Place
+    number: int
+    settings: Settings
+
+
+Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Modify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now, in this order, and what is not yet as declared."""
+
+    steps: tuple[Step, ...]
+    conditions: tuple[Condition, ...]
+
+
+def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
+    """All stages of one look."""
+    stages = (configure_agents(wanted, seen), toggle(wanted, seen, slot), modify(wanted, seen))
+    return Decision(steps=tuple(step for step in stages if step is not None), conditions=check(wanted, seen, slot))
+
+
+def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]:
+    """What is not as declared. A problem in reading a backup is one."""
+    found: list[Condition] = []
+    if seen.agents.configured != wanted.agents:
+        found.append(_condition(ConditionType.INCORRECT_DEPLOYMENT, "the agents do not run for what is declared"))
+    elif seen.agents.ready < wanted.agents.replicas:
+        said = f"{seen.agents.ready} of {wanted.agents.replicas} agents run"
+        found.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))
+    if wrong := _wrong_state(wanted, seen, slot):
+        found.append(_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong))
+    if wrong := _wrong_settings(wanted, seen):
+        found.append(_condition(ConditionType.MISCONFIGURED_BACKUP, wrong))
+    return tuple(found)
+
+
+def configure_agents(wanted: Wanted, seen: BackupSeen) -> ConfigureAgents | None:
+    """Agents of an old destination go on until what is live there is stopped: they are needed to see that it is."""
+    live = seen.live
+    if live is not None and live.place != wanted.place and seen.agents.configured is not None:
+        return None
+    return ConfigureAgents(agents=wanted.agents) if seen.agents.configured != wanted.agents else None
+
+
+def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
+    """Start, stop, pause or resume. Stopping waits for nothing."""
+    live = seen.live
+    if superfluous := next((each for each in seen.backups if each.is_live and each is not live), None):
+        return _turn(superfluous, Phase.STOPPED)
+    if wanted.state is BackupState.STOPPED:
+        return _turn(live, Phase.STOPPED) if live is not None else _give_when_idle(seen, slot)
+    if live is None or needs_restart(wanted, live):
+        return _begin(wanted, seen, slot)
+    return _go_on(wanted, seen, live, slot)
+
+
+def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
+    """Of a backup that is the one declared."""
+    if (phase := _phase(wanted.state)) is not live.low.phase:
+        if phase is Phase.RUNNING and live.is_initial and slot is not Slot.HELD:
+            return TakeSlot() if slot is Slot.FREE else None
+        return _turn(live, phase)
+    if phase is Phase.PAUSED or live.is_whole:
+        return _give_when_idle(seen, slot)
+    return TakeSlot() if slot is Slot.FREE else None  # it was lost, or given by mistake
+
+
+def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
+    """What may change in place."""
+    live = seen.live
+    if live is None or needs_restart(wanted, live) or live.low.settings == wanted.settings:
+        return None
+    if wanted.state is BackupState.STOPPED:
+        return None
+    return Modify(place=live.place, number=live.low.number, settings=wanted.settings)
+
+
+def needs_restart(wanted: Wanted, live: LowLevelSeen) -> bool:
+    """Whether it is another backup that is declared: destination, tag, source or choice of topics changed."""
+    begun, asked = live.low.beginning, wanted.beginning
+    return live.place != wanted.place or replace(begun, backup="") != replace(asked, backup="")
+
+
+def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
+    """Slot, then stop what is live, then wait for its agents, then begin."""
+    if slot is not Slot.HELD:
+        return TakeSlot() if slot is Slot.FREE else None
+    if (live := seen.live) is not None:
+        return _turn(live, Phase.STOPPED)
+    if any(each.is_copied for each in seen.backups):
+        return None
+    return Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
+
+
+def _give_when_idle(seen: BackupSeen, slot: Slot) -> GiveSlot | None:
+    is_busy = any(each.copies_first for each in seen.backups)
+    return GiveSlot() if slot is Slot.HELD and not is_busy else None
+
+
+def _turn(seen: LowLevelSeen, to: Phase) -> Turn:
+    return Turn(place=seen.place, number=seen.low.number, to=to)
+
+
+def _phase(state: BackupState) -> Phase:
+    match state:
+        case BackupState.RUNNING:
+            return Phase.RUNNING
+        case BackupState.PAUSED:
+            return Phase.PAUSED
+        case BackupState.STOPPED:
+            return Phase.STOPPED
+        case _:
+            assert_never(state)
+
+
+def _condition(kind: ConditionType, message: str) -> Condition:
+    return Condition(type=kind, message=message)
+
+
+def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
+    live = seen.live
+    if wanted.state is BackupState.STOPPED:
+        return "" if live is None else f"{live.low.beginning.backup} is {live.low.phase}, and is to be stopped"
+    if live is None:
+        waits = ": it waits for the initial copy of others" if slot is Slot.TAKEN else ""
+        return f"no backup runs{waits}"
+    if live.problem:
+        return live.problem
+    if live.low.phase is not _phase(wanted.state):
+        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}"
+    if wanted.state is BackupState.RUNNING and live.is_initial:
+        return f"{live.low.beginning.backup} has not copied everything once"
+    return ""
+
+
+def _wrong_settings(wanted: Wanted, seen: BackupSeen) -> str:
+    live = seen.live
+    if live is None or wanted.state is BackupState.STOPPED:
+        return ""
+    if needs_restart(wanted, live):
+        return f"{live.low.beginning.backup} is of another destination, tag or choice of topics"
+    return "" if live.low.settings == wanted.settings else "its settings are not those declared"

@@ -1,0 +1,86 @@
+"""The queue of those whose old data goes: one entry for each backup, few at a time, none twice at once. Pure.
+
+As the seed has it: while fewer run than may, the first entry is taken, its job begun, and the backup put to the end;
+where as many run as may, or nothing can begin, one waits for the retry interval. A job that takes longer than an hour
+is killed, and counts no more. Who is to be deleted comes before the others, and wakes the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+RETRY_S = 600.0
+JOB_MAX_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """Jobs at once, seconds from one look to the next, and seconds that a job may take."""
+
+    at_once: int = 1
+    retry_s: float = RETRY_S
+    job_max_s: float = JOB_MAX_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    uid: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryQueue:
+    """`waiting`: uids, the next one first. `until_s`: no look before that moment."""
+
+    waiting: tuple[str, ...] = ()
+    running: tuple[RunningJob, ...] = ()
+    until_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStep:
+    """The queue as it is then, whose jobs to begin, and whose to kill."""
+
+    queue: ExpiryQueue
+    begin: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLook:
+    """What there is at a moment. `known`: the uids of all backups, those to be deleted too; `alive`: of those whose job
+    still runs."""
+
+    now_s: float
+    known: Sequence[str]
+    deleting: Collection[str]
+    alive: Collection[str]
+
+
+def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
+    """One look at the queue."""
+    alive = tuple(each for each in queue.running if each.uid in look.alive)
+    late = tuple(each.uid for each in alive if look.now_s - each.since_s > rules.job_max_s)
+    running = tuple(each for each in alive if each.uid not in late)
+    waiting = _ordered(queue.waiting, look)
+    is_due = look.now_s >= queue.until_s or bool(late)
+    ready = [uid for uid in waiting if uid not in look.alive and (is_due or uid in look.deleting)]
+    begun = tuple(ready[: max(0, rules.at_once - len(running))])
+    rests = is_due or bool(begun)
+    return QueueStep(
+        queue=ExpiryQueue(
+            waiting=(*(uid for uid in waiting if uid not in begun), *begun),
+            running=(*running, *(RunningJob(uid=uid, since_s=look.now_s) for uid in begun)),
+            until_s=look.now_s + rules.retry_s if rests else queue.until_s,
+        ),
+        begin=begun,
+        kill=late,
+    )
+
+
+def _ordered(waiting: Sequence[str], look: QueueLook) -> tuple[str, ...]:
+    """One entry for each backup that there is; those to be deleted first."""
+    kept = [uid for uid in dict.fromkeys(waiting) if uid in look.known]
+    whole = [*kept, *(uid for uid in look.known if uid not in kept)]
+    return (*(uid for uid in whole if uid in look.deleting), *(uid for uid in whole if uid not in look.deleting))

@@ -1,0 +1,99 @@
+"""What a declared backup asks for, with every default filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsite.model.errors import BadResource
+from offsite.operator.resources.backup import AgentTemplate, Backup, BackupState
+from offsite.operator.resources.go_time import format_go_time
+from offsite.repository.declared.entry import Beginning, Settings, settings_of
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_DOTS = re.compile(r"\.{2,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A place for backups: a repository, and what opens it. `environment`: names and values of variables."""
+
+    name: str
+    endpoint: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A repository, by its account and its URL."""
+
+    account: str
+    repository: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentsWanted:
+    """The processes of a backup: how many, how they run, and for which repository and cluster."""
+
+    replicas: int
+    template: AgentTemplate
+    place: Place
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`beginning`: of the backup that is to run; it has no name yet, for that has the time when it begins."""
+
+    uid: str
+    generation: int
+    state: BackupState
+    place: Place
+    beginning: Beginning
+    timestamp_format: str
+    settings: Settings
+    agents: AgentsWanted
+
+    def name_at(self, now_ms: int) -> str:
+        """The name of a backup that begins now. Names of backups hold letters, digits, `.`, `_` and `-` alone: what
+        else a format puts there becomes a `.`."""
+        stamped = self.beginning.path + format_go_time(self.timestamp_format, now_ms)
+        return _DOTS.sub(".", _NOT_IN_NAMES.sub(".", stamped)).strip(".")[:120]
+
+
+def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
+    """What `backup` asks for. Raises `BadResource` where it names an account that there is not, or none has a place."""
+    spec, name = backup.spec, backup.metadata.name
+    account = _account(spec.destination.account, accounts, name)
+    place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)
+    if not place.repository:
+        raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
+    cluster = spec.cluster or name
+    return Wanted(
+        uid=backup.metadata.uid,
+        generation=backup.metadata.generation,
+        state=spec.state,
+        place=place,
+        beginning=Beginning(
+            backup="",
+            path=spec.destination.path or name,
+            tag=spec.tag,
+            cluster=cluster,
+            topics=spec.topics,
+            exclude=spec.exclude,
+        ),
+        timestamp_format=spec.destination.timestamp_format,
+        settings=settings_of(spec.snapshot_duration, spec.parameters),
+        agents=AgentsWanted(replicas=spec.agents.replicas, template=spec.agents.template, place=place, cluster=cluster),
+    )
+
+
+def _account(name: str, accounts: Sequence[Account], backup: str) -> Account:
+    if not name:
+        return accounts[0] if accounts else Account(name="", endpoint="")
+    found = next((each for each in accounts if each.name == name), None)
+    if found is None:
+        known = ", ".join(each.name for each in accounts) or "none"
+        raise BadResource(f"backup {backup} names the account {name!r}, which there is not", hint=f"known: {known}")
+    return found

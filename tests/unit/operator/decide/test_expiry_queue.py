@@ -1,0 +1,72 @@
+"""The queue of those whose old data goes: few at a time, none twice at once, nobody forgotten."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, step
+
+RULES = QueueRules()
+
+
+def look(now_s: float, *known: str, deleting: tuple[str, ...] = (), alive: tuple[str, ...] = ()) -> QueueLook:
+    return QueueLook(now_s=now_s, known=known, deleting=deleting, alive=alive)
+
+
+def test_one_runs_at_a_time_and_the_next_one_ten_minutes_later() -> None:
+    first = step(ExpiryQueue(), RULES, look(0, "a", "b"))
+    assert (first.begin, first.queue.waiting) == (("a",), ("b", "a")), "the entry goes to the end"
+    assert step(first.queue, RULES, look(1, "a", "b", alive=("a",))).begin == ()
+    assert step(first.queue, RULES, look(599, "a", "b")).begin == (), "it ended early: still ten minutes"
+    assert step(first.queue, RULES, look(600, "a", "b", alive=("a",))).begin == ()
+    assert step(first.queue, RULES, look(600, "a", "b")).begin == ("b",)
+
+
+def test_the_interval_and_the_number_at_once_are_options() -> None:
+    found = step(ExpiryQueue(), QueueRules(at_once=2, retry_s=5), look(0, "a", "b", "c"))
+    assert (found.begin, found.queue.until_s) == (("a", "b"), 5)
+
+
+def test_a_backup_has_one_job_at_once_however_many_may_run() -> None:
+    rules = QueueRules(at_once=3)
+    first = step(ExpiryQueue(), rules, look(0, "a"))
+    assert step(first.queue, rules, look(600, "a", alive=("a",))).begin == ()
+
+
+def test_one_that_takes_longer_than_an_hour_is_killed_and_the_next_one_begins() -> None:
+    first = step(ExpiryQueue(), RULES, look(0, "a", "b"))
+    late = step(first.queue, RULES, look(3601, "a", "b", alive=("a",)))
+    assert (late.kill, late.begin) == (("a",), ("b",))
+
+
+def test_who_is_to_be_deleted_comes_first_and_does_not_wait() -> None:
+    first = step(ExpiryQueue(), RULES, look(0, "a", "b", "c"))
+    woken = step(first.queue, RULES, look(30, "a", "b", "c", deleting=("c",)))
+    assert woken.begin == ("c",)
+    assert step(first.queue, RULES, look(30, "a", "b", "c", deleting=("c",), alive=("a",))).begin == ()
+
+
+def test_who_is_gone_has_no_entry_and_who_comes_gets_one() -> None:
+    first = step(ExpiryQueue(), RULES, look(0, "a", "b"))
+    assert step(first.queue, RULES, look(1, "b", "d")).queue.waiting == ("b", "d")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2000), st.sets(st.sampled_from("abcdef"))), max_size=40), st.integers(1, 3))
+def test_everybody_gets_a_turn_and_never_too_many(moments: list[tuple[int, set[str]]], at_once: int) -> None:
+    rules, queue, now_s, begun = QueueRules(at_once=at_once, retry_s=100), ExpiryQueue(), 0.0, dict[str, float]()
+    for passed, known in moments:
+        now_s += passed
+        alive = tuple(uid for uid, since in begun.items() if now_s - since < 50)
+        found = step(queue, rules, look(now_s, *sorted(known), alive=alive))
+        assert not set(found.begin) & set(alive)
+        assert len(found.begin) + len(alive) <= at_once or not found.begin
+        assert sorted(found.queue.waiting) == sorted(known)
+        begun |= dict.fromkeys(found.begin, now_s)
+        queue = found.queue
+    last = set(moments[-1][1]) if moments else set()
+    for _ in range(len(last) + 1):
+        now_s += 100
+        found = step(queue, rules, look(now_s, *sorted(last)))
+        queue, begun = found.queue, begun | dict.fromkeys(found.begin, now_s)
+    assert last <= set(begun)
