@@ -280,6 +280,12 @@ class RequestRepeated(Conflict):
     id = "OFF-1136"
 
 
+class ResourceConflict(Conflict):
+    """The name of a backup belongs to another declared resource."""
+
+    id = "OFF-1138"
+
+
 class TargetDisturbed(Conflict):
     """Two attempts of one restore wrote at the same time: the target holds some of its records twice."""
 

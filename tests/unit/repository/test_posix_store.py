@@ -111,8 +111,16 @@ def test_a_folder_that_vanishes_is_made_again(store: PosixStore) -> None:
     store.put_if_absent("a/b/c", b"one")
     (store.root / "a/b/c").unlink()
     (store.root / "a/b").rmdir()
+    assert store.put_if_absent("a/b/c", b"two") is PutResult.CREATED
+
+
+def test_a_root_that_vanishes_is_not_made_again(store: PosixStore) -> None:
+    """It is a disk that is not mounted any more."""
+    store.put_if_absent("a/b/c", b"one")
+    store.root.rename(store.root.with_name("elsewhere"))
     with pytest.raises(StoreUnreachable):
         store.put_if_absent("a/b/c", b"two")
+    assert not store.root.exists()
 
 
 def test_links_inside_are_not_followed_when_listing(store: PosixStore, tmp_path: Path) -> None:

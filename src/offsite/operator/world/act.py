@@ -1,0 +1,117 @@
+"""One step carried out, under the lock of the backup: its number goes into what is written, and fences.
+
+Several operators may look after one backup. Each takes the lock in the repository before it decides there, and lets it
+go behind. One that is stopped while it holds the lock is silent soon, and another one takes it, with a higher number:
+what the first one writes when it wakes up does not follow any more, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from offsite.model.errors import OffsiteError, ResourceConflict
+from offsite.model.ids import random_id
+from offsite.model.journal import decided
+from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Start, Step, TakeSlot, Turn
+from offsite.operator.decide.wanted import Place, Wanted
+from offsite.operator.world.look import Eyes
+from offsite.operator.world.slots import Slots
+from offsite.repository.declared.entry import Entry, Kind
+from offsite.repository.declared.history import History, NotAllowedError, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.stores.store import Store
+
+_TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING: Kind.RESUMED}
+
+Seal = Callable[[Store, str], None]
+"""Let nothing be added any more to the backup of that name by whoever was about to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What a step is carried out with."""
+
+    eyes: Eyes
+    slots: Slots
+    seal: Seal
+
+    def carry_out(self, wanted: Wanted, step: Step) -> None:
+        """Raises `RestoreRunning` while another operator holds the lock, `ResourceConflict` where a name is somebody
+        else's, and what the store raises. What another operator did meanwhile is left to the next look."""
+        match step:
+            case ConfigureAgents():
+                self.eyes.agents.configure(wanted.uid, step.agents)
+            case TakeSlot():
+                self.slots.take(wanted.uid)
+            case GiveSlot():
+                self.slots.give(wanted.uid)
+            case Start():
+                self._start(wanted, step)
+            case Turn():
+                self._turn(wanted, step)
+            case Modify():
+                self._append(wanted, step.place, Kind.MODIFIED, step.number, settings=step.settings)
+            case _:
+                assert_never(step)
+
+    def _start(self, wanted: Wanted, step: Start) -> None:
+        store = self.eyes.open_store(step.place)
+        name = wanted.name_at(store.now_ms())
+        if claim_name(store, name, wanted.uid) != wanted.uid:
+            raise ResourceConflict(
+                f"the backup {name} in {step.place.repository} is of another resource",
+                hint="choose another path, or a timestamp format that tells them apart",
+            )
+        beginning = replace(step.beginning, backup=name)
+        self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings)
+
+    def _turn(self, wanted: Wanted, step: Turn) -> None:
+        history = self._append(wanted, step.place, _TURNS[step.to], step.number)
+        if history is not None and step.to is Phase.STOPPED:
+            name = history.backups[step.number - 1].beginning.backup
+            self.seal(self.eyes.open_store(step.place), name)
+
+    def _append(self, wanted: Wanted, place: Place, kind: Kind, number: int, **parts: object) -> History | None:
+        """The state behind the new entry; None where another operator was first, or what is decided does not fit any
+        more."""
+        store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.uid)
+        ledger = DeclaredLedger(store=store, layout=layout)
+        with locked(store, layout, self.eyes) as fence:
+            history = ledger.read()
+            entry = Entry(
+                seq=history.seq + 1,
+                previous=history.head,
+                kind=kind,
+                generation=wanted.generation,
+                fence=fence,
+                word=random_id(16),
+                at_ms=store.now_ms(),
+                number=number or len(history.backups) + 1,
+                by=self.eyes.identity.text,
+                **parts,  # type: ignore[arg-type]  # named by the callers above
+            )
+            try:
+                found = ledger.append(entry, to=history)
+            except NotAllowedError as error:
+                decided("not_any_more", why=str(error), uid=wanted.uid, what=kind.value)
+                return None
+        if found is not None:
+            decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=fence)
+        return found
+
+
+@contextmanager
+def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
+    """A block that holds the lock; its number. Raises `RestoreRunning` while another operator does."""
+    terms = LeaseTerms(store=store, lease=layout.lock)
+    claim = terms.claim(eyes.identity, random_id(), take_over=False)
+    try:
+        yield claim.term
+    finally:
+        with suppress(OffsiteError):  # then it runs out
+            terms.end(claim)

@@ -1,0 +1,71 @@
+"""A look at all that is of one declared backup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from offsite.model.errors import OffsiteError
+from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
+from offsite.operator.decide.wanted import Place
+from offsite.operator.world.ports import Agents, BackupFacts, Facts, OpenStore
+from offsite.repository.declared.history import History, LowLevel, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eyes:
+    """What a look is made with."""
+
+    open_store: OpenStore
+    facts: Facts
+    agents: Agents
+    identity: ProcessIdentity
+
+
+def look(eyes: Eyes, uid: str, places: Iterable[Place]) -> BackupSeen:
+    """What is of the resource with `uid` in `places`, all that it ever had. Raises what a store raises for a ledger:
+    what cannot be seen is never taken for what is not there."""
+    backups = [each for place in dict.fromkeys(places) for each in _in_place(eyes, uid, place)]
+    backups.sort(key=lambda each: each.low.started_ms)
+    return BackupSeen(backups=tuple(backups), agents=eyes.agents.seen(uid))
+
+
+def history_of(store: Store, uid: str) -> History:
+    """What was decided in a store of a resource. Raises `DamagedObject`, and what the store raises."""
+    return DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read()
+
+
+def _in_place(eyes: Eyes, uid: str, place: Place) -> Iterator[LowLevelSeen]:
+    store, layout = eyes.open_store(place), DeclaredLayout(uid=uid)
+    history = history_of(store, uid)
+    newest = history.backups[-1].number if history.backups else 0
+    is_held = bool(newest) and LeaseTerms(store=store, lease=layout.agent).holder(asking=eyes.identity) is not None
+    for low in history.there:
+        # an agent has the newest one in hand, or the one before while it has not heard of it
+        yield _seen(eyes, store, place, low, is_copied=is_held and low.number == newest)
+
+
+def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: bool) -> LowLevelSeen:
+    if low.phase is Phase.REMOVING:
+        return LowLevelSeen(place=place, low=low, is_copied=is_copied)
+    facts, problem = BackupFacts(), ""
+    try:
+        facts = eyes.facts.of(store, low.beginning.backup)
+    except OffsiteError as error:
+        problem = f"{error.id}: {error.message}"
+    return LowLevelSeen(
+        place=place,
+        low=low,
+        is_whole=facts.is_whole,
+        is_copied=is_copied,
+        oldest_commit=facts.oldest_commit,
+        oldest_ms=facts.oldest_ms,
+        latest_commit=facts.latest_commit,
+        latest_ms=facts.latest_ms,
+        problem=problem,
+    )

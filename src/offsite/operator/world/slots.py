@@ -1,0 +1,101 @@
+"""Slots of the throttle: at most so many backups are in their initial copy at a time, whoever operates.
+
+Kept where all operators of a home look: a log of who took a slot and who gave it back. A slot that is taken belongs to
+a resource, not to a process: an operator that dies keeps nothing, and the next one goes on with what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from offsite.model.errors import DamagedObject
+from offsite.model.ids import random_id
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.backup import Slot
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.stores.numbered_log import NumberedLog, hash_of
+from offsite.stores.store import Store
+
+PREFIX = "operator/slots/"
+_TRIES = 20
+"""Others may be faster so often: then nothing is done in this look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsHeld:
+    """Behind entry `seq`: the uids that hold a slot."""
+
+    seq: int = 0
+    head: str = ""
+    held: tuple[str, ...] = ()
+
+
+class Slots:
+    """The slots of a home. `limit`: how many there are, as this operator was told."""
+
+    def __init__(self, store: Store, *, limit: int) -> None:
+        self._store, self._limit = store, limit
+        self._known = SlotsHeld()
+
+    def of(self, uid: str) -> Slot:
+        """Raises `DamagedObject`, and what the store raises, as all of these."""
+        held = self._read().held
+        if uid in held:
+            return Slot.HELD
+        return Slot.FREE if len(held) < self._limit else Slot.TAKEN
+
+    def take(self, uid: str) -> bool:
+        """Whether `uid` holds one now."""
+        for _ in range(_TRIES):
+            now = self._read()
+            if uid in now.held:
+                return True
+            if len(now.held) >= self._limit:
+                return False
+            self._append(now, "took", uid)
+        return False
+
+    def give(self, uid: str) -> None:
+        for _ in range(_TRIES):
+            now = self._read()
+            if uid not in now.held:
+                return
+            self._append(now, "gave", uid)
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """Free those of resources that are gone."""
+        for uid in self._read().held:
+            if uid not in uids:
+                self.give(uid)
+
+    def _read(self) -> SlotsHeld:
+        self._known = self._log.read(self._known, is_first=self._known.seq == 0)
+        return self._known
+
+    def _append(self, now: SlotsHeld, kind: str, uid: str) -> None:
+        entry: dict[str, JsonValue] = {
+            "format": FORMAT,
+            "seq": now.seq + 1,
+            "previous": now.head,
+            "kind": kind,
+            "uid": uid,
+            "limit": self._limit,
+            "word": random_id(16),
+        }
+        self._log.append(encode_object(entry), to=now)
+
+    @property
+    def _log(self) -> NumberedLog[SlotsHeld]:
+        return NumberedLog(store=self._store, prefix=PREFIX, after=_after)
+
+
+def _after(now: SlotsHeld, data: bytes, key: str) -> SlotsHeld:
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    kind, uid = item.text("kind"), item.text("uid")
+    follows = (item.count("seq"), item.text("previous")) == (now.seq + 1, now.head)
+    fits = {"took": uid not in now.held and len(now.held) < item.count("limit"), "gave": uid in now.held}
+    if not follows or not fits.get(kind, False):
+        raise DamagedObject(f"{key} does not follow what is before it", hint="all slots are free once these are gone")
+    held = (*now.held, uid) if kind == "took" else tuple(each for each in now.held if each != uid)
+    return replace(now, seq=now.seq + 1, head=hash_of(data), held=held)

@@ -1,0 +1,244 @@
+"""A world for operators: resources that people edit, repositories in memory, agents, a clock, and faults, by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from offsite.model.errors import OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.operator.decide.seen import AgentsSeen
+from offsite.operator.decide.wanted import Account, AgentsWanted, Place, Wanted, wanted_of
+from offsite.operator.resources.backup import Backup
+from offsite.operator.resources.parse import parse_resource
+from offsite.operator.world.act import Hands
+from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.reconcile import Reconciled, reconcile
+from offsite.operator.world.slots import Slots
+from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import Store
+from tests.faulty_store import Crash, FaultyStore
+from tests.source_events.memory_store import MemoryStore
+
+ACCOUNTS = (Account(name="main", endpoint="memory:one"), Account(name="other", endpoint="memory:two"))
+PLACES = tuple(Place(account=each.name, repository=each.endpoint) for each in ACCOUNTS)
+LIMIT = 1
+UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
+WHOLE_AFTER = 4
+"""Steps of an agent until a backup is whole."""
+
+
+class TimedStore(MemoryStore):
+    """Its clock is the world's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def put_overwrite(self, key: str, data: object) -> None:
+        self._now_ms = self._world.now_ms
+        super().put_overwrite(key, data)  # type: ignore[arg-type]
+
+    def now_ms(self) -> int:
+        return self._world.now_ms
+
+
+def identity(name: str) -> ProcessIdentity:
+    """Of a machine of its own: nobody can tell that it is gone."""
+    return ProcessIdentity(host=name, boot=name, namespace="", pid="1", started="1", user="test")
+
+
+@dataclass(slots=True)
+class Agent:
+    """One process. It is frozen while `frozen` is above 0."""
+
+    name: str
+    uid: str
+    frozen: int = 0
+    claim: LeaseClaim | None = None
+    at: Place | None = None
+    number: int = 0
+
+    def step(self, world: World, wanted: AgentsWanted) -> None:
+        """As a real one: look what is decided, take the backup in hand, sign of life, copy a bit."""
+        if self.frozen:
+            self.frozen -= 1
+            return
+        if self.at is not None and self.at != wanted.place:
+            self.leave(world)
+        store, layout = world.stores[wanted.place], DeclaredLayout(uid=self.uid)
+        low = newest(store, self.uid)
+        if low is None or low.phase is not Phase.RUNNING or (self.claim is not None and low.number != self.number):
+            self.leave(world)
+            return
+        terms = LeaseTerms(store=store, lease=layout.agent)
+        try:
+            if self.claim is None:
+                self.claim = terms.claim(identity(self.name), f"{self.name}-{world.now_ms}", take_over=False)
+                self.at, self.number = wanted.place, low.number
+            terms.beat(self.claim)
+        except (RestoreRunning, RestoreTakenOver):
+            self.claim = self.at = None
+            return
+        world.copied(self, wanted.place, low)
+
+    def leave(self, world: World) -> None:
+        if self.claim is not None and self.at is not None:
+            LeaseTerms(store=world.stores[self.at], lease=DeclaredLayout(uid=self.uid).agent).end(self.claim)
+        self.claim = self.at = None
+
+
+def newest(store: Store, uid: str) -> LowLevel | None:
+    backups = history_of(store, uid).backups
+    return backups[-1] if backups else None
+
+
+@dataclass(slots=True)
+class Operator:
+    """One that looks at resources as it knows them, which may be as they were."""
+
+    name: str
+    known: dict[str, Backup] = field(default_factory=dict)
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
+        self.stores: dict[Place, TimedStore] = {place: TimedStore(self) for place in PLACES}
+        self.home = TimedStore(self)
+        self.backups = {uid: new_backup(uid, 1) for uid in UIDS}
+        self.operators = [Operator("x"), Operator("y")]
+        self.wanted_agents: dict[str, AgentsWanted] = {}
+        self.agents: list[Agent] = []
+        self.progress: dict[tuple[Place, str], int] = {}
+        self.copying: dict[tuple[str, Place, int], str] = {}
+        self.sealed: list[str] = []
+
+    # -- what people and time do ---------------------------------------------------------------------------------------
+
+    def edit(self) -> None:
+        uid = self.rng.choice(UIDS)
+        before = self.backups[uid]
+        self.backups[uid] = new_backup(
+            uid,
+            before.metadata.generation + 1,
+            state=self.rng.choice(["running", "running", "paused", "stopped"]),
+            destination={"account": self.rng.choice(["main", "main", "other"])},
+            tag=self.rng.choice(["default", "default", "new"]),
+            topics=self.rng.choice([["*"], ["*"], ["orders"]]),
+            snapshotDuration=self.rng.choice(["7d", "1d"]),
+            agents={"replicas": self.rng.choice([1, 2, 3])},
+        )
+
+    def pass_time(self) -> None:
+        self.now_ms += self.rng.choice([1000, 5000, 5000, 40_000])
+
+    def freeze(self) -> None:
+        if self.agents:
+            self.rng.choice(self.agents).frozen = self.rng.randint(1, 12)
+
+    def kill(self) -> None:
+        if self.agents:
+            self.agents.remove(self.rng.choice(self.agents))
+
+    # -- what operators and agents do ----------------------------------------------------------------------------------
+
+    def operate(self, operator: Operator, *, faults: bool) -> dict[str, Reconciled]:
+        """One round over all resources, as this operator knows them; it may die in it."""
+        done: dict[str, Reconciled] = {}
+        for uid, newest_one in self.backups.items():
+            if not faults or self.rng.random() < 0.7 or uid not in operator.known:
+                operator.known[uid] = newest_one  # else an update is lost to it
+            fails_at = self.rng.randint(0, 6) if faults and self.rng.random() < 0.4 else -1
+            after = self.rng.random() < 0.5
+            try:
+                done[uid] = reconcile(
+                    self.hands(operator, fails_at, after=after), self.wanted(operator.known[uid]), PLACES
+                )
+            except (Crash, RestoreRunning):
+                return done
+        return done
+
+    def hands(self, operator: Operator, fails_at: int = -1, *, after: bool = False) -> Hands:
+        stores = {
+            place: FaultyStore(store, fails_at=fails_at, after=after)  # type: ignore[arg-type]
+            for place, store in self.stores.items()
+        }
+        eyes = Eyes(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
+        home = FaultyStore(self.home, fails_at=fails_at, after=after)  # type: ignore[arg-type]
+        return Hands(eyes=eyes, slots=Slots(home, limit=LIMIT), seal=lambda _, name: self.sealed.append(name))
+
+    def wanted(self, backup: Backup) -> Wanted:
+        return wanted_of(backup, ACCOUNTS)
+
+    def run_agents(self) -> None:
+        self.copying = {}
+        for uid, wanted in self.wanted_agents.items():
+            mine = [each for each in self.agents if each.uid == uid]
+            for gone in mine[wanted.replicas :]:
+                gone.leave(self)
+                self.agents.remove(gone)
+            for number in range(len(mine), wanted.replicas):
+                self.agents.append(Agent(f"{uid}-{number}-{self.rng.random()}", uid))
+        for agent in list(self.agents):
+            agent.step(self, self.wanted_agents[agent.uid])
+
+    def copied(self, agent: Agent, place: Place, low: LowLevel) -> None:
+        """An agent has copied a bit: this is where two of them, or too many at once, would show."""
+        others = {name for (uid, *_), name in self.copying.items() if uid == agent.uid} - {agent.name}
+        assert not others, f"two agents copy for {agent.uid}"
+        key = (place, low.beginning.backup)
+        if self.progress.get(key, 0) < WHOLE_AFTER:
+            self.copying[agent.uid, place, low.number] = agent.name
+        self.progress[key] = self.progress.get(key, 0) + 1
+        assert len(self.copying) <= LIMIT, f"too many initial copies: {self.copying}"
+
+    # -- ports ---------------------------------------------------------------------------------------------------------
+
+    def of(self, store: Store, backup: str) -> BackupFacts:
+        inner = getattr(store, "inner", store)
+        place = next(place for place, each in self.stores.items() if each is inner)
+        done = self.progress.get((place, backup), 0)
+        return BackupFacts(is_whole=done >= WHOLE_AFTER, latest_commit=done)
+
+    def seen(self, uid: str) -> AgentsSeen:
+        ready = sum(each.uid == uid and not each.frozen for each in self.agents)
+        return AgentsSeen(configured=self.wanted_agents.get(uid), ready=ready)
+
+    def configure(self, uid: str, agents: AgentsWanted | None) -> None:
+        if agents is not None:
+            self.wanted_agents[uid] = agents
+
+    # -- what is held at any moment ------------------------------------------------------------------------------------
+
+    def lows(self) -> Iterator[tuple[str, Place, LowLevel]]:
+        for place, store in self.stores.items():
+            for uid in UIDS:
+                for low in history_of(store, uid).backups:
+                    yield uid, place, low
+
+    def check(self) -> None:
+        for uid in UIDS:
+            live = [(place, low.number) for owner, place, low in self.lows() if owner == uid and low.phase.is_live]
+            assert len(live) <= 1, f"{uid} has several live backups: {live}"
+
+
+def new_backup(uid: str, generation: int, **spec: object) -> Backup:
+    found = parse_resource(
+        {
+            "apiVersion": "offsite.dev/v1alpha1",
+            "kind": "Backup",
+            "metadata": {"name": uid[:4], "uid": uid, "generation": generation},
+            "spec": spec,
+        },
+        source="world",
+    )
+    assert isinstance(found, Backup)
+    return found
+
+
+__all__ = ["OffsiteError", "World"]
