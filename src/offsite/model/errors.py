@@ -493,6 +493,12 @@ class JobNotBegun(Refused):
     id = "OFF-1481"
 
 
+class ExpiryNotDone(Refused):
+    """A backup that is to be deleted is still read, copied, or decided about. It is tried again."""
+
+    id = "OFF-1492"
+
+
 class RestoreRefused(Refused):
     """Several checks before a restore said no; the message lists all of them."""
 

@@ -53,7 +53,7 @@ def follow_backup(
     shown, lines, clock = _Shown(output), OutageLines(SystemClock()), SystemClock()
     view = FollowView(backup=request.backup, interval_s=times.interval_s, started_ms=clock.now_ms())
     with ExitStack() as opened:
-        opened.enter_context(told_of_interruption(_leave_in_time))
+        opened.enter_context(told_of_interruption(leave_in_time))
         server = None
         if times.metrics is not None:
             monitor = MonitorServer(view, listen=times.metrics, clock=clock, waiting=partial(waiting_now, clock))
@@ -107,7 +107,7 @@ def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[
     return told
 
 
-def _leave_in_time() -> None:
+def leave_in_time() -> None:
     timer = threading.Timer(GRACE_S, os._exit, [1])
     timer.daemon = True
     timer.start()

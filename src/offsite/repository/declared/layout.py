@@ -3,6 +3,8 @@
 declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, create-only
 declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
 declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
+declared/<uid>/audit/<seq:020>-<attempt>.jsonl
+                                            what was deleted of its backups, noted before, behind entry `seq`
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
 """
@@ -34,6 +36,13 @@ class DeclaredLayout:
     @property
     def ledger_prefix(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/ledger/"
+
+    @property
+    def audit_prefix(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/audit/"
+
+    def audit_key(self, seq: int, attempt: str) -> str:
+        return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
 
     @property
     def lock(self) -> LeaseLayout:

@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from offsite.model.check import check
 from offsite.model.journal import decided
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.backup import Backup
+from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BackupLayout
 from offsite.stores.store import ObjectInfo, Store, is_key
@@ -75,3 +78,16 @@ def _delete(store: Store, layout: BackupLayout, keys: Iterator[str]) -> int:
             store.delete(key)
             deleted += 1
     return deleted
+
+
+def unopened(store: Store, layout: BackupLayout) -> Backup:
+    """The backup as far as its place tells: its descriptor may be gone already."""
+    descriptor = BackupDescriptor(
+        name=layout.backup,
+        cluster_id="",
+        selection=TopicSelection(include=()),
+        created_at_ms=0,
+        options=(),
+        fidelity=(),
+    )
+    return Backup(store=store, descriptor=descriptor)

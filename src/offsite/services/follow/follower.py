@@ -129,7 +129,11 @@ class Follower:
         try:
             self._go_on()
         finally:
-            self._checkpoints.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let go what a run holds. Whoever calls `work` by himself calls this at the end."""
+        self._checkpoints.close()
 
     def _go_on(self) -> None:
         while True:

@@ -1,9 +1,8 @@
 """Generations as backups: each one a backup of its own, `<set>.gen-<n>`, made and followed as any other.
 
-Fencing is the commit log's own: a commit counts under a number that nobody else has. The seal takes the next number
-with a commit that changes nothing, after the switch was entered. Who was about to commit has read the log before it
-asked the ledger whether it may (`Follow.guard`): either the ledger said no, or the log had no seal yet and the number
-behind it is taken.
+Fencing is the commit log's own: a commit counts under a number that nobody else has, and after the switch was entered
+a seal takes the next one (`services.seal`). Who was about to commit has read the log before it asked the ledger whether
+it may (`Follow.guard`).
 """
 
 from __future__ import annotations
@@ -12,15 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, CommitLost, DamagedObject
-from offsite.model.ids import random_id
-from offsite.model.selections.selection import TopicSelection
-from offsite.model.uninterrupted import uninterrupted
+from offsite.model.errors import BackupNotFound, DamagedObject
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes
-from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.generations.layout import SetLayout
-from offsite.repository.generations.removal import Announce, remove_backup, sweep
+from offsite.repository.generations.removal import Announce, remove_backup, sweep, unopened
 from offsite.repository.layout import BackupLayout
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.repository import Repository
@@ -32,10 +26,8 @@ from offsite.services.generations.target import Copied, Guard, Held
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
 from offsite.services.retention.pins import pinned_points
+from offsite.services.seal import seal_backup
 from offsite.spark.runner import OnProgress, Runner
-
-_SEALS_MAX = 100
-"""Attempts at a seal: whoever is in front of it commits once or twice more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +88,10 @@ class BackupTarget:
 
     def seal(self, generation: int) -> None:
         """Raises `CommitLost` if others go on and on."""
-        backup = self._parts.repository.backup(self._parts.layout.backup_name(generation))
-        for left in reversed(range(_SEALS_MAX)):
-            state = backup.state()
-            try:
-                with uninterrupted():
-                    backup.commit(state.carried_over(Changes()), base=state, writer=random_id(16))
-            except CommitLost:
-                if not left:
-                    raise
-            else:
-                return
+        seal_backup(self._parts.repository.backup(self._parts.layout.backup_name(generation)))
 
     def is_read(self, generation: int) -> bool:
-        return living_since_ms(self._nameless(generation)) is not None
+        return living_since_ms(unopened(self._parts.repository.store, self._layout(generation))) is not None
 
     def is_pinned(self, generation: int) -> bool:
         backup = self._open(generation)
@@ -161,18 +143,6 @@ class BackupTarget:
             return self._parts.repository.backup(self._parts.layout.backup_name(generation))
         except BackupNotFound:
             return None
-
-    def _nameless(self, generation: int) -> Backup:
-        """The backup as far as its place tells: its descriptor may be gone already."""
-        descriptor = BackupDescriptor(
-            name=self._layout(generation).backup,
-            cluster_id="",
-            selection=TopicSelection(include=()),
-            created_at_ms=0,
-            options=(),
-            fidelity=(),
-        )
-        return Backup(store=self._parts.repository.store, descriptor=descriptor)
 
 
 def held_by(state: BackupState) -> Held:

@@ -1,0 +1,110 @@
+"""`offsite operator agent` and `expire`: the processes that an operator begins. People need not call them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.views.backup_view import render_commit
+from offsite.cli.views.outage_view import OutageLines
+from offsite.cli.wiring import connect, open_repository, spark
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.operator.work.expire import Expired
+    from offsite.services.follow.follower import Round
+    from offsite.spark.rate_server import RateLimits
+    from offsite.spark.runner import Runner
+
+Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.")]
+
+
+def agent(
+    repo: Repo,
+    uid: Uid,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfigFile = None,
+    give_up_after: GiveUpAfter = GIVE_UP_AFTER,
+    spark_master: SparkMaster = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Copy a declared backup while it is to run and no other agent copies it, until SIGINT or SIGTERM."""
+    from offsite.cli.commands.backup_follow import leave_in_time
+    from offsite.model.clock import SystemClock
+    from offsite.model.time import parse_duration_s
+    from offsite.model.uninterrupted import told_of_interruption
+    from offsite.operator.work.assembly import AgentTools, make_agent
+    from offsite.services.outages import Outages
+    from offsite.spark.master import slots
+
+    clock = SystemClock()
+    lines = OutageLines(clock)
+    form = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+
+    def open_spark(limits: RateLimits) -> AbstractContextManager[Runner]:
+        return spark(spark_master, preload="offsite.copy.bundle", limits=limits)
+
+    def shown(ended: Round) -> None:
+        lines.worked()
+        if ended.result is not None:
+            emit(ended.result, output=form, render=render_commit)
+
+    tools = AgentTools(
+        repository=open_repository(repo),
+        cluster=connect(bootstrap, kafka_config),
+        open_spark=open_spark,
+        slots=slots(spark_master),
+        outages=Outages(give_up_after_s=parse_duration_s(give_up_after), clock=clock, on_outage=lines),
+        clock=clock,
+        on_round=shown,
+    )
+    with told_of_interruption(leave_in_time):
+        try:
+            make_agent(uid, tools).run()
+        except KeyboardInterrupt:
+            note("stopped")
+
+
+def expire(
+    repo: Annotated[list[str], typer.Option("--repo", help="A repository; may be repeated.")],
+    uid: Uid,
+    maximum_retention: Annotated[
+        str | None, typer.Option("--maximum-retention", help="Let go restore points that are older.")
+    ] = None,
+    minimum_restorable: Annotated[
+        str | None, typer.Option("--minimum-restorable", help="What stays restorable whatever is asked.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete all of its backups.")] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Let old data of a declared backup go, or all of it. Exit code 14: not yet, for it is read or copied."""
+    from offsite.model.clock import SystemClock
+    from offsite.operator.work.assembly import make_expiry
+    from offsite.operator.work.expire import expire as do
+
+    asked = make_expiry(
+        uid,
+        [open_repository(each) for each in repo],
+        maximum_retention=maximum_retention,
+        minimum_restorable=minimum_restorable,
+        is_deletion=delete,
+    )
+    emit(do(asked, clock=SystemClock()), output=output, render=_render_expired)
+
+
+def _render_expired(console: Console, done: Expired) -> None:
+    console.print(f"{done.points} restore points were let go")
+    for name in done.removed:
+        console.print(f"deleted: {name}")
+    for kept in done.kept:
+        console.print(f"kept: {kept}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(hidden=True)(agent)
+    app.command(hidden=True)(expire)

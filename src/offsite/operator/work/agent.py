@@ -1,0 +1,151 @@
+"""An agent: waits until its backup is decided to run and nobody else copies, then copies, until it is told otherwise.
+
+Several agents of a backup look at its ledger. One has it in hand, by a lease in the repository; the others stand by
+without a Spark, and one of them takes it when that lease is silent. Before each commit the agent asks the ledger and
+its lease (`Follow.guard`), after it has read the log: so one that was stopped and wakes up commits nothing behind a
+seal, and of two that believe to have it in hand each commit has one winner.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.ids import random_id
+from offsite.model.journal import noted, warned
+from offsite.model.uninterrupted import let_interrupt
+from offsite.repository.declared.history import History, LowLevel, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.follow.follower import Follower
+from offsite.services.outages import Outages
+from offsite.stores.store import Store
+
+LOOK_S = 1.0
+"""Seconds between two looks whether the backup is still to run."""
+STAND_BY_S = 3.0
+"""Seconds between two looks of an agent whose backup another one has in hand."""
+
+Guard = Callable[[], None]
+OpenFollower = Callable[[LowLevel, Guard], AbstractContextManager[Follower]]
+"""A follower of a low-level backup, and the Spark that it works with, for a block."""
+
+
+class ToldOtherwise(Exception):  # no error: it ends the work on a backup
+    """The backup is not this agent's to copy any more, or not in this way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """What an agent works with. `interval_of`: seconds from one round to the next, of a low-level backup."""
+
+    store: Store
+    uid: str
+    open_follower: OpenFollower
+    interval_of: Callable[[LowLevel], float]
+    outages: Outages
+    clock: Clock
+    identity: ProcessIdentity
+
+
+class Agent:
+    """Runs until it is interrupted (`KeyboardInterrupt`), or must give up."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
+        self._layout = DeclaredLayout(uid=parts.uid)
+        self._ledger = DeclaredLedger(store=parts.store, layout=self._layout)
+        self._terms = LeaseTerms(store=parts.store, lease=self._layout.agent)
+        self._history: History | None = None
+
+    def run(self) -> None:
+        """Raises the error that cannot be waited out, or was for too long."""
+        while True:
+            let_interrupt()
+            try:
+                self.step()
+                self._parts.outages.worked()
+            except OffsiteError as error:
+                self._history = None
+                self._parts.outages.wait(error)
+
+    def step(self) -> None:
+        """One look: copies for as long as the backup is this agent's, else waits a moment."""
+        low = self._newest()
+        if low is None or low.phase is not Phase.RUNNING:
+            self._parts.clock.sleep(LOOK_S)
+            return
+        try:
+            claim = self._terms.claim(self._parts.identity, random_id(), take_over=False)
+        except RestoreRunning:
+            self._parts.clock.sleep(STAND_BY_S)
+            return
+        try:
+            self._copy(low, claim)
+        except ToldOtherwise as told:
+            noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
+        finally:
+            with suppress(OffsiteError):  # then it runs out
+                self._terms.end(claim)
+
+    def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
+        noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
+        with self._beating(claim) as is_lost:
+
+            def guard() -> None:
+                if is_lost():
+                    raise ToldOtherwise("another agent has it in hand")
+                if (now := self._newest()) != low:
+                    raise ToldOtherwise(f"it is {now.phase if now else 'gone'}, or gets other settings")
+
+            with self._parts.open_follower(low, guard) as follower:
+                self._go_round(follower, guard, self._parts.interval_of(low))
+
+    def _go_round(self, follower: Follower, guard: Guard, interval_s: float) -> None:
+        parts = self._parts
+        while True:
+            began_s = parts.clock.monotonic_s()
+            try:
+                guard()
+                follower.work()
+            except OffsiteError as error:
+                follower.forget()
+                parts.outages.wait(error)
+                continue
+            parts.outages.worked()
+            while (left_s := interval_s - (parts.clock.monotonic_s() - began_s)) > 0:
+                guard()
+                parts.clock.sleep(min(left_s, LOOK_S))
+
+    def _newest(self) -> LowLevel | None:
+        self._history = self._ledger.read(self._history)
+        return self._history.backups[-1] if self._history.backups else None
+
+    @contextmanager
+    def _beating(self, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
+        """A block in which the lease gets signs of life. The value tells whether somebody else has it."""
+        over, lost = threading.Event(), threading.Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT_S):
+                try:
+                    self._terms.beat(claim)
+                except RestoreTakenOver:
+                    lost.set()
+                    return
+                except OffsiteError as error:  # the next one may get through
+                    warned("agent_beat", error=error.id, why=error.message, uid=self._parts.uid)
+
+        thread = threading.Thread(target=beat, name="offsite-agent", daemon=True)
+        thread.start()
+        try:
+            yield lost.is_set
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,128 @@
+"""Puts an agent and an expiry job together from what their processes are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from offsite.model.clock import Clock
+from offsite.model.errors import BadOption
+from offsite.model.time import parse_duration_s
+from offsite.operator.decide.parameters import Parameters, parse_parameters
+from offsite.operator.work.agent import Agent, AgentParts, Guard
+from offsite.operator.work.expire import Expiry
+from offsite.repository.declared.history import LowLevel
+from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.backup.options import BackupWords, parse_backup, parse_limits
+from offsite.services.cluster import Cluster
+from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.outages import Outages
+from offsite.services.retention.policy import parse_policy
+from offsite.spark.rate_server import RateLimits
+from offsite.spark.runner import Runner
+
+OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTools:
+    """What the process of an agent has. `open_spark`: a Spark for a block; `slots`: its cores."""
+
+    repository: Repository
+    cluster: Cluster
+    open_spark: OpenSpark
+    slots: int
+    outages: Outages
+    clock: Clock
+    on_round: Callable[[Round], None]
+
+
+def make_agent(uid: str, tools: AgentTools) -> Agent:
+    """The agent of the resource with that uid. Raises `BadName`."""
+
+    @contextmanager
+    def open_follower(low: LowLevel, guard: Guard) -> Iterator[Follower]:
+        parameters = _parameters(low)
+        with tools.open_spark(parse_limits(_words(low, parameters))) as runner:
+            follower = Follower(
+                _follow(low, parameters, tools, runner, guard),
+                outages=tools.outages,
+                clock=tools.clock,
+                on_round=tools.on_round,
+            )
+            try:
+                yield follower
+            finally:
+                follower.close()
+
+    return Agent(
+        AgentParts(
+            store=tools.repository.store,
+            uid=uid,
+            open_follower=open_follower,
+            interval_of=lambda low: _parameters(low).interval_s,
+            outages=tools.outages,
+            clock=tools.clock,
+            identity=ProcessIdentity.mine(),
+        )
+    )
+
+
+def make_expiry(
+    uid: str,
+    repositories: Sequence[Repository],
+    *,
+    maximum_retention: str | None,
+    minimum_restorable: str | None,
+    is_deletion: bool,
+) -> Expiry:
+    """What a job is asked, as it is told to its process. Raises `BadOption`."""
+    if not repositories:
+        raise BadOption("an expiry job needs a repository", hint="name each with --repo")
+    policy = None
+    if maximum_retention:
+        floor = minimum_restorable or None
+        policy = parse_policy(keep_age=maximum_retention, floor=floor)
+    return Expiry(
+        uid=uid,
+        repositories=repositories,
+        policy=policy,
+        minimum_ms=int(parse_duration_s(minimum_restorable) * 1000) if minimum_restorable else 0,
+        is_deletion=is_deletion,
+    )
+
+
+def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard) -> Follow:
+    return Follow(
+        repository=tools.repository,
+        cluster=tools.cluster,
+        runner=runner,
+        request=parse_backup(low.beginning.backup, _words(low, parameters)),
+        slots=tools.slots,
+        interval_s=parameters.interval_s,
+        collect_after_s=parameters.collect_after_s,
+        checkpoints=True,
+        checkpoint_every_s=parse_duration_s(low.settings.snapshot_duration),
+        guard=guard,
+    )
+
+
+def _parameters(low: LowLevel) -> Parameters:
+    return parse_parameters(dict(low.settings.parameters))
+
+
+def _words(low: LowLevel, parameters: Parameters) -> BackupWords:
+    words = BackupWords(topics=low.beginning.topics, missing_topics="warn")
+    if low.beginning.exclude:
+        words["exclude"] = low.beginning.exclude
+    if parameters.groups:
+        words["groups"] = parameters.groups
+    if parameters.compression:
+        words["compression"] = parameters.compression  # type: ignore[typeddict-item]  # read, and refused, by the parser
+    if parameters.read_limit:
+        words["read_limit"] = parameters.read_limit
+    if parameters.write_limit:
+        words["write_limit"] = parameters.write_limit
+    return words

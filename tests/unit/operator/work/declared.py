@@ -1,0 +1,53 @@
+"""A declared backup in a store, as an operator has begun it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from offsite.repository.declared.entry import Beginning, Entry, Kind, Settings
+from offsite.repository.declared.history import History
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.stores.store import Store
+
+UID = "0123abcd-0001"
+BEGINNING = Beginning(backup="b", path="b", tag="default", cluster="shop", topics=("*",))
+SETTINGS = Settings(snapshot_duration="7d")
+
+
+@dataclass
+class Declared:
+    store: Store
+    uid: str = UID
+
+    @property
+    def layout(self) -> DeclaredLayout:
+        return DeclaredLayout(uid=self.uid)
+
+    @property
+    def ledger(self) -> DeclaredLedger:
+        return DeclaredLedger(store=self.store, layout=self.layout)
+
+    @property
+    def history(self) -> History:
+        return self.ledger.read()
+
+    def decide(self, kind: Kind, *, number: int = 0, fence: int = 1, generation: int = 1, **parts: object) -> None:
+        """Enter something, of the newest backup unless it is said otherwise."""
+        now = self.history
+        entry = Entry(
+            seq=now.seq + 1,
+            previous=now.head,
+            kind=kind,
+            generation=max(generation, now.generation),
+            fence=max(fence, now.fence),
+            word=f"w{now.seq}",
+            at_ms=self.store.now_ms(),
+            number=number or len(now.backups),
+            **parts,  # type: ignore[arg-type]
+        )
+        assert self.ledger.append(entry, to=now) is not None
+
+    def start(self, name: str = "b") -> None:
+        number = len(self.history.backups) + 1
+        self.decide(Kind.STARTED, number=number, beginning=replace(BEGINNING, backup=name), settings=SETTINGS)

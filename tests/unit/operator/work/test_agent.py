@@ -1,0 +1,161 @@
+"""An agent copies what is its own to copy, while it is told to, and not a round longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from offsite.model.errors import StoreUnreachable
+from offsite.operator.work.agent import Agent, AgentParts, Guard
+from offsite.repository.declared.entry import Kind, Settings
+from offsite.repository.declared.history import LowLevel
+from offsite.repository.restores.lease import TTL_S, LeaseTerms
+from offsite.services.outages import Outages
+from tests.retained import StoreClock
+from tests.source_events.memory_store import MemoryStore
+from tests.unit.operator.work.declared import UID, Declared
+from tests.unit.operator.world.world import identity
+
+
+class StillStore(MemoryStore):
+    """Its clock goes on only as somebody sleeps."""
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+class Over(BaseException):
+    """The test has seen enough."""
+
+
+@dataclass
+class FakeFollower:
+    """Calls `during[n]` in its round n, before it asks the guard."""
+
+    guard: Guard
+    world: World
+
+    def work(self) -> None:
+        number = len(self.world.rounds)
+        if (act := self.world.during.pop(number, None)) is not None:
+            act()
+        self.guard()
+        self.world.rounds.append(number)
+
+    def forget(self) -> None:
+        self.world.forgotten += 1
+
+
+@dataclass
+class World:
+    store: StillStore = field(default_factory=StillStore)
+    rounds: list[int] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+    during: dict[int, Callable[[], None]] = field(default_factory=dict)
+    forgotten: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = StoreClock(self.store)
+        self.declared = Declared(self.store)  # type: ignore[arg-type]
+
+    @contextmanager
+    def open_follower(self, low: LowLevel, guard: Guard) -> Iterator[FakeFollower]:
+        self.opened.append(low.beginning.backup)
+        yield FakeFollower(guard, self)
+
+    def agent(self, name: str = "one") -> Agent:
+        return Agent(
+            AgentParts(
+                store=self.store,  # type: ignore[arg-type]
+                uid=UID,
+                open_follower=self.open_follower,  # type: ignore[arg-type]
+                interval_of=lambda _: 10.0,
+                outages=Outages(give_up_after_s=60, clock=self.clock, on_outage=lambda _: None),
+                clock=self.clock,
+                identity=identity(name),
+            )
+        )
+
+    @property
+    def terms(self) -> LeaseTerms:
+        return LeaseTerms(store=self.store, lease=self.declared.layout.agent)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_nothing_is_copied_before_it_is_decided(world: World) -> None:
+    world.agent().step()
+    assert world.opened == []
+    world.declared.start()
+    world.declared.decide(Kind.PAUSED)
+    world.agent().step()
+    assert world.opened == []
+
+
+@pytest.mark.parametrize("kind", [Kind.STOPPED, Kind.PAUSED])
+def test_a_round_that_is_told_to_stop_commits_nothing_more(world: World, kind: Kind) -> None:
+    world.declared.start()
+    world.during[2] = lambda: world.declared.decide(kind)
+    world.agent().step()
+    assert (world.rounds, world.opened) == ([0, 1], ["b"])
+    assert world.terms.holder(asking=identity("other")) is None, "the next one need not wait"
+
+
+def test_a_stop_between_two_rounds_is_heard_within_a_second(world: World) -> None:
+    world.declared.start()
+    began_ms = world.store.now_ms()
+    world.during[0] = lambda: None
+    seen: list[float] = []
+
+    def stop_in_the_pause(duration_s: float) -> None:
+        world.store._now_ms += int(duration_s * 1000)
+        seen.append(duration_s)
+        if len(seen) == 3:
+            world.declared.decide(Kind.STOPPED)
+
+    world.clock.sleep = stop_in_the_pause  # type: ignore[method-assign]
+    world.agent().step()
+    assert (world.rounds, max(seen)) == ([0], 1.0)
+    assert world.store.now_ms() - began_ms < 5_000
+
+
+def test_other_settings_begin_the_work_anew(world: World) -> None:
+    world.declared.start()
+    world.during[1] = lambda: world.declared.decide(Kind.MODIFIED, settings=Settings(snapshot_duration="1d"))
+    world.during[2] = lambda: world.declared.decide(Kind.STOPPED)
+    agent = world.agent()
+    agent.step()
+    agent.step()
+    assert world.opened == ["b", "b"]
+
+
+def test_an_agent_stands_by_until_the_other_one_is_silent(world: World) -> None:
+    world.declared.start()
+    other = world.terms.claim(identity("two"), "word", take_over=False)
+    agent = world.agent()
+    agent.step()
+    assert world.opened == []
+    world.store._now_ms += int(TTL_S * 1000) + 1
+    world.during[0] = lambda: world.declared.decide(Kind.STOPPED)
+    agent.step()
+    assert world.opened == ["b"]
+    with pytest.raises(Exception, match="taken over"):
+        world.terms.check(other)
+
+
+def test_what_does_not_answer_is_waited_out(world: World) -> None:
+    world.declared.start()
+
+    def fail() -> None:
+        raise StoreUnreachable("away")
+
+    world.during[1] = fail
+    world.during[2] = lambda: world.declared.decide(Kind.STOPPED)
+    world.agent().step()
+    assert (world.rounds, world.forgotten) == ([0, 1], 1)

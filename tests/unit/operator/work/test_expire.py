@@ -1,0 +1,118 @@
+"""What an expiry job lets go: of the last backup by its retention, and older ones whole once nothing needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BackupNotFound, ExpiryNotDone, RestoreRunning
+from offsite.operator.work.assembly import make_expiry
+from offsite.operator.work.expire import Expired, expire
+from offsite.repository.declared.entry import Kind
+from offsite.repository.declared.history import Phase
+from offsite.repository.repository import Repository
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.stores.posix_store import open_folder
+from tests.backups import SELECTION, run_once
+from tests.unit.operator.work.declared import UID, Declared
+from tests.unit.operator.world.world import identity
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.repository = Repository.init(open_folder(folder))
+        self.declared = Declared(self.repository.store)
+
+    def begun(self, name: str, *, commits: int = 1, live: bool = False) -> None:
+        self.declared.start(name)
+        backup = self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION)
+        for _ in range(commits):
+            run_once(backup)
+        if not live:
+            self.declared.decide(Kind.STOPPED)
+
+    def expire(self, *, minimum: str = "", retention: str = "", delete: bool = False) -> Expired:
+        asked = make_expiry(
+            UID, [self.repository], maximum_retention=retention, minimum_restorable=minimum, is_deletion=delete
+        )
+        return expire(asked, clock=SystemClock())
+
+    def phases(self) -> list[Phase]:
+        return [each.phase for each in self.declared.history.backups]
+
+    def is_there(self, name: str) -> bool:
+        try:
+            self.repository.backup(name)
+        except BackupNotFound:
+            return False
+        return True
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "repository")
+
+
+def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
+    site.begun("a")
+    site.begun("b")
+    site.begun("c", commits=0, live=True)
+    assert site.expire().kept == ("a: c has not copied everything once", "b: c has not copied everything once")
+    run_once(site.repository.backup("c"))
+    assert site.expire().removed == ("a", "b")
+    assert site.phases() == [Phase.REMOVED, Phase.REMOVED, Phase.RUNNING]
+    assert (site.is_there("a"), site.is_there("b"), site.is_there("c")) == (False, False, True)
+    assert site.expire() == Expired(uid=UID)
+
+
+def test_older_backups_stay_until_the_last_one_reaches_back_far_enough(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", live=True)
+    assert site.expire(minimum="7d").kept == ("a: b does not reach back far enough yet",)
+    assert site.is_there("a")
+
+
+def test_what_a_deleted_resource_had_goes_with_it(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", commits=2, live=True)
+    assert site.expire(delete=True).removed == ("a", "b")
+    assert site.phases() == [Phase.REMOVED, Phase.REMOVED]
+    left = {info.key for info in site.repository.store.list("backups/")}
+    assert {key.rpartition("/")[2] for key in left} == {"removed.json"}
+    assert site.expire(delete=True).removed == (), "once more does nothing"
+
+
+def test_nothing_goes_while_an_agent_has_it_in_hand(site: Site) -> None:
+    site.begun("a", live=True)
+    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.agent)
+    claim = terms.claim(identity("agent"), "word", take_over=False)
+    with pytest.raises(ExpiryNotDone, match="in hand"):
+        site.expire(delete=True)
+    assert site.is_there("a")
+    assert site.phases() == [Phase.STOPPED], "the agent hears of it"
+    terms.end(claim)
+    assert site.expire(delete=True).removed == ("a",)
+
+
+def test_one_job_of_a_backup_runs_at_a_time(site: Site) -> None:
+    site.begun("a")
+    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.expiry)
+    terms.claim(identity("other"), "word", take_over=False)
+    with pytest.raises(RestoreRunning):
+        site.expire()
+
+
+def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", live=True)
+    site.declared.decide(Kind.REMOVING, number=1)
+    assert site.expire().removed == ("a",)
+    assert site.phases()[0] is Phase.REMOVED
+
+
+def test_the_retention_keeps_to_its_guards(site: Site) -> None:
+    site.begun("a", commits=3, live=True)
+    assert site.expire(retention="0s").points == 2
+    assert len(site.repository.backup("a").sound_state().history) == 2, "the newest one, and the commit that let go"
