@@ -1,0 +1,144 @@
+"""The ledger of a declared backup: who decided first has decided, and who slept decides nothing more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.model.errors import BadName, DamagedObject
+from offsite.repository.declared.entry import Kind, Settings, decode_entry, encode_entry
+from offsite.repository.declared.history import History, NotAllowedError, Phase, after
+from offsite.repository.declared.layout import DeclaredLayout, owner_key
+from offsite.repository.declared.ledger import claim_name, declared_uids
+from tests.source_events.memory_store import MemoryStore
+from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
+
+
+@pytest.fixture
+def declared() -> Declared:
+    return Declared(MemoryStore())  # type: ignore[arg-type]
+
+
+def phases(history: History) -> list[Phase]:
+    return [each.phase for each in history.backups]
+
+
+def test_a_life_is_read_as_it_was_decided(declared: Declared) -> None:
+    declared.start("a")
+    declared.decide(Kind.PAUSED)
+    declared.decide(Kind.RESUMED)
+    declared.decide(Kind.MODIFIED, settings=Settings(snapshot_duration="1d", parameters=(("interval", "5s"),)))
+    declared.decide(Kind.STOPPED)
+    declared.start("b")
+    declared.decide(Kind.REMOVING, number=1)
+    declared.decide(Kind.REMOVED, number=1)
+    history = declared.history
+    assert phases(history) == [Phase.REMOVED, Phase.RUNNING]
+    assert (history.backups[0].settings.parameters, history.seq) == ((("interval", "5s"),), 8)
+    assert [each.beginning.backup for each in history.there] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        (Kind.RESUMED, []),
+        (Kind.PAUSED, [Kind.PAUSED]),
+        (Kind.STOPPED, [Kind.STOPPED]),
+        (Kind.MODIFIED, [Kind.STOPPED]),
+        (Kind.REMOVING, []),
+        (Kind.REMOVED, [Kind.STOPPED]),
+    ],
+)
+def test_what_does_not_follow_is_refused(declared: Declared, kind: Kind, before: list[Kind]) -> None:
+    declared.start()
+    for each in before:
+        declared.decide(each)
+    with pytest.raises(NotAllowedError):
+        declared.decide(kind, settings=SETTINGS)
+
+
+def test_no_second_backup_begins_beside_one_that_is_live(declared: Declared) -> None:
+    declared.start("a")
+    with pytest.raises(NotAllowedError, match="another one runs"):
+        declared.start("b")
+
+
+@pytest.mark.parametrize("late", [{"fence": 4}, {"generation": 6}])
+def test_who_slept_with_an_older_lock_or_an_older_spec_is_refused(declared: Declared, late: dict[str, int]) -> None:
+    declared.start()
+    declared.decide(Kind.PAUSED, fence=5, generation=7)
+    now = declared.history
+    entry = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{2:020d}.json") or b"", key="k")
+    woken = replace(entry, seq=3, previous=now.head, kind=Kind.RESUMED, **late)
+    with pytest.raises(NotAllowedError):
+        declared.ledger.append(woken, to=now)
+    with pytest.raises(NotAllowedError):
+        after(now, woken, head="h")
+
+
+def test_of_two_on_the_same_look_one_decides(declared: Declared) -> None:
+    declared.start()
+    now = declared.history
+    first = decode_entry(declared.store.get(f"{declared.layout.ledger_prefix}{1:020d}.json") or b"", key="k")
+    entries = [
+        replace(first, seq=2, previous=now.head, kind=kind, word=kind.value, beginning=None, settings=None)
+        for kind in (Kind.PAUSED, Kind.STOPPED)
+    ]
+    assert declared.ledger.append(entries[0], to=now) is not None
+    assert declared.ledger.append(entries[0], to=now) is not None, "its own answer was lost"
+    assert declared.ledger.append(entries[1], to=now) is None
+    assert phases(declared.history) == [Phase.PAUSED]
+
+
+def test_a_missing_entry_or_a_changed_one_is_damage(declared: Declared) -> None:
+    declared.start()
+    declared.decide(Kind.PAUSED)
+    declared.decide(Kind.STOPPED)
+    second = f"{declared.layout.ledger_prefix}{2:020d}.json"
+    kept = declared.store.get(second) or b""
+    declared.store.delete(second)
+    with pytest.raises(DamagedObject, match="is missing"):
+        declared.ledger.read()
+    changed = encode_entry(replace(decode_entry(kept, key=second), by="somebody else"))
+    declared.store.put_if_absent(second, changed)
+    with pytest.raises(DamagedObject, match="does not follow"):
+        declared.ledger.read()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"beginning": replace(BEGINNING, backup="../x")},
+        {"beginning": replace(BEGINNING, topics=())},
+        {"beginning": replace(BEGINNING, topics=("regex:(",))},
+        {"number": 7},
+        {"beginning": None},
+    ],
+)
+def test_what_a_stranger_wrote_there_is_damage_by_name(declared: Declared, change: dict[str, object]) -> None:
+    declared.start()
+    key = f"{declared.layout.ledger_prefix}{1:020d}.json"
+    entry = decode_entry(declared.store.get(key) or b"", key=key)
+    declared.store.delete(key)
+    declared.store.put_if_absent(key, encode_entry(replace(entry, **change)))  # type: ignore[arg-type]
+    with pytest.raises(DamagedObject):
+        declared.ledger.read()
+
+
+def test_a_name_belongs_to_whoever_claimed_it_first(declared: Declared) -> None:
+    assert claim_name(declared.store, "shop", UID) == UID
+    assert claim_name(declared.store, "shop", UID) == UID
+    assert claim_name(declared.store, "shop", "other-uid-1") == UID
+    with pytest.raises(BadName):
+        owner_key("../x")
+
+
+def test_resources_are_found_by_their_ledgers(declared: Declared) -> None:
+    declared.start()
+    Declared(declared.store, uid="zzzz-1234-5678").start()
+    declared.store.put_if_absent("declared/../odd", b"")
+    declared.store.put_if_absent("declared/x", b"")
+    assert declared_uids(declared.store) == (UID, "zzzz-1234-5678")
+    with pytest.raises(BadName):
+        DeclaredLayout(uid="../../x")
