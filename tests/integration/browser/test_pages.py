@@ -29,6 +29,7 @@ PAGES = (
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/restore",
     "/metastores",
+    "/declared",
     "/jobs",
 )
 PICTURES = {"/": "overview", BASE: "topics"}

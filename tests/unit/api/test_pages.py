@@ -18,6 +18,7 @@ from offsite.api.guard.tokens import TokenFile
 from offsite.api.pages.coverage import WIDTH, bars
 from offsite.api.site import Site as Coordinator
 from offsite.api.site import SiteSettings
+from offsite.repository.declared.told import DeclaredTold, put_told
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.services.checkpoint.ask import ask
@@ -28,6 +29,7 @@ from offsite.services.reports.plot import MARGIN, lines_of, places
 from offsite.stores.posix_store import open_folder
 from tests.fake_cluster.site import BACKUP, Site
 from tests.unit.api.conftest import Connect, FakedClusters, behind_gate
+from tests.unit.operator.work.declared import Declared
 
 BASE = f"/backups/{BACKUP}"
 PAGES = (
@@ -43,6 +45,7 @@ PAGES = (
     f"{BASE}/retention?keep_daily=3",
     f"{BASE}/restore",
     "/metastores",
+    "/declared",
     "/jobs",
     "/login",
 )
@@ -355,3 +358,17 @@ def _value(text: str, name: str) -> str:
     found = re.search(rf'name="{name}" value="([^"]*)"', text)
     assert found is not None
     return unescape(found[1])
+
+
+def test_declared_backups_are_told_with_what_is_not_as_declared(client: TestClient, site: Site) -> None:
+    assert "No backup is declared" in shown(client, "/declared")
+    declared = Declared(site.repository.store)
+    declared.start("nightly")
+    told = DeclaredTold(name="shop<b>", at_ms=1, by="x", conditions=(("IncorrectBackupState", "not <whole>"),), queue=2)
+    put_told(site.repository.store, declared.layout, told)
+    text = shown(client, "/declared")
+    assert all(each in text for each in ("shop&lt;b&gt;", "not &lt;whole&gt;", "running", "not reconciled"))
+    (found,) = client.get("/api/v1/declared").json()["resources"]
+    assert (found["uid"], found["backups"][0]["backup"], found["queue"]) == (declared.uid, "nightly", 2)
+    site.repository.store.put_overwrite(f"{declared.layout.ledger_prefix}{2:020d}.json", b"{")
+    assert "OFF-1302" in shown(client, "/declared")

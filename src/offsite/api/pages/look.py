@@ -21,6 +21,7 @@ from offsite.model.errors import UserError
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
+from offsite.services.declared.status import declared_status
 from offsite.services.groups.report import show_groups
 from offsite.services.overview.contents import show_backup
 from offsite.services.overview.status_page import read_glances, told_checks
@@ -53,6 +54,11 @@ def overview(request: Request, site: TheSite) -> Response:
         checks={each.backup: told_checks(each.checks) for each in found.backups},
         glances=read_glances(found, site.seen),
     )
+
+
+@router.get("/declared")
+def declared(request: Request, site: TheSite) -> Response:
+    return page(request, "declared.html", found=declared_status(site.repository().store))
 
 
 @router.get("/metastores")

@@ -12,6 +12,7 @@ from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, CommitNum
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
+from offsite.services.declared.status import DeclaredList, declared_status
 from offsite.services.groups.report import GroupsShown, show_groups
 from offsite.services.metastore.status import MetastoreStatusReport
 from offsite.services.overview.contents import BackupDetail, BackupList, list_backups, show_backup
@@ -33,6 +34,12 @@ def status(site: TheSite) -> Response:
 def metastores(site: TheSite) -> Response:
     """The backups of command topics of ksqlDB in the folder that this coordinator was told of."""
     return answer(site.metastores())
+
+
+@router.get("/declared", response_model=DeclaredList)
+def declared(site: TheSite) -> Response:
+    """The declared backups that have a ledger in the repository: what was decided of them, and who has them in hand."""
+    return answer(declared_status(site.repository().store))
 
 
 @router.get("/backups", response_model=BackupList)

@@ -6,6 +6,7 @@ declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
 declared/<uid>/audit/<seq:020>-<attempt>.jsonl
                                             what was deleted of its backups, noted before, behind entry `seq`
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
+declared/<uid>/told.json                    what its operator tells of it for people (overwritten, never trusted)
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
 """
 
@@ -43,6 +44,10 @@ class DeclaredLayout:
 
     def audit_key(self, seq: int, attempt: str) -> str:
         return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
+
+    @property
+    def told_key(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/told.json"
 
     @property
     def lock(self) -> LeaseLayout:

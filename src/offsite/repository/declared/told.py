@@ -1,0 +1,61 @@
+"""What an operator tells of a resource, for people who look at the repository: a hint, overwritten, never trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.journal import warned
+from offsite.model.size import MIB
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.stores.store import Store
+
+_BYTES_MAX = MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTold:
+    """`name`: of the resource; `conditions`: (type, message) of what is not as declared; `queue`: its place in the
+    expiry queue, from 1 on, 0 for none; `at_ms`: when it was told, the store's clock; `by`: the operator."""
+
+    name: str
+    at_ms: int
+    by: str
+    conditions: tuple[tuple[str, str], ...] = ()
+    queue: int = 0
+
+
+def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold) -> None:
+    """Raises what the store raises."""
+    fields = {
+        "format": FORMAT,
+        "name": told.name,
+        "at_ms": told.at_ms,
+        "by": told.by,
+        "conditions": dict(told.conditions),
+        "queue": told.queue,
+    }
+    store.put_overwrite(layout.told_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers alone
+
+
+def get_told(store: Store, layout: DeclaredLayout) -> DeclaredTold | None:
+    """None where nothing was told, or it cannot be read. Raises what the store raises."""
+    data = store.get_range(layout.told_key, 0, _BYTES_MAX + 1)
+    if data is None:
+        return None
+    try:
+        if len(data) > _BYTES_MAX:
+            raise DamagedObject(f"{layout.told_key} is too large to be told by an operator")
+        item = parse_json_object(data, source=layout.told_key, damaged=DamagedObject)
+        return DeclaredTold(
+            name=item.text("name"),
+            at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+            by=item.text("by"),
+            conditions=item.text_map("conditions"),
+            queue=item.count("queue"),
+        )
+    except OffsiteError as error:
+        warned("hint", why=error.message, uid=layout.uid)
+        return None

@@ -1,0 +1,1 @@
+"""Declared backups, as the repository tells of them."""

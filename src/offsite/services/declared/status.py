@@ -1,0 +1,114 @@
+"""What is known of declared backups from the repository alone: no operator needs to run, and no status is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offsite.model.errors import Damaged, FormatTooNew
+from offsite.repository.declared.history import History, LowLevel
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.declared.told import get_told
+from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.reading_clock import reading_now_ms
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowLevelReport:
+    """One low-level backup. Times in epoch ms by the store's clock, 0: not yet."""
+
+    number: int
+    backup: str
+    tag: str
+    cluster: str
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...]
+    phase: str
+    started_ms: int
+    stopped_ms: int
+    snapshot_duration: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredReport:
+    """The backups of one declared resource, the newest first. `name`, `conditions` (type → message) and `queue` (its
+    place in the expiry queue, 0: none) are as its operator told at `told_at_ms` (epoch ms, -1: never). `agent`,
+    `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets go), empty for none.
+    `problem`: why nothing else is known."""
+
+    uid: str
+    generation: int = 0
+    backups: tuple[LowLevelReport, ...] = ()
+    agent: str = ""
+    operator: str = ""
+    expiry: str = ""
+    name: str = ""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    queue: int = 0
+    told_at_ms: int = -1
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredList:
+    resources: tuple[DeclaredReport, ...]
+
+
+def declared_status(store: Store) -> DeclaredList:
+    """All resources that have a ledger here. A damaged one is told of, and hides no other. Raises what the store
+    raises."""
+    now_ms = reading_now_ms(store)
+    return DeclaredList(resources=tuple(_report(store, uid, now_ms) for uid in declared_uids(store)))
+
+
+def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
+    layout = DeclaredLayout(uid=uid)
+    try:
+        history, told = DeclaredLedger(store=store, layout=layout).read(), get_told(store, layout)
+        holders = [_holder(store, lease, now_ms) for lease in (layout.agent, layout.lock, layout.expiry)]
+    except (Damaged, FormatTooNew) as error:
+        return DeclaredReport(uid=uid, problem=f"{error.id}: {error.message}")
+    agent, operator, expiry = holders
+    return DeclaredReport(
+        uid=uid,
+        generation=history.generation,
+        backups=_newest_first(history),
+        agent=agent,
+        operator=operator,
+        expiry=expiry,
+        name=told.name if told else "",
+        conditions=dict(told.conditions) if told else {},
+        queue=told.queue if told else 0,
+        told_at_ms=told.at_ms if told else -1,
+    )
+
+
+def _holder(store: Store, lease: LeaseLayout, now_ms: int) -> str:
+    found = LeaseTerms(store=store, lease=lease).holder(asking=ProcessIdentity.mine(), now_ms=now_ms)
+    return "" if found is None else found.holder.text
+
+
+def _newest_first(history: History) -> tuple[LowLevelReport, ...]:
+    return tuple(_low(each) for each in reversed(history.backups))
+
+
+def _low(low: LowLevel) -> LowLevelReport:
+    begun = low.beginning
+    return LowLevelReport(
+        number=low.number,
+        backup=begun.backup,
+        tag=begun.tag,
+        cluster=begun.cluster,
+        topics=begun.topics,
+        exclude=begun.exclude,
+        phase=low.phase.value,
+        started_ms=low.started_ms,
+        stopped_ms=low.stopped_ms,
+        snapshot_duration=low.settings.snapshot_duration,
+        parameters=dict(low.settings.parameters),
+    )
