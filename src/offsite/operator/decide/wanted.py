@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsite.model.errors import BadResource
+from offsite.operator.decide.parameters import parse_parameters
 from offsite.operator.resources.backup import AgentTemplate, Backup, BackupState
 from offsite.operator.resources.go_time import format_go_time
 from offsite.repository.declared.entry import Beginning, Settings, settings_of
@@ -63,7 +64,9 @@ class Wanted:
 
 
 def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
-    """What `backup` asks for. Raises `BadResource` where it names an account that there is not, or none has a place."""
+    """What `backup` asks for. Raises `BadResource` where it names an account or a parameter that there is not, or has
+    nowhere to go."""
+    parse_parameters(backup.spec.parameters)
     spec, name = backup.spec, backup.metadata.name
     account = _account(spec.destination.account, accounts, name)
     place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)

@@ -1,0 +1,152 @@
+"""What a stage does about what it sees. That all of them together come to rest is played in the world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from offsite.operator.decide.backup import (
+    ConditionType,
+    ConfigureAgents,
+    GiveSlot,
+    Modify,
+    Slot,
+    Start,
+    Step,
+    TakeSlot,
+    Turn,
+    check,
+    configure_agents,
+    decide,
+    modify,
+    toggle,
+)
+from offsite.operator.decide.seen import AgentsSeen, BackupSeen, LowLevelSeen
+from offsite.operator.decide.wanted import Account, Wanted, wanted_of
+from offsite.repository.declared.history import LowLevel, Phase
+from tests.unit.operator.world.world import new_backup
+
+ACCOUNTS = (Account(name="main", endpoint="one"), Account(name="other", endpoint="two"))
+
+
+def wanted(**spec: object) -> Wanted:
+    return wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
+
+
+AS_DECLARED = wanted()
+
+
+def low(
+    phase: Phase = Phase.RUNNING, *, of: Wanted = AS_DECLARED, whole: bool = True, copied: bool = True
+) -> LowLevelSeen:
+    beginning = replace(of.beginning, backup="aaaa-1")
+    made = LowLevel(number=1, beginning=beginning, settings=of.settings, phase=phase, started_ms=1)
+    return LowLevelSeen(place=of.place, low=made, is_whole=whole, is_copied=copied)
+
+
+def seen(*lows: LowLevelSeen, of: Wanted = AS_DECLARED, ready: int = 3) -> BackupSeen:
+    return BackupSeen(backups=lows, agents=AgentsSeen(configured=of.agents, ready=ready))
+
+
+def turn(phase: Phase) -> Turn:
+    return Turn(place=AS_DECLARED.place, number=1, to=phase)
+
+
+START = Start(place=AS_DECLARED.place, beginning=AS_DECLARED.beginning, settings=AS_DECLARED.settings)
+
+
+@pytest.mark.parametrize(
+    ("state", "look", "slot", "step"),
+    [
+        ("running", seen(), Slot.FREE, TakeSlot()),
+        ("running", seen(), Slot.TAKEN, None),
+        ("running", seen(), Slot.HELD, START),
+        ("paused", seen(), Slot.HELD, START),
+        ("stopped", seen(), Slot.FREE, None),
+        ("stopped", seen(low(whole=False)), Slot.TAKEN, turn(Phase.STOPPED)),
+        ("running", seen(low(Phase.PAUSED)), Slot.TAKEN, turn(Phase.RUNNING)),
+        ("running", seen(low(Phase.PAUSED, whole=False)), Slot.TAKEN, None),
+        ("running", seen(low(Phase.PAUSED, whole=False)), Slot.HELD, turn(Phase.RUNNING)),
+        ("paused", seen(low()), Slot.FREE, turn(Phase.PAUSED)),
+        ("paused", seen(low(Phase.PAUSED)), Slot.FREE, None),
+        ("running", seen(low()), Slot.HELD, GiveSlot()),
+        ("running", seen(low(whole=False)), Slot.HELD, None),
+        ("stopped", seen(low(Phase.STOPPED, whole=False)), Slot.HELD, None),
+        ("stopped", seen(low(Phase.STOPPED, whole=False, copied=False)), Slot.HELD, GiveSlot()),
+    ],
+)
+def test_toggle_does_the_one_next_thing(state: str, look: BackupSeen, slot: Slot, step: Step | None) -> None:
+    assert toggle(wanted(state=state), look, slot) == step
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"destination": {"account": "other"}},
+        {"destination": {"endpoint": "elsewhere"}},
+        {"destination": {"path": "aaa"}},
+        {"tag": "new"},
+        {"topics": ["orders"]},
+        {"exclude": ["x"]},
+    ],
+)
+def test_a_change_of_destination_tag_or_topics_restarts(changed: dict[str, object]) -> None:
+    asked = wanted(**changed)
+    assert toggle(asked, seen(low()), Slot.FREE) == TakeSlot()
+    assert toggle(asked, seen(low()), Slot.TAKEN) is None, "the old one goes on until the new one may begin"
+    assert toggle(asked, seen(low()), Slot.HELD) == turn(Phase.STOPPED)
+    assert toggle(asked, seen(low(Phase.STOPPED)), Slot.HELD) is None, "an agent has it in hand still"
+    started = toggle(asked, seen(low(Phase.STOPPED, copied=False)), Slot.HELD)
+    assert isinstance(started, Start)
+    assert (started.place, started.beginning) == (asked.place, asked.beginning)
+    assert modify(asked, seen(low())) is None
+
+
+@pytest.mark.parametrize("changed", [{"snapshotDuration": "1d"}, {"parameters": {"interval": "5s"}}])
+def test_parameters_and_snapshot_duration_change_in_place(changed: dict[str, object]) -> None:
+    asked = wanted(**changed)
+    assert toggle(asked, seen(low()), Slot.FREE) is None
+    assert modify(asked, seen(low())) == Modify(place=asked.place, number=1, settings=asked.settings)
+
+
+def test_agents_are_configured_and_those_of_an_old_place_stay_until_it_is_stopped() -> None:
+    assert configure_agents(AS_DECLARED, BackupSeen()) == ConfigureAgents(agents=AS_DECLARED.agents)
+    assert configure_agents(AS_DECLARED, seen(low())) is None
+    moved = wanted(destination={"account": "other"})
+    assert configure_agents(moved, seen(low())) is None
+    assert configure_agents(moved, seen(low(Phase.STOPPED))) == ConfigureAgents(agents=moved.agents)
+
+
+@pytest.mark.parametrize(
+    ("asked", "look", "types"),
+    [
+        (AS_DECLARED, seen(low()), []),
+        (AS_DECLARED, seen(low(whole=False)), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (AS_DECLARED, seen(low(), ready=2), [ConditionType.DEPLOYMENT_ROLLING_OUT]),
+        (AS_DECLARED, BackupSeen(backups=(low(),)), [ConditionType.INCORRECT_DEPLOYMENT]),
+        (wanted(state="paused"), seen(low()), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (wanted(state="stopped"), seen(low()), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (wanted(state="stopped"), seen(low(Phase.STOPPED)), []),
+        (wanted(snapshotDuration="1d"), seen(low()), [ConditionType.MISCONFIGURED_BACKUP]),
+        (wanted(tag="new"), seen(low()), [ConditionType.MISCONFIGURED_BACKUP]),
+        (AS_DECLARED, seen(), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (AS_DECLARED, seen(replace(low(), problem="OFF-1302: x")), [ConditionType.INCORRECT_BACKUP_STATE]),
+    ],
+)
+def test_what_is_not_as_declared_is_told_by_its_condition(
+    asked: Wanted, look: BackupSeen, types: list[ConditionType]
+) -> None:
+    assert [each.type for each in check(asked, look, Slot.FREE)] == types
+
+
+def test_an_unreconciled_backup_goes_through_the_later_stages_all_the_same() -> None:
+    asked = wanted(snapshotDuration="1d", agents={"replicas": 5})
+    found = decide(asked, seen(low()), Slot.FREE)
+    assert [type(each) for each in found.steps] == [ConfigureAgents, Modify]
+    assert len(found.conditions) == 2
+
+
+def test_two_that_are_live_become_one() -> None:
+    other = replace(low(), low=replace(low().low, number=2, started_ms=2))
+    assert toggle(AS_DECLARED, seen(low(), other), Slot.FREE) == turn(Phase.STOPPED)

@@ -1,0 +1,71 @@
+"""What a resource asks for, with its defaults, and the names of backups."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.model.errors import BadResource
+from offsite.model.untrusted.names import check_backup_name
+from offsite.operator.decide.parameters import parse_parameters
+from offsite.operator.decide.wanted import Account, Place, wanted_of
+from tests.unit.operator.world.world import new_backup
+
+ACCOUNTS = (Account(name="main", endpoint="s3://main"), Account(name="other", endpoint="s3://other"))
+AT_MS = 1_626_771_903_000
+
+
+def test_everything_has_a_default() -> None:
+    found = wanted_of(new_backup("aaaaaaaa", 1), ACCOUNTS)
+    assert found.place == Place(account="main", repository="s3://main")
+    assert (found.beginning.path, found.beginning.cluster, found.beginning.topics) == ("aaaa", "aaaa", ("*",))
+    assert (found.settings.snapshot_duration, found.agents.replicas) == ("7d", 3)
+    assert found.name_at(AT_MS) == "aaaa-2021-07-20T09.05.03Z.00.00"
+
+
+@pytest.mark.parametrize(
+    ("destination", "place", "name"),
+    [
+        ({"account": "other"}, Place(account="other", repository="s3://other"), "aaaa-2021-07-20T09.05.03Z.00.00"),
+        ({"endpoint": "s3://b/p"}, Place(account="main", repository="s3://b/p"), "aaaa-2021-07-20T09.05.03Z.00.00"),
+        ({"path": "shop"}, Place(account="main", repository="s3://main"), "shop-2021-07-20T09.05.03Z.00.00"),
+        ({"timestampFormat": "-20060102"}, Place(account="main", repository="s3://main"), "aaaa-20210720"),
+        ({"timestampFormat": ""}, Place(account="main", repository="s3://main"), "aaaa"),
+    ],
+)
+def test_a_destination_is_an_account_an_endpoint_a_path_and_a_time(
+    destination: dict[str, str], place: Place, name: str
+) -> None:
+    found = wanted_of(new_backup("aaaaaaaa", 1, destination=destination), ACCOUNTS)
+    assert (found.place, found.name_at(AT_MS)) == (place, name)
+
+
+@given(st.text(max_size=60), st.integers(0, 4_102_444_800_000))
+def test_any_format_gives_a_name_that_a_backup_may_have(layout: str, at_ms: int) -> None:
+    found = wanted_of(new_backup("aaaaaaaa", 1, destination={"timestampFormat": layout}), ACCOUNTS)
+    assert check_backup_name(found.name_at(at_ms)).startswith("aaaa")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"destination": {"account": "none"}}, "the account 'none'"),
+        ({"parameters": {"intervall": "5s"}}, "there is no such parameter"),
+        ({"parameters": {"interval": "soon"}}, "spec.parameters.interval"),
+    ],
+)
+def test_what_there_is_not_is_told(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(BadResource, match=said):
+        wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
+
+
+def test_without_an_account_an_endpoint_is_needed() -> None:
+    with pytest.raises(BadResource, match="no destination"):
+        wanted_of(new_backup("aaaaaaaa", 1), ())
+    assert wanted_of(new_backup("aaaaaaaa", 1, destination={"endpoint": "/b"}), ()).place.repository == "/b"
+
+
+def test_parameters_have_the_defaults_of_the_command() -> None:
+    found = parse_parameters({"groups": "a, b", "read-limit": "5MB"})
+    assert (found.interval_s, found.groups, found.read_limit, found.write_limit) == (10.0, ("a", "b"), "5MB", None)
