@@ -79,7 +79,9 @@ BACKUP = Definition(
             description="The newest restore point of the backup that goes on; empty during its first copy.",
         ),
         Column("State", ".spec.state", description="What is wanted.", wide=True),
-        Column("Conditions", ".status.conditions[*].type", description="What is not as declared.", wide=True),
+        Column(
+            "Condition", ".status.conditions[*].type", description="The first thing that is not as declared.", wide=True
+        ),
         _AGE,
     ),
 )
