@@ -41,7 +41,7 @@ class _Issued:
 
 
 def make_certificates(folder: Path, *, client_group: str = "") -> Certificates:
-    """The server's certificate is for `localhost` and 127.0.0.1; the client's name is `CN=client`, of `O=` its group."""
+    """The server's certificate is for `localhost` and 127.0.0.1; the client's name is `CN=client`, its group `O=`."""
     authority = _issue("offsite test authority", issuer=None)
     server = _issue("localhost", issuer=authority)
     client = _issue("client", issuer=authority, group=client_group)
