@@ -40,11 +40,11 @@ class _Issued:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """The server's certificate is for `localhost` and 127.0.0.1; the client's name is `CN=client`."""
+def make_certificates(folder: Path, *, client_group: str = "") -> Certificates:
+    """The server's certificate is for `localhost` and 127.0.0.1; the client's name is `CN=client`, its group `O=`."""
     authority = _issue("offsite test authority", issuer=None)
     server = _issue("localhost", issuer=authority)
-    client = _issue("client", issuer=authority)
+    client = _issue("client", issuer=authority, group=client_group)
     files = {
         "authority": authority.certificate_pem(),
         "server": server.key_pem() + server.certificate_pem(),
@@ -58,9 +58,10 @@ def make_certificates(folder: Path) -> Certificates:
     return Certificates(**paths)
 
 
-def _issue(common_name: str, *, issuer: _Issued | None) -> _Issued:
+def _issue(common_name: str, *, issuer: _Issued | None, group: str = "") -> _Issued:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    organization = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
+    subject = x509.Name([*organization, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.now(datetime.UTC)
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     signer = issuer.key if issuer else key

@@ -19,8 +19,8 @@ from offsite.model.clock import SystemClock
 from offsite.services.metastore.view import BackupView, Verdict
 from offsite.services.monitor.exposition import expose
 from offsite.services.monitor.metastore import MetastoreShown
+from tests.fetched_tools import NoTool, debian_tool
 from tests.promql import references
-from tests.promtool import NoPromtool, promtool
 from tests.unit.services.monitor.views import FULL, NEW, NOW_MS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -37,8 +37,8 @@ _SHOWN_LABEL = re.compile(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}")
 @pytest.fixture(scope="session")
 def tool() -> Path:
     try:
-        return promtool()
-    except NoPromtool as error:
+        return debian_tool("promtool", package="prometheus")
+    except NoTool as error:
         pytest.skip(str(error))
 
 

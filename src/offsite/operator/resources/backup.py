@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
 from offsite.operator.resources.model import (
     Duration,
@@ -57,7 +57,7 @@ class AgentTemplate(Strict):
 class Agents(Strict):
     """The processes that copy. One copies; the others stand by and take its place within half a minute."""
 
-    replicas: Annotated[int, Field(ge=0, le=100)] = 3
+    replicas: Annotated[int, Field(ge=0, le=100, strict=True)] = 3
     """How many."""
     template: AgentTemplate = AgentTemplate()
 
@@ -70,7 +70,7 @@ class Expiry(Strict):
     minimum_restorable: OptionalDuration = ""
     """Nothing is let go that would leave less than so much time restorable, and an older backup is deleted only when
     the one that took its place covers so much. Empty: no such guard."""
-    deletion_finalizer: bool = True
+    deletion_finalizer: StrictBool = True
     """Whether the backups are deleted from their repositories when the resource is deleted, before it is gone."""
 
 

@@ -18,6 +18,9 @@ API_VERSION = f"{GROUP}/{VERSION}"
 NAME_MAX = 63
 """Characters of the name of a resource: it becomes a part of names of processes and of Kubernetes objects."""
 
+NUMBER_MAX = 2**53 - 1
+"""The greatest whole number that is the same for all who read JSON."""
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=NAME_MAX)]
 """The name of a resource, as Kubernetes has them (RFC 1123)."""
 OptionalName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=NAME_MAX)]

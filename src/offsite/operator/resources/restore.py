@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from offsite.operator.resources.model import Name, OptionalName, Patterns, Resource, Strict, Text
+from offsite.operator.resources.model import NUMBER_MAX, Name, OptionalName, Patterns, Resource, Strict, Text
 
 
 class RestoreState(StrEnum):
@@ -25,11 +25,12 @@ class RestoreSpec(Strict):
     cluster: Name
     """The destination: a cluster of the clusters folder."""
     state: RestoreState = RestoreState.RUNNING
+    """`stopped` ends it for good."""
     topics: Patterns = ("*",)
     """What is restored."""
     rename: Annotated[tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=256)] = ()
     """Other names for topics: `old=new`, `orders-*=restored-*`."""
-    commit: Annotated[int, Field(ge=0)] = 0
+    commit: Annotated[int, Field(ge=0, le=NUMBER_MAX, strict=True)] = 0
     """The version: a number of a commit. 0: the newest one, or that of `timestamp`."""
     timestamp: Annotated[str, StringConstraints(max_length=40)] = ""
     """The newest commit at or before this time. `commit` counts more where both are given."""
@@ -38,6 +39,7 @@ class RestoreSpec(Strict):
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "default"
     """A word for people. One restore of a tag runs at a time in a cluster."""
     offsets: Literal["auto", "preserve", "translate"] = "auto"
+    """Whether records keep their old offsets, as `--offsets` of `offsite restore run`."""
     groups: Text = "none"
     """Consumer groups that are set to their place: `all`, `none`, or patterns."""
 

@@ -1,0 +1,194 @@
+"""What an installation of the operator in Kubernetes is made of. Pure.
+
+One source for two ways: plain manifests hold the defaults of the settings, the chart of Helm their expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsite.model.version import __version__
+from offsite.operator.resources.definition import DEFINITIONS
+from offsite.operator.resources.model import GROUP
+
+Manifest = dict[str, Any]
+
+PORT = 9464
+USER_ID = 65532
+"""Of nobody in particular: an image needs no entry for it."""
+CONFIGURATION_FOLDER = "/etc/offsite"
+_TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
+_SECONDS_TO_END = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A text that differs between installations. `path`: where Helm has it."""
+
+    path: str
+    default: str
+    help: str = ""
+
+    @property
+    def expression(self) -> str:
+        """As a template of Helm asks for it."""
+        return f"{{{{ .{self.path} }}}}"
+
+
+RELEASE = Setting(path="Release.Name", default="offsite")
+NAMESPACE = Setting(path="Release.Namespace", default="offsite")
+VERSION = Setting(path="Chart.AppVersion", default=__version__)
+REPOSITORY = Setting(path="Values.image.repository", default="offsite", help="The image, without its tag.")
+TAG = Setting(path="Values.image.tag", default=__version__, help="The tag of the image.")
+PULL_POLICY = Setting(
+    path="Values.image.pullPolicy",
+    default="IfNotPresent",
+    help="When the image is fetched: Always, IfNotPresent, Never.",
+)
+CPU = Setting(path="Values.resources.requests.cpu", default="250m", help="What is set aside for the operator.")
+MEMORY = Setting(path="Values.resources.requests.memory", default="512Mi", help="The same, of memory.")
+MEMORY_MAX = Setting(path="Values.resources.limits.memory", default="2Gi", help="With more it is ended.")
+CONFIGURATION = Setting(
+    path="Values.configuration.secret",
+    default="offsite-configuration",
+    help=f"A Secret with clusters and accounts, mounted at {CONFIGURATION_FOLDER}. It may come later.",
+)
+VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, CONFIGURATION)
+"""Those that `values.yaml` holds."""
+
+Tell = Callable[[Setting], str]
+"""What is written for a setting."""
+
+
+def by_default(setting: Setting) -> str:
+    return setting.default
+
+
+def by_helm(setting: Setting) -> str:
+    return setting.expression
+
+
+def namespace_manifest(tell: Tell) -> Manifest:
+    """A chart has none: Helm makes the namespace."""
+    safe = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": tell(NAMESPACE), "labels": {**_labels(tell), **safe}},
+    }
+
+
+def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
+    """In the order in which they are applied."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _name(tell)}
+    subject = {"kind": "ServiceAccount", "name": _name(tell), "namespace": tell(NAMESPACE)}
+    return (
+        _manifest(tell, "v1", "ServiceAccount", namespaced=True),
+        _manifest(tell, "rbac.authorization.k8s.io/v1", "ClusterRole") | {"rules": [*_rules()]},
+        _manifest(tell, "rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
+        | {"roleRef": role, "subjects": [subject]},
+        _manifest(tell, "apps/v1", "Deployment", namespaced=True) | {"spec": _deployment(tell)},
+    )
+
+
+def _rules() -> tuple[Manifest, ...]:
+    """The least: it neither makes nor deletes what people declare, and reads no Secret."""
+    kinds = [each.plural for each in DEFINITIONS.values()]
+    return (
+        _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
+        _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
+        _allow("apps", ["deployments"], ["get", "list", "watch", "create", "patch", "delete"]),  # of agents
+        _allow("", ["events"], ["create"]),
+        _allow("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]),  # kopf: which kinds there are
+    )
+
+
+def _allow(group: str, resources: list[str], verbs: list[str]) -> Manifest:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _deployment(tell: Tell) -> Manifest:
+    """One, and the one of before ends first. Two at once would be safe: locks in the repositories keep them apart."""
+    return {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": _selected(tell)},
+        "template": {"metadata": {"labels": _labels(tell)}, "spec": _pod(tell)},
+    }
+
+
+def _pod(tell: Tell) -> Manifest:
+    return {
+        "serviceAccountName": _name(tell),
+        "terminationGracePeriodSeconds": _SECONDS_TO_END,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(tell)],
+        "volumes": [
+            {"name": "temporary", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "configuration", "secret": {"secretName": tell(CONFIGURATION), "optional": True}},
+        ],
+    }
+
+
+def _container(tell: Tell) -> Manifest:
+    folders = {"HOME": "", "XDG_CACHE_HOME": "/cache", "XDG_STATE_HOME": "/state"}
+    return {
+        "name": "operator",
+        "image": f"{tell(REPOSITORY)}:{tell(TAG)}",
+        "imagePullPolicy": tell(PULL_POLICY),
+        "command": ["offsite", "operator", "run", "--kubernetes"],
+        "args": ["--metrics-port", f"0.0.0.0:{PORT}"],
+        "env": [{"name": name, "value": f"{_TEMPORARY_FOLDER}{folder}"} for name, folder in folders.items()],
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "startupProbe": _probe("/healthz", period_s=5, failures=24),
+        "livenessProbe": _probe("/healthz", period_s=20, failures=6),
+        "readinessProbe": _probe("/readyz", period_s=10, failures=3),
+        "resources": {
+            "requests": {"cpu": tell(CPU), "memory": tell(MEMORY)},
+            "limits": {"memory": tell(MEMORY_MAX)},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "temporary", "mountPath": _TEMPORARY_FOLDER},
+            {"name": "configuration", "mountPath": CONFIGURATION_FOLDER, "readOnly": True},
+        ],
+    }
+
+
+def _probe(path: str, *, period_s: int, failures: int) -> Manifest:
+    asked = {"path": path, "port": "metrics"}
+    return {"httpGet": asked, "periodSeconds": period_s, "timeoutSeconds": 5, "failureThreshold": failures}
+
+
+def _manifest(tell: Tell, version: str, kind: str, *, namespaced: bool = False) -> Manifest:
+    place = {"namespace": tell(NAMESPACE)} if namespaced else {}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": _name(tell), **place, "labels": _labels(tell)}}
+
+
+def _name(tell: Tell) -> str:
+    return f"{tell(RELEASE)}-operator"
+
+
+def _labels(tell: Tell) -> Mapping[str, str]:
+    return {**_selected(tell), "app.kubernetes.io/version": tell(VERSION)}
+
+
+def _selected(tell: Tell) -> Mapping[str, str]:
+    """Of a Deployment these can never be changed."""
+    return {
+        "app.kubernetes.io/name": "offsite",
+        "app.kubernetes.io/component": "operator",
+        "app.kubernetes.io/instance": tell(RELEASE),
+    }

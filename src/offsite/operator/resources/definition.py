@@ -1,0 +1,183 @@
+"""The definitions of the resources for Kubernetes (`CustomResourceDefinition`), made from their models. Pure.
+
+A definition says what the models say. Beyond that it has what an API server can see and a model cannot: what a change
+may change. Those rules are here, each with the words that the person who breaks it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from offsite.operator.resources.backup import Backup
+from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
+from offsite.operator.resources.restore import Restore, RestoreSpec
+from offsite.operator.resources.schedule import Schedule
+from offsite.operator.resources.schema import Schema, structural_schema, unchanged
+from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus
+
+CATEGORY = "offsite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """In CEL, of `spec`. With `oldSelf` in it, it is asked of changes only."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of `kubectl get`. Those that are not `wide` are always shown."""
+
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What Kubernetes has to know of a kind beside its fields."""
+
+    model: type[Resource]
+    status: type[BaseModel]
+    short_name: str
+    rules: tuple[Rule, ...] = ()
+    columns: tuple[Column, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.model.__name__
+
+    @property
+    def plural(self) -> str:
+        return f"{self.kind.lower()}s"
+
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_GENERATION = Column("Generation", ".metadata.generation", "integer", "Counts the changes of spec.")
+_RESTORE_FIELDS = [field.alias or name for name, field in RestoreSpec.model_fields.items() if name != "state"]
+
+BACKUP = Definition(
+    model=Backup,
+    status=BackupStatus,
+    short_name="obk",
+    rules=(Rule(rule=unchanged(["cluster"]), message="cluster is immutable: make another Backup"),),
+    columns=(
+        _GENERATION,
+        Column("Reconciled", ".status.reconciled", "boolean", "Whether all is as declared."),
+        Column("Oldest", ".status.backups[*].oldestData.timestamp", description="The oldest restore point of all."),
+        Column(
+            "Restorable",
+            ".status.backups[-1:].latestRestorable.timestamp",
+            description="The newest restore point of the backup that goes on; empty during its first copy.",
+        ),
+        Column("State", ".spec.state", description="What is wanted.", wide=True),
+        Column(
+            "Condition", ".status.conditions[*].type", description="The first thing that is not as declared.", wide=True
+        ),
+        _AGE,
+    ),
+)
+RESTORE = Definition(
+    model=Restore,
+    status=RestoreStatus,
+    short_name="ors",
+    rules=(
+        Rule(rule=unchanged(_RESTORE_FIELDS), message="a Restore is immutable: make another one"),
+        Rule(
+            rule="self.state == oldSelf.state || (oldSelf.state == 'running' && self.state == 'stopped')",
+            message="a Restore that was stopped stays so: make another one",
+        ),
+        Rule(
+            rule="self.timestamp == '' || self.commit > 0 || self.sourceCluster != ''",
+            message="timestamp needs sourceCluster: it is a time of that cluster",
+        ),
+    ),
+    columns=(
+        Column("Phase", ".status.phase", description="How far it is."),
+        Column("Cluster", ".spec.cluster", description="The destination."),
+        Column("Records", ".status.progress.records", "integer", "Records written so far."),
+        Column("Verified", ".status.verified", "boolean", "Whether both ends were compared and are the same."),
+        Column("Backup", ".spec.backupUrl", description="What is restored.", wide=True),
+        Column("Reason", ".status.failureReason", description="Why it failed.", wide=True),
+        _AGE,
+    ),
+)
+SCHEDULE = Definition(
+    model=Schedule,
+    status=ScheduleStatus,
+    short_name="osc",
+    columns=(
+        Column("Backup", ".spec.backup", description="What it is about."),
+        Column("Action", ".spec.action", description="What is done."),
+        Column("Cron", ".spec.cron", description="When."),
+        Column("Suspended", ".spec.suspend", "boolean", "Whether it is left out for now."),
+        Column("Last", ".status.lastScheduleTime", "date", "How long ago it began last."),
+        Column("Next", ".status.nextScheduleTime", description="When it is due next."),
+        Column("Zone", ".spec.timeZone", description="Of the times of cron.", wide=True),
+        _AGE,
+    ),
+)
+DEFINITIONS: Mapping[str, Definition] = {each.kind: each for each in (BACKUP, RESTORE, SCHEDULE)}
+
+
+def resource_definition(definition: Definition) -> dict[str, Any]:
+    """The `CustomResourceDefinition` (apiextensions.k8s.io/v1), as it is written to YAML."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{definition.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": definition.kind,
+                "listKind": f"{definition.kind}List",
+                "plural": definition.plural,
+                "singular": definition.kind.lower(),
+                "shortNames": [definition.short_name],
+                "categories": [CATEGORY],
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _whole(definition)},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(each) for each in definition.columns],
+                }
+            ],
+        },
+    }
+
+
+def _whole(definition: Definition) -> Schema:
+    envelope = structural_schema(definition.model)
+    spec = envelope["properties"]["spec"]
+    if definition.rules:
+        spec["x-kubernetes-validations"] = [{"rule": each.rule, "message": each.message} for each in definition.rules]
+    return {
+        "description": envelope["description"],
+        "type": "object",
+        **({"required": ["spec"]} if "spec" in envelope["required"] else {}),
+        "properties": {"metadata": _metadata(), "spec": spec, "status": structural_schema(definition.status)},
+    }
+
+
+def _metadata() -> Schema:
+    """Of metadata a definition may restrict the name alone."""
+    name = structural_schema(Metadata)["properties"]["name"]
+    return {"type": "object", "properties": {"name": name}}
+
+
+def _column(column: Column) -> dict[str, Any]:
+    made = {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
+    return {key: value for key, value in made.items() if value} | ({"priority": 1} if column.wide else {})

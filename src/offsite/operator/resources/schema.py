@@ -1,0 +1,107 @@
+"""Schemas of the declared resources, made from their models: JSON Schema for editors, and the structural form of
+Kubernetes. Pure.
+
+Structural, as Kubernetes wants it: a type at each node, no references, no alternatives, no null, and no
+`additionalProperties` beside `properties`. What such a schema cannot say becomes a rule in CEL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from offsite.model.check import check
+from offsite.operator.resources.model import VERSION, Resource
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KEPT = (
+    *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
+    *("minItems", "maxItems", "maxProperties", "required"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+)
+_STATUS: Schema = {"type": "object", "description": "What the operator told last. Passed over when it is declared."}
+
+
+def json_schema(model: type[Resource]) -> Schema:
+    """The JSON Schema (draft 2020-12) of a whole document: as strict as the model, but for what only code checks."""
+    made = _untitled(model.model_json_schema())
+    properties = {**made.pop("properties"), "status": _STATUS}
+    return {"$schema": DIALECT, "$id": f"urn:offsite:{VERSION}:{model.__name__}", **made, "properties": properties}
+
+
+def structural_schema(model: type[BaseModel]) -> Schema:
+    """The structural schema of a model. An object that has a default gets `{}`: Kubernetes fills in those of its
+    fields."""
+    made = _untitled(model.model_json_schema())
+    return _structural(made, made.get("$defs", {}))
+
+
+def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    node = _resolved(node, definitions)
+    names = node.get("propertyNames", {})
+    children = {name: _structural(child, definitions) for name, child in node.get("properties", {}).items()}
+    others = node.get("additionalProperties")
+    if others and "enum" in names:
+        children, others = {name: _structural(others, definitions) for name in names["enum"]}, None
+    made = {key: node[key] for key in _KEPT if node.get(key) is not None}
+    if children:
+        made |= {"properties": children} | ({"default": {}} if "default" in made else {})
+    if others:
+        made["additionalProperties"] = _structural(others, definitions)
+    if "maxLength" in names:
+        made["x-kubernetes-validations"] = [_short_keys(names["maxLength"])]
+    if "items" in node:
+        made["items"] = _structural(node["items"], definitions)
+    if node.get("type") == "integer":
+        made["format"] = "int64"
+    check("type" in made, "each node of a structural schema has a type")
+    return made
+
+
+def _resolved(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """Without reference and without null: what is beside a reference counts more than what it points to."""
+    some = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
+    if some:
+        check(len(some) == 1, "a field is of one type, or absent")
+        node = {**_resolved(some[0], definitions), **{key: value for key, value in node.items() if key != "anyOf"}}
+    if "$ref" in node:
+        target = definitions[node["$ref"].rpartition("/")[2]]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    return node
+
+
+def _short_keys(length_max: int) -> Schema:
+    return {
+        "rule": f"self.all(key, size(key) <= {length_max})",
+        "message": f"names have at most {length_max} characters",
+    }
+
+
+def _untitled(schema: Schema) -> Schema:
+    """Without the titles that are the names again, and with descriptions in one line."""
+    made = {key: value for key, value in schema.items() if key != "title"}
+    if "description" in made:
+        made["description"] = " ".join(made["description"].split())
+    for key in ("properties", "$defs"):
+        if key in made:
+            made[key] = _each(made[key], _untitled)
+    for key in ("items", "additionalProperties"):
+        if isinstance(made.get(key), dict):
+            made[key] = _untitled(made[key])
+    return made
+
+
+def _each(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> Schema:
+    return {name: change(schema) for name, schema in schemas.items()}
+
+
+def unchanged(fields: Sequence[str]) -> str:
+    """CEL: whether each of these fields is what it was; to add or to remove one is a change."""
+    return " && ".join(
+        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+        for name in fields
+    )

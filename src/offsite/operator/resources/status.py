@@ -1,0 +1,147 @@
+"""What the operator tells of a resource: the shape of `status`, the same in a file beside it and in Kubernetes. Pure.
+
+Everything may be absent: it is not known yet. Every string and every list is bounded, so that a status never grows past
+what Kubernetes stores.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from offsite.operator.resources.model import Strict, Text
+
+Word = Annotated[str, StringConstraints(max_length=63)]
+Time = Annotated[str, StringConstraints(max_length=40), Field(json_schema_extra={"format": "date-time"})]
+"""RFC 3339, in UTC."""
+Count = Annotated[int, Field(ge=0)]
+
+
+class Condition(Strict):
+    """What is not as declared. A resource without conditions is as it should be."""
+
+    type: Word
+    """Its kind, as `IncorrectDeployment`."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it is so."""
+    reason: Word = ""
+    """Why, in one word for programs."""
+    message: Text = ""
+    """Why, for people."""
+    last_transition_time: Time | None = None
+    """Since when it is so."""
+    observed_generation: Count | None = None
+    """Of which generation of the resource it is told."""
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(
+        max_length=16,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    ),
+]
+
+
+class Status(Strict):
+    """What all kinds tell."""
+
+    observed_generation: Count | None = None
+    """The generation of the resource that was last looked at."""
+    conditions: Conditions | None = None
+    """What is not as declared; one of each type."""
+
+
+class Point(Strict):
+    """A commit, and its time."""
+
+    commit: Count | None = None
+    """Its number."""
+    timestamp: Time | None = None
+    """Its time."""
+
+
+class KeptBackup(Strict):
+    """A backup in a repository: the one that goes on, or one of before that expiry has not deleted yet."""
+
+    tag: Word = ""
+    """The tag that it was begun with."""
+    repository: Text = ""
+    """Where it is."""
+    backup: Annotated[str, StringConstraints(max_length=160)] = ""
+    """Its name in the repository."""
+    account: Word = ""
+    """The account that opens the repository."""
+    phase: Word = ""
+    """How far it is."""
+    oldest_data: Point | None = None
+    """The oldest restore point."""
+    latest_restorable: Point | None = None
+    """The newest restore point. Absent while the first copy is under way."""
+
+
+class AgentCount(Strict):
+    """How many processes copy or stand by."""
+
+    wanted: Count = 0
+    """As declared."""
+    ready: Count = 0
+    """That answer."""
+
+
+class BackupStatus(Status):
+    reconciled: bool | None = None
+    """Whether all is as declared: there is no condition."""
+    backups: Annotated[tuple[KeptBackup, ...], Field(max_length=64)] | None = None
+    """The backups of this resource, from the oldest to the newest, which is the one that goes on."""
+    agents: AgentCount | None = None
+    """The processes that copy."""
+
+
+class Progress(Strict):
+    """How far a restore is."""
+
+    tasks_done: Count = 0
+    """Ranges that are restored."""
+    tasks_total: Count = 0
+    """Ranges in all."""
+    records: Count = 0
+    """Records written so far."""
+
+
+class RestoreStatus(Status):
+    phase: Word = ""
+    """How far it is."""
+    progress: Progress | None = None
+    """In numbers."""
+    job: Annotated[str, StringConstraints(max_length=160)] = ""
+    """The job that carries it out."""
+    failure_reason: Text = ""
+    """Why it failed."""
+    verified: bool | None = None
+    """Whether both ends were read again and are the same. Absent: not compared."""
+
+
+class Run(Strict):
+    """A time that was due."""
+
+    time: Time
+    """When it was due."""
+    phase: Word = ""
+    """What became of it."""
+    started: Time | None = None
+    """When it began."""
+    ended: Time | None = None
+    """When it ended."""
+    message: Text = ""
+    """What came of it, or why not."""
+
+
+class ScheduleStatus(Status):
+    last_schedule_time: Time | None = None
+    """The last time that was due and begun."""
+    next_schedule_time: Time | None = None
+    """The next time that is due."""
+    runs: Annotated[tuple[Run, ...], Field(max_length=100)] | None = None
+    """The last runs, from the oldest to the newest; as many as `spec.history` says."""

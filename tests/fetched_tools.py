@@ -1,0 +1,82 @@
+"""Programs that tests need and Python does not bring: the installed ones, or else fetched into the user's cache, where
+they are used without being installed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+_FETCH_LIMIT_S = 300
+_BUILD_LIMIT_S = 1500
+
+
+class NoTool(Exception):
+    """Why there is none."""
+
+
+def debian_tool(name: str, *, package: str) -> Path:
+    """The program `name` of a package of Debian. apt checks the package against the signatures of its distribution.
+    Raises `NoTool`."""
+    inside = f"./usr/bin/{name}"
+
+    def fetch(work: Path) -> Path:
+        _run(["apt-get", "-q", "download", package], work)
+        (file,) = work.glob("*.deb")
+        _run(["bash", "-c", f"set -o pipefail; dpkg-deb --fsys-tarfile {file.name} | tar -x {inside}"], work)
+        return work / inside
+
+    return _installed(name) or _kept(name, fetch)
+
+
+def go_tool(name: str, *, module: str, version: str) -> Path:
+    """The program `name` of a module of Go, built in minutes the first time. Go checks modules against its database of
+    checksums. Raises `NoTool`."""
+
+    def build(work: Path) -> Path:
+        _run(["go", "install", f"{module}@{version}"], work, {"GOBIN": str(work)}, limit_s=_BUILD_LIMIT_S)
+        return work / name
+
+    return _kept(f"{name}-{version}", build)
+
+
+def _installed(name: str) -> Path | None:
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def _kept(name: str, make: Callable[[Path], Path]) -> Path:
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    tool = Path(caches, "offsite", "tools", name)
+    tool.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{tool}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not tool.exists():
+            with tempfile.TemporaryDirectory(dir=tool.parent, prefix=f".{name}-") as work:
+                make(Path(work)).rename(tool)
+    return tool
+
+
+def _run(
+    command: list[str], folder: Path, environment: Mapping[str, str] | None = None, *, limit_s: float = _FETCH_LIMIT_S
+) -> None:
+    try:
+        subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=limit_s,
+        )
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise NoTool(f"{command[0]} cannot fetch {command[-1]}: {said}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoTool(f"it is not installed, and cannot be fetched: {error}") from error

@@ -1,0 +1,104 @@
+"""Documents that are taken, and such as are refused: by the models, by the schemas, and by a real API server alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+RESTORE: dict[str, Any] = {"backupUrl": "s3://bucket/kafka#shop", "cluster": "shop-2"}
+SCHEDULE: dict[str, Any] = {"backup": "shop", "action": "checkpoint", "cron": "*/15 * * * *"}
+
+
+def document(kind: str, spec: dict[str, Any] | None, *, name: str = "shop") -> dict[str, Any]:
+    made: dict[str, Any] = {"apiVersion": "offsite.dev/v1alpha1", "kind": kind, "metadata": {"name": name}}
+    return made if spec is None else made | {"spec": spec}
+
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "a backup without a spec": document("Backup", None),
+    "a backup of defaults": document("Backup", {}),
+    "a backup with everything": document(
+        "Backup",
+        {
+            "cluster": "shop",
+            "state": "paused",
+            "destination": {
+                "account": "s3",
+                "endpoint": "s3://bucket/kafka",
+                "path": "shop_A.1",
+                "timestampFormat": "",
+            },
+            "tag": "daily.1_A-b",
+            "topics": ["orders", "regex:pay.*"],
+            "exclude": ["*-dlq"],
+            "snapshotDuration": "1.5h",
+            "agents": {
+                "replicas": 0,
+                "template": {
+                    "sparkMaster": "local[2]",
+                    "image": "offsite:1",
+                    "environment": {"A_B": "x"},
+                    "resources": {"cpu": "500m", "memory": "1Gi"},
+                },
+            },
+            "parameters": {"interval": "10s"},
+            "expiry": {"maximumRetention": "30d", "minimumRestorable": "7d", "deletionFinalizer": False},
+        },
+    ),
+    "a backup of no topics": document("Backup", {"topics": []}),
+    "names at their longest": document("Backup", {"tag": "t" * 63, "parameters": {"p" * 40: ""}}),
+    "a restore of the newest": document("Restore", RESTORE),
+    "a restore of a time": document(
+        "Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z", "sourceCluster": "shop"}
+    ),
+    "a restore of a commit, with a time that counts less": document(
+        "Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z", "commit": 7}
+    ),
+    "a restore under other names": document("Restore", {**RESTORE, "rename": ["a=b"], "offsets": "preserve"}),
+    "a schedule": document("Schedule", SCHEDULE),
+    "a drill": document("Schedule", {**SCHEDULE, "action": "drill", "timeZone": "Europe/Zurich", "suspend": True}),
+}
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "a field that there is not": document("Backup", {"snapshotduration": "7d"}),
+    "a field that there is not, deep inside": document("Backup", {"agents": {"template": {"imaged": "x"}}}),
+    "a field beside the spec": document("Backup", {}) | {"spcc": {}},
+    "a resource that is not requested so": document("Backup", {"agents": {"template": {"resources": {"gpu": "1"}}}}),
+    "a state that there is not": document("Backup", {"state": "runing"}),
+    "a duration in words": document("Backup", {"snapshotDuration": "7 days"}),
+    "no snapshot duration": document("Backup", {"snapshotDuration": ""}),
+    "a path that leads out": document("Backup", {"destination": {"path": "../x"}}),
+    "fewer than no agents": document("Backup", {"agents": {"replicas": -1}}),
+    "too many agents": document("Backup", {"agents": {"replicas": 101}}),
+    "a number in quotes": document("Backup", {"agents": {"replicas": "3"}}),
+    "a word for yes": document("Backup", {"expiry": {"deletionFinalizer": "yes"}}),
+    "a topic without a name": document("Backup", {"topics": [""]}),
+    "too many topics": document("Backup", {"topics": ["t"] * 257}),
+    "one topic that is no list": document("Backup", {"topics": "orders"}),
+    "a cluster that is no name": document("Backup", {"cluster": "Shop"}),
+    "no tag": document("Backup", {"tag": ""}),
+    "a parameter that is a number": document("Backup", {"parameters": {"interval": 10}}),
+    "too many parameters": document("Backup", {"parameters": {f"p{number}": "" for number in range(33)}}),
+    "a name that is too long": document("Backup", {}, name="n" * 64),
+    "a name that is none": document("Backup", {}, name="A"),
+    "a restore without a spec": document("Restore", None),
+    "a restore from nowhere": document("Restore", {"cluster": "shop-2"}),
+    "a restore into nothing": document("Restore", {"backupUrl": "s3://bucket/kafka#shop"}),
+    "a restore of a repository": document("Restore", {**RESTORE, "backupUrl": "s3://bucket/kafka"}),
+    "a restore that is paused": document("Restore", {**RESTORE, "state": "paused"}),
+    "a commit below zero": document("Restore", {**RESTORE, "commit": -1}),
+    "a commit beyond all numbers": document("Restore", {**RESTORE, "commit": 2**53}),
+    "half a commit": document("Restore", {**RESTORE, "commit": 1.5}),
+    "a schedule without times": document("Schedule", {"backup": "shop", "action": "drill"}),
+    "an action that there is not": document("Schedule", {**SCHEDULE, "action": "dril"}),
+    "no history": document("Schedule", {**SCHEDULE, "history": 0}),
+}
+
+REFUSED_BY_RULES: dict[str, dict[str, Any]] = {
+    "a time of no cluster": document("Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z"}),
+}
+"""A schema cannot say why. The models and the rules in CEL do."""
+
+REFUSED_BY_KEYS: dict[str, dict[str, Any]] = {
+    "a parameter with a long name": document("Backup", {"parameters": {"p" * 41: ""}}),
+}
+"""Of the structural schema, too, a rule in CEL says so."""
