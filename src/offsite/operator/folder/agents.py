@@ -7,7 +7,7 @@ also while a repository does not answer. They outlive operators.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,10 +89,16 @@ class LocalAgents:
         found = (read_json(path) for path in sorted(self._folder(uid).glob("[0-9]*.json")))
         return [_process(item) for item in found if item is not None]
 
-    def tend(self, uids: Collection[str]) -> None:
-        """One look at all processes: end, begin and replace. `uids`: of the resources that there are; of others none
-        runs any more."""
-        for folder in self._folders():
+    def tend(self, known: Callable[[], Collection[str]]) -> None:
+        """One look at all processes: end, begin and replace. `known`: the uids of the resources that there are, asked
+        behind what runs; of others none runs any more."""
+        folders = self._folders()
+        try:
+            uids = known()
+        except OffsiteError as error:  # then nothing is taken for gone
+            warned("agents", error=error.id, why=error.message)
+            uids = [each.name for each in folders]
+        for folder in folders:
             if folder.name not in uids:
                 self.configure(folder.name, None)
             try:
@@ -107,9 +113,9 @@ class LocalAgents:
             self.configure(folder.name, None)
         deadline_ms = self._clock.now_ms() + END_MAX_MS + 5_000
         while any(self.alive(each.name) for each in self._folders()) and self._clock.now_ms() < deadline_ms:
-            self.tend(())
+            self.tend(tuple)
             self._clock.sleep(0.2)
-        self.tend(())
+        self.tend(tuple)
 
     def _tend(self, uid: str) -> None:
         noted = [self._ended(uid, each) for each in self.processes(uid)]

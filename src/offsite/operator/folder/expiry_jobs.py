@@ -4,7 +4,7 @@ operator that begins anew knows by it what runs, and how the last job of a backu
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,13 +80,16 @@ class ExpiryJobs:
             self._show()
 
     def job(self, uid: str) -> ExpiryJob | None:
-        """The last job of a backup."""
+        """The last job of a backup, as it is now."""
         item = read_json(self._folder(uid) / "job.json")
-        return None if item is None else self._ended(_job(uid, item))
+        return None if item is None else self._as_it_is(_job(uid, item))
 
-    def forget(self, uid: str) -> None:
-        """What is noted of a resource that is gone."""
-        shutil.rmtree(self._folder(uid), ignore_errors=True)
+    def forget_others(self, uids: Collection[str]) -> None:
+        """Remove what is noted of resources that are gone: `uids` are those of all that there are."""
+        for folder in self._layout.jobs.iterdir() if self._layout.jobs.is_dir() else ():
+            job = self.job(folder.name)
+            if folder.name not in uids and (job is None or job.ended_ms):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _rests(self, job: ExpiryJob | None, asked: Asked) -> bool:
         """Whether a deletion failed a moment ago."""
@@ -112,18 +115,25 @@ class ExpiryJobs:
 
     def _jobs(self) -> dict[str, ExpiryJob]:
         folders = sorted(self._layout.jobs.iterdir()) if self._layout.jobs.is_dir() else []
-        found = (self.job(each.name) for each in folders)
-        return {each.uid: each for each in found if each is not None}
+        found = ((each, read_json(each / "job.json")) for each in folders)
+        noted = [_job(folder.name, item) for folder, item in found if item is not None]
+        return {each.uid: self._ended(each) for each in noted}
 
     def _ended(self, job: ExpiryJob) -> ExpiryJob:
+        """The job, with its end noted if it has ended."""
+        now = self._as_it_is(job)
+        if now == job:
+            return job
+        decided("expiry_ended", why=now.said or "it said nothing", uid=job.uid, exit_code=now.exit_code)
+        return self._noted(now)
+
+    def _as_it_is(self, job: ExpiryJob) -> ExpiryJob:
         if job.ended_ms or is_alive(job.identity):
             return job
         folder = self._folder(job.uid)
         told = (read_whole(folder / "job.told") or b"").strip()
         code = int(told) if told.isdigit() else UNKNOWN
-        said = last_line(folder / "job.log")
-        decided("expiry_ended", why=said or "it said nothing", uid=job.uid, exit_code=code)
-        return self._noted(replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=said))
+        return replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=last_line(folder / "job.log"))
 
     def _noted(self, job: ExpiryJob) -> ExpiryJob:
         write_json(

@@ -1,4 +1,4 @@
-"""What the processes of a folder are begun with. Secrets go by the environment; arguments name a repository and a uid."""
+"""What processes of a folder are begun with. Secrets go by the environment; arguments name repositories and uids."""
 
 from __future__ import annotations
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from offsite.model.check import check
+from offsite.model.errors import DamagedObject
+from offsite.model.journal import warned
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.decide.wanted import Place
@@ -41,6 +44,11 @@ class Record:
     places: tuple[Place, ...] = ()
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Its kind and its name."""
+        return self.kind, self.name
+
+    @property
     def is_deleted(self) -> bool:
         return self.deletion_ms > 0
 
@@ -66,12 +74,21 @@ class Records:
     layout: FolderLayout
 
     def all(self) -> tuple[Record, ...]:
-        """Every record, by kind and name. Raises `DamagedObject`, as all of these."""
-        with wrapped("list", str(self.layout.records)):
-            found = sorted(self.layout.records.glob("[!.]*.json"))
-        return tuple(_record(item) for path in found if (item := read_json(path)) is not None)
+        """Every record that can be read, by kind and name."""
+        found = list[Record]()
+        for path in self._paths():
+            try:
+                found += _read(path)
+            except DamagedObject as error:  # `find` tells it to whoever asks for that one
+                warned("damaged", why=error.message, hint=error.hint)
+        return tuple(found)
+
+    def uids(self) -> frozenset[str]:
+        """Those of all resources that there are. Raises `DamagedObject` where that cannot be told."""
+        return frozenset(each.uid for path in self._paths() for each in _read(path))
 
     def find(self, kind: str, name: str) -> Record | None:
+        """Raises `DamagedObject`."""
         item = read_json(self.layout.record(kind, name))
         return None if item is None else _record(item)
 
@@ -93,6 +110,16 @@ class Records:
             else:
                 write_whole(path, data)
             return after
+
+    def _paths(self) -> list[Path]:
+        with wrapped("list", str(self.layout.records)):
+            return sorted(self.layout.records.glob("[!.]*.json"))
+
+
+def _read(path: Path) -> list[Record]:
+    """The record; none where it is gone since."""
+    item = read_json(path)
+    return [] if item is None else [_record(item)]
 
 
 def _fields(record: Record) -> Mapping[str, JsonValue]:
