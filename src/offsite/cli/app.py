@@ -19,6 +19,7 @@ from offsite.cli.commands import (
     generations,
     groups,
     import_,
+    operator,
     records,
     repository,
     restore,
@@ -64,6 +65,7 @@ app.add_typer(archive.app, name="archive")
 app.command()(serve.serve)
 app.add_typer(serve.tokens, name="tokens")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(operator.app, name="operator")
 app.add_typer(sandbox.app, name="sandbox")
 log_everywhere(app)
 

@@ -217,6 +217,12 @@ class JobNotFound(NoRepository):
     id = "OFF-1004"
 
 
+class ResourceNotFound(NoRepository):
+    """No resource of that kind and name is declared, or known."""
+
+    id = "OFF-1005"
+
+
 class FormatTooNew(NoRepository):
     """The repository was written by a newer offsite than this one."""
 
@@ -491,6 +497,12 @@ class JobNotBegun(Refused):
     """The machine of the coordinator could not begin a process for a job. The job is told to have failed."""
 
     id = "OFF-1481"
+
+
+class ResourceImmutable(Refused):
+    """A field of a declared resource may not change any more; what is declared was left as it is."""
+
+    id = "OFF-1493"
 
 
 class RestoreRefused(Refused):

@@ -51,11 +51,20 @@ class OperatorRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotYet:
+    """A resource that is not as declared, and why."""
+
+    kind: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What there was in one look: resources, and those that are not as declared, with why."""
+    """What there was in one look."""
 
     resources: int
-    waiting: Mapping[Key, str] = field(default_factory=dict)
+    waiting: tuple[NotYet, ...] = ()
 
 
 class FolderOperator:
@@ -86,7 +95,8 @@ class FolderOperator:
         self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
-        return Look(resources=len(waiting), waiting={key: why for key, why in waiting.items() if why})
+        found = (NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why)
+        return Look(resources=len(waiting), waiting=tuple(found))
 
     def _open_hands(self) -> None:
         """As the accounts are now; where they cannot be read, as they were."""

@@ -141,7 +141,7 @@ t.tend(agents)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], timeout=60, check=False, env={**os.environ, "PYTHONPATH": os.getcwd()}
+        [sys.executable, "-c", script], timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
     )
     assert done.returncode == -signal.SIGKILL
     home.wait_for_begun(2)

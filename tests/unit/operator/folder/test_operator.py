@@ -290,7 +290,7 @@ def test_a_move_keeps_the_old_backup_in_sight_and_asks_the_queue_to_let_it_go(ho
     home.put("shop.yaml", resource(agents={"replicas": 1}, tag="new"))
     looked(home, operator, times=6)
     home.copy(uid)
-    home.pass_s(11)
+    home.pass_s(61)
     operator.look()
 
     assert [each["phase"] for each in home.status("shop")["status"]["backups"]] == ["stopped", "running"]
