@@ -19,13 +19,14 @@ from offsite.cli.commands import (
     generations,
     groups,
     import_,
+    operator,
     records,
     repository,
     restore,
     retention,
     verify,
 )
-from offsite.cli.commands.coordinator import doctor, jobs, serve
+from offsite.cli.commands.coordinator import doctor, jobs, operator_work, serve
 from offsite.cli.commands.local import demo, metastore, sandbox
 from offsite.cli.logs import log_everywhere
 from offsite.cli.output import OutputFormat, emit_error
@@ -64,6 +65,8 @@ app.add_typer(archive.app, name="archive")
 app.command()(serve.serve)
 app.add_typer(serve.tokens, name="tokens")
 app.add_typer(jobs.app, name="jobs")
+operator_work.register(operator.app)
+app.add_typer(operator.app, name="operator")
 app.add_typer(sandbox.app, name="sandbox")
 log_everywhere(app)
 

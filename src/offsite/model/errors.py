@@ -217,6 +217,12 @@ class JobNotFound(NoRepository):
     id = "OFF-1004"
 
 
+class ResourceNotFound(NoRepository):
+    """No resource of that kind and name is declared, or known."""
+
+    id = "OFF-1005"
+
+
 class FormatTooNew(NoRepository):
     """The repository was written by a newer offsite than this one."""
 
@@ -497,6 +503,12 @@ class ExpiryNotDone(Refused):
     """A backup that is to be deleted is still read, copied, or decided about. It is tried again."""
 
     id = "OFF-1492"
+
+
+class ResourceImmutable(Refused):
+    """A field of a declared resource may not change any more; what is declared was left as it is."""
+
+    id = "OFF-1493"
 
 
 class RestoreRefused(Refused):

@@ -151,9 +151,10 @@ def test_a_real_zeebe_takes_part(place: Place, live: str) -> None:
         with phases(zeebe) as seen:
             done = take_live(place, live)
         assert seen[-1] in {"EXPORTING", "unknown"}, seen
-        if done["status"] == "completed":
-            break
-        assert "checksum" in done["failure_reason"], "what its own client says of its store"
+        if done["status"] == "completed" and set(seen) & {"SOFT_PAUSED", "unknown"}:
+            break  # a pause that is shorter than a look on a busy machine is looked for again
+        if done["status"] != "completed":
+            assert "checksum" in done["failure_reason"], "what its own client says of its store"
     assert zeebe.status(done["id"])[1]["state"] == "COMPLETED"
     assert set(seen) & {"SOFT_PAUSED", "unknown"}, seen
     refuse(zeebe)

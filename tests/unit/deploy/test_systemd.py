@@ -16,6 +16,7 @@ from offsite.cli.app import app
 
 UNITS = Path(__file__).parents[3] / "deploy" / "systemd"
 BACKUP, METASTORE = UNITS / "offsite-backup@.service", UNITS / "offsite-metastore@.service"
+OPERATOR = UNITS / "offsite-operator.service"
 COMMAND = "/opt/offsite/.venv/bin/offsite"
 
 
@@ -33,7 +34,7 @@ def unit(path: Path) -> Unit:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("path", [BACKUP, METASTORE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [BACKUP, METASTORE, OPERATOR], ids=lambda path: path.stem)
 def test_systemd_takes_it(tmp_path: Path, path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count(COMMAND) == 1
@@ -54,10 +55,17 @@ def test_it_ends_the_backup_as_the_backup_wants_to_be_ended() -> None:
     assert "MemoryDenyWriteExecute" not in service  # a JVM could not start
 
 
-@pytest.mark.parametrize("path", [BACKUP, METASTORE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [BACKUP, METASTORE, OPERATOR], ids=lambda path: path.stem)
 def test_it_starts_a_command_that_there_is(path: Path) -> None:
     program, group, command, *words = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == COMMAND
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     known = {name for option in commands[group].commands[command].params for name in option.opts}
     assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_processes_that_copy_outlive_an_operator_that_is_killed_and_end_with_the_service() -> None:
+    service = unit(OPERATOR)["Service"]
+    assert (service["KillMode"], service["KillSignal"]) == ("process", "SIGTERM")
+    assert "--stop-agents" in service["ExecStart"]
+    assert "MemoryDenyWriteExecute" not in service  # a JVM could not start

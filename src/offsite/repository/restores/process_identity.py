@@ -31,12 +31,17 @@ class ProcessIdentity:
 
     @classmethod
     def mine(cls) -> Self:
+        return cls.of_process(os.getpid())
+
+    @classmethod
+    def of_process(cls, pid: int) -> Self:
+        """The process `pid`, of this one's machine, container and user."""
         return cls(
             host=socket.gethostname(),
             boot=_read("/proc/sys/kernel/random/boot_id"),
             namespace=_link("/proc/self/ns/pid"),
-            pid=str(os.getpid()),
-            started=(_stat(os.getpid()) or ("",) * (_START_TIME + 1))[_START_TIME],
+            pid=str(pid),
+            started=(_stat(pid) or ("",) * (_START_TIME + 1))[_START_TIME],
             user=_user(),
         )
 

@@ -1,0 +1,196 @@
+"""`offsite operator`: backups as they are declared in a folder. None of these but `run` begins anything."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.options.common import Output, Yes
+from offsite.cli.options.option_group import takes
+from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
+from offsite.cli.views.operator_view import (
+    render_applied,
+    render_detail,
+    render_look,
+    render_removal,
+    render_resources,
+)
+from offsite.model.errors import BadOption
+from offsite.model.time import parse_duration_s
+
+if TYPE_CHECKING:
+    from offsite.operator.folder.layout import FolderLayout
+    from offsite.operator.folder.operator import FolderOperator, Look
+
+app = typer.Typer(help="Keep backups as they are declared in a folder of YAML files.", no_args_is_help=True)
+
+Folder = Annotated[
+    Path, typer.Option("--dir", envvar="OFFSITE_OPERATOR_DIR", show_envvar=True, help="The folder of the operator.")
+]
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="Backup, Restore or Schedule.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How an operator goes about it, as typed."""
+
+    every: Annotated[str, typer.Option("--every", help="From one look to the next.")] = "2s"
+    initial_copies: Annotated[
+        int, typer.Option("--initial-copies", min=1, help="So many backups copy everything for the first time at once.")
+    ] = 1
+    expiry_at_once: Annotated[int, typer.Option("--expiry-at-once", min=1, help="So many expiry jobs run at once.")] = 1
+    expiry_retry: Annotated[
+        str, typer.Option("--expiry-retry", help="From one look at the full expiry queue to the next.")
+    ] = "10m"
+
+
+@app.command()
+@takes(RunOptions)
+def run(
+    options: RunOptions,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder: resources, accounts.yaml, clusters/.")],
+    once: Annotated[bool, typer.Option("--once", help="Look once, do one step for each resource, and end.")] = False,
+    stop_agents: Annotated[
+        bool, typer.Option("--stop-agents", help="At the end, let the processes that copy end as well.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Bring what is declared in a folder about, until SIGINT or SIGTERM.
+
+    Agents, the processes that copy, go on when the operator ends, and the next one finds them. Several operators of one
+    folder do no harm.
+    """
+    from offsite.model.clock import SystemClock
+    from offsite.operator.folder.operator import run as go_on
+
+    clock, every_s, shown = SystemClock(), parse_duration_s(options.every), _Shown(output)
+    operator = _operator(folder, options)
+    if once:
+        emit(operator.look(), output=output, render=render_look)
+        return
+    try:
+        go_on(operator, every_s=every_s, clock=clock, on_look=shown.look)
+    except KeyboardInterrupt:
+        if stop_agents:
+            note("the agents are told to end")
+            operator.agents.end_all()
+        note("stopped" if stop_agents else "stopped; agents go on")
+
+
+@app.command()
+def apply(
+    file: Annotated[str, typer.Option("--file", "-f", help="A YAML file with resources; - for standard input.")],
+    folder: Folder,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Check resources, and put them into the folder. Exit code 14: a field that may not change has changed."""
+    _check_installed()
+    from offsite.operator.folder.documents import read_text
+    from offsite.operator.folder.edits import apply as put
+
+    text = sys.stdin.read() if file == "-" else read_text(Path(file))
+    source = "standard input" if file == "-" else Path(file).name
+    emit(put(_layout(folder), text, source=source), output=output, render=render_applied)
+
+
+@app.command()
+def get(
+    folder: Folder,
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="Only resources of this kind.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only the resource of this name.")] = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List resources as the operator saw them last."""
+    _check_installed()
+    from offsite.model.clock import SystemClock
+    from offsite.operator.folder.views import list_resources, parse_kind
+
+    chosen = parse_kind(kind) if kind is not None else None
+    found = list_resources(_layout(folder), kind=chosen, name=name, now_ms=SystemClock().now_ms())
+    emit(found, output=output, render=render_resources)
+
+
+@app.command()
+def describe(kind: Kind, name: Name, folder: Folder, output: Output = OutputFormat.TABLE) -> None:
+    """Show all of a resource: spec, conditions, backups, its place in the expiry queue, and who holds its locks."""
+    _check_installed()
+    from offsite.model.clock import SystemClock
+    from offsite.operator.folder.views import describe as tell
+    from offsite.operator.folder.views import parse_kind
+
+    found = tell(_layout(folder), kind=parse_kind(kind), name=name, now_ms=SystemClock().now_ms())
+    emit(found, output=output, render=render_detail)
+
+
+@app.command()
+def delete(
+    kind: Kind,
+    name: Name,
+    folder: Folder,
+    keep_backups: Annotated[
+        bool, typer.Option("--keep-backups", help="Leave its backups in their repositories, whatever it declares.")
+    ] = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Ask for the deletion of a resource, and of its backups unless its deletionFinalizer is off. A running operator
+    does it.
+    """
+    _check_installed()
+    from offsite.model.clock import SystemClock
+    from offsite.operator.folder.edits import plan_removal, remove
+    from offsite.operator.folder.views import backups_told, parse_kind
+
+    layout, key = _layout(folder), (parse_kind(kind), name)
+    plan = plan_removal(layout, key, backups_told(layout, key), keeps_backups=keep_backups)
+    if not yes:
+        emit_notice(plan, render=render_removal)
+        confirm(f"delete {plan.kind} {plan.name}?")
+    remove(layout, plan, now_ms=SystemClock().now_ms())
+    emit(plan, output=output, render=render_removal)
+
+
+class _Shown:
+    """What people and scripts see of looks: what is new."""
+
+    def __init__(self, output: OutputFormat) -> None:
+        self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
+        self._told: Look | None = None
+
+    def look(self, look: Look) -> None:
+        if look != self._told:
+            self._told = look
+            emit(look, output=self._output, render=render_look)
+            sys.stdout.flush()
+
+
+def _operator(folder: Path, options: RunOptions) -> FolderOperator:
+    _check_installed()
+    from offsite.model.clock import SystemClock
+    from offsite.operator.decide.expiry_queue import QueueRules
+    from offsite.operator.folder.operator import FolderOperator, OperatorRules
+
+    queue = QueueRules(at_once=options.expiry_at_once, retry_s=parse_duration_s(options.expiry_retry))
+    rules = OperatorRules(initial_copies=options.initial_copies, queue=queue)
+    return FolderOperator(_layout(folder), rules, clock=SystemClock())
+
+
+def _layout(folder: Path) -> FolderLayout:
+    from offsite.operator.folder.layout import FolderLayout
+
+    if not folder.is_dir():
+        raise BadOption(f"there is no folder {folder}", hint="make it, and put resources into it")
+    return FolderLayout(root=folder.absolute())
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    missing = [said for said, name in (("pydantic", "pydantic"), ("pyyaml", "yaml")) if find_spec(name) is None]
+    if missing:
+        raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[operator]'")

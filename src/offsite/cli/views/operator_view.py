@@ -1,0 +1,78 @@
+"""Declared resources, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from offsite.model.plain import plain
+from offsite.model.time import format_duration, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.operator.folder.edits import AppliedAll, Removal
+    from offsite.operator.folder.operator import Look
+    from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceList
+
+
+def render_look(console: Console, look: Look) -> None:
+    good = look.resources - len(look.waiting)
+    console.print(f"{good} of {look.resources} resources are as declared")
+    for each in look.waiting:
+        console.print(f"  {each.kind} {each.name}: {each.why}")
+
+
+def render_applied(console: Console, done: AppliedAll) -> None:
+    for each in done.resources:
+        console.print(f"{each.kind} {each.name} {each.change} ({each.file})")
+
+
+def render_removal(console: Console, removal: Removal) -> None:
+    console.print(f"{removal.kind} {removal.name} is deleted: its agents end, its backups are stopped")
+    for file in removal.files:
+        console.print(f"  {file} is removed")
+    for backup in removal.backups:
+        console.print(f"  {backup} {'stays' if removal.keeps_backups else 'is DELETED'}")
+
+
+def render_resources(console: Console, found: ResourceList) -> None:
+    from rich.table import Table
+
+    if not found.resources:
+        console.print("nothing is declared; begin with: offsite operator apply -f FILE")
+        return
+    table = Table("KIND", "NAME", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE")
+    for each in found.resources:
+        age = format_duration(each.age_s) if each.age_s >= 0 else "-"
+        is_good = "yes" if each.reconciled else "no"
+        times = (each.oldest_data[:19] or "-", each.latest_restorable[:19] or "-")
+        table.add_row(each.kind, each.name, each.state, is_good, *times, age)
+    console.print(table)
+    for each in found.resources:
+        if each.message:
+            console.print(f"{each.kind} {each.name}: {each.message}")
+
+
+def render_detail(console: Console, found: ResourceDetail) -> None:
+    line = found.line
+    console.print(f"{line.kind} {line.name}: {line.state}{', deletion was asked for' if found.deletion_asked else ''}")
+    console.print(f"  uid {found.uid or '-'}, generation {line.generation}, declared in {found.file or '-'}")
+    console.print(f"  {'as declared' if line.reconciled else line.message or 'not as declared'}")
+    if found.queue is not None:
+        console.print(f"  expiry queue: {_queue(found.queue)}")
+    for lock in found.locks:
+        since = format_time(lock.since_ms)
+        console.print(f"  {lock.what} in {lock.repository}: held by {lock.holder} since {since}")
+    for problem in found.problems:
+        console.print(f"  locks cannot be told: {problem}")
+    for title, fields in (("spec", found.spec), ("status", found.status)):
+        console.print(f"{title}:")
+        for row in json.dumps(plain(fields), indent=2).splitlines()[1:-1]:
+            console.print(row)
+
+
+def _queue(place: QueuePlace) -> str:
+    if place.running:
+        return "its job runs"
+    return f"{place.position} of {place.of}" if place.position else "nothing of it may go"

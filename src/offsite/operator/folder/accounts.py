@@ -1,0 +1,132 @@
+"""The accounts of a folder: where backups go, and what opens it. Secrets are read here and go to processes by their
+environment; nothing of them is written, logged or shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+
+from offsite.model.errors import BadResource
+from offsite.model.journal import warned
+from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.folder.documents import load_documents, read_text
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.resources.model import Name, Strict, Text
+from offsite.repository.repository import Repository
+from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
+
+_OF_STORES = ("AWS_", "GOOGLE_", "AZURE_")
+"""How variables begin that open stores. An account that has any inherits none: half of two keys opens nothing."""
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+
+
+class AccountEntry(Strict):
+    """One account of `accounts.yaml`."""
+
+    name: Name
+    endpoint: Text = ""
+    """The repository: a folder, or a URL."""
+    environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
+    """Variables that open it."""
+    environment_file: Text = ""
+    """A file with more of them, `NAME=value` in each line. A path from the folder on."""
+
+
+_ENTRIES = TypeAdapter(tuple[AccountEntry, ...])
+
+
+def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
+    """The accounts of a folder, the default one first; none where there is no file. Raises `BadResource`."""
+    if not layout.accounts.exists():
+        return ()
+    _warn_if_readable(layout.accounts)
+    (document, *_) = load_documents(read_text(layout.accounts), source=layout.accounts.name)
+    try:
+        entries = _ENTRIES.validate_python(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        hint = "write a list of accounts: name, endpoint, environment, environmentFile"
+        raise BadResource(f"{layout.accounts.name}: {where}: {first['msg']}", hint=hint) from None  # it shows values
+    return tuple(_account(entry, layout.root) for entry in entries)
+
+
+def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that works with `account`."""
+    own = dict(account.environment) if account is not None else {}
+    if any(name.startswith(_OF_STORES) for name in own):
+        inherited = {name: value for name, value in inherited.items() if not name.startswith(_OF_STORES)}
+    return {**inherited, **own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The accounts as they are in one look, and the stores that they open. `opened` is kept from look to look."""
+
+    known: Sequence[Account]
+    inherited: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    opened: dict[tuple[Place, tuple[tuple[str, str], ...]], Store] = field(default_factory=dict, repr=False)
+
+    def open_store(self, place: Place) -> Store:
+        """The store of a repository that there is. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and
+        what the store raises."""
+        account = self.account(place)
+        key = (place, account.environment if account is not None else ())
+        if (found := self.opened.get(key)) is None:
+            found = open_store(place.repository, environment=variables_of(account, self.inherited))
+            Repository.open(found)
+            self.opened[key] = found
+        return found
+
+    def account(self, place: Place) -> Account | None:
+        """None where a place needs none. Raises `BadResource` for one that is not known any more."""
+        if not place.account:
+            return None
+        found = next((each for each in self.known if each.name == place.account), None)
+        if found is None:
+            known = ", ".join(each.name for each in self.known) or "none"
+            raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {known}")
+        return found
+
+
+def _account(entry: AccountEntry, root: Path) -> Account:
+    of_file = _read_environment(root / entry.environment_file) if entry.environment_file else {}
+    variables = {**of_file, **entry.environment}
+    return Account(name=entry.name, endpoint=entry.endpoint, environment=tuple(sorted(variables.items())))
+
+
+def _read_environment(path: Path) -> dict[str, str]:
+    """As systemd has them: one in each line, maybe in quotes. A line is never told: it holds a secret."""
+    _warn_if_readable(path)
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith(("#", ";")):
+            continue
+        if (parts := _LINE.fullmatch(line)) is None:
+            raise BadResource(f"{path.name}: line {number} is no NAME=value", hint="write one variable in each line")
+        value = parts[2].strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        found[parts[1]] = value[1:-1] if is_quoted else value
+    return found
+
+
+_told: set[Path] = set()
+
+
+def _warn_if_readable(path: Path) -> None:
+    """Once in a process."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return  # whoever reads it says so
+    if mode & (stat.S_IROTH | stat.S_IWOTH) and path not in _told:
+        _told.add(path)
+        warned("readable_by_others", why=f"it may hold secrets: chmod 600 {path.name}", file=path)

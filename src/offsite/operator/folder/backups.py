@@ -1,0 +1,164 @@
+"""Looks after the resources `Backup` of a folder: reconciles, tells, and takes them through the expiry queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from offsite.model.check import check
+from offsite.model.clock import Clock
+from offsite.model.errors import Denied, NoRepository, OffsiteError, UserError
+from offsite.model.journal import warned
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.backup import Condition, ConditionType
+from offsite.operator.decide.seen import BackupSeen
+from offsite.operator.decide.wanted import Wanted, wanted_of
+from offsite.operator.folder.agents import LocalAgents
+from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.launches import Launches
+from offsite.operator.folder.processes import Launch
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.status import Told, backups_of
+from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
+from offsite.operator.world.act import Hands
+from offsite.operator.world.look import look
+from offsite.operator.world.reconcile import reconcile
+
+CALM_MS = 10_000
+"""Between two looks at a backup that is as declared: each costs requests to its repository."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Calm:
+    """A backup that was as declared, at a moment."""
+
+    record: Record
+    kept: Kept
+    at_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BackupKeeper:
+    """`hands` and `launches` are those of the look, with the accounts as they are. `asked`: what is to be in the expiry
+    queue, collected in a look."""
+
+    records: Records
+    agents: LocalAgents
+    jobs: ExpiryJobs
+    clock: Clock
+    hands: Hands | None = None
+    launches: Launches | None = None
+    asked: dict[str, Asked] = field(default_factory=dict)
+    _calm: dict[str, _Calm] = field(default_factory=dict)
+
+    def keep(self, record: Record) -> Kept:
+        hands, launches, backup = self._parts(record)
+        calm = self._calm.get(record.uid)
+        if calm is not None and self._is_calm(calm, record, backup):
+            return calm.kept
+        wanted = wanted_of(backup, launches.accounts.known)
+        if backup.spec.state is not BackupState.STOPPED:
+            launches.properties(wanted.agents.cluster)
+        record = self._with_place(record, wanted)
+        done = reconcile(hands, wanted, record.places)
+        self._ask_for_expiry(record, backup, done.seen)
+        kept = Kept(told=_told(done.conditions), fields=_fields(backup.spec.state.value, wanted, done.seen))
+        self._calm.pop(record.uid, None)
+        if not kept.told:
+            self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
+        return kept
+
+    def let_go(self, record: Record) -> Kept | None:
+        """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
+        waited for, and the backups stay."""
+        hands, launches, backup = self._parts(record)
+        self._calm.pop(record.uid, None)
+        self.asked.pop(record.uid, None)
+        if FINALIZER not in record.finalizers:
+            try:
+                self._stopped(hands, launches, backup, record)
+            except OffsiteError as error:  # a repository that does not answer keeps no resource
+                warned("not_stopped", error=error.id, why=error.message, name=record.name, uid=record.uid)
+            self._forget(hands, record)
+            return None
+        job = self.jobs.job(record.uid)
+        if job is not None and job.has_deleted:
+            self._forget(hands, record)
+            return None
+        seen = self._stopped(hands, launches, backup, record)
+        message = "what runs is stopped first"
+        if seen is not None and not self.agents.alive(record.uid):
+            self.asked[record.uid] = Asked(launch=self._launch(record, backup, is_deletion=True), is_deletion=True)
+            ended = f": {job.said}" if job is not None and job.is_deletion and job.ended_ms and job.said else ""
+            message = f"its backups are deleted, in the order of the expiry queue{ended}"
+        told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
+        return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
+
+    def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
+        backup = record.resource()
+        check(isinstance(backup, Backup) and self.hands is not None, "a keeper of backups with hands")
+        return self.hands, self.launches, backup  # type: ignore[return-value]  # as was checked
+
+    def _is_calm(self, calm: _Calm, record: Record, backup: Backup) -> bool:
+        is_young = 0 <= self.clock.now_ms() - calm.at_ms < CALM_MS
+        agents = self.agents.seen(record.uid)
+        is_same = agents.configured is not None and agents.ready >= backup.spec.agents.replicas
+        return is_young and is_same and calm.record == record
+
+    def _with_place(self, record: Record, wanted: Wanted) -> Record:
+        """Noted before anything begins there: nothing that is begun is ever lost sight of."""
+        if wanted.place in record.places:
+            return record
+
+        def edit(now: Record | None) -> Record | None:
+            if now is None or now.uid != record.uid or wanted.place in now.places:
+                return now
+            return replace(now, places=(*now.places, wanted.place))
+
+        changed = self.records.change(record.kind, record.name, edit)
+        return record if changed is None or changed.uid != record.uid else changed
+
+    def _stopped(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> BackupSeen | None:
+        """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
+        seen = look(hands.eyes, record.uid, record.places)
+        if seen.live is not None:
+            wanted = replace(wanted_of(backup, launches.accounts.known), state=BackupState.STOPPED)
+            seen = reconcile(hands, wanted, record.places).seen
+        if seen.live is not None:
+            return None
+        self.agents.configure(record.uid, None)
+        return None if any(each.is_copied for each in seen.backups) else seen
+
+    def _forget(self, hands: Hands, record: Record) -> None:
+        self.agents.configure(record.uid, None)
+        hands.slots.give(record.uid)
+
+    def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen) -> None:
+        """Where there is something that may go: old restore points, or backups that another one took the place of."""
+        if backup.spec.expiry.maximum_retention or len(seen.backups) > 1:
+            self.asked[record.uid] = Asked(launch=self._launch(record, backup), is_deletion=False)
+        else:
+            self.asked.pop(record.uid, None)
+
+    def _launch(self, record: Record, backup: Backup, *, is_deletion: bool = False) -> Callable[[], Launch]:
+        _, launches, _ = self._parts(record)
+        return partial(launches.expiry, record.uid, record.places, backup.spec.expiry, is_deletion=is_deletion)
+
+
+def _told(conditions: tuple[Condition, ...]) -> list[Told]:
+    return [Told(type=each.type.value, message=each.message) for each in conditions]
+
+
+def _fields(state: str, wanted: Wanted, seen: BackupSeen) -> Mapping[str, JsonValue]:
+    agents: Mapping[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": seen.agents.ready}
+    return {"state": state, "agents": agents, "backups": backups_of(seen)}
+
+
+def problem_of(error: OffsiteError) -> Told:
+    """What to tell of a backup that could not be looked at."""
+    is_setting = isinstance(error, UserError | NoRepository | Denied)
+    kind = ConditionType.MISCONFIGURED_BACKUP if is_setting else ConditionType.INCORRECT_BACKUP_STATE
+    hint = f"; {error.hint}" if error.hint else ""
+    return Told(type=kind.value, message=f"{error.id}: {error.message}{hint}")

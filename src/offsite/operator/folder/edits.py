@@ -1,0 +1,131 @@
+"""What people change in a folder by commands: resources put into it, and taken out. An operator does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import yaml  # type: ignore[import-untyped]
+
+from offsite.model.errors import BadResource, ResourceImmutable, ResourceNotFound
+from offsite.operator.folder.admission import forbidden_change, spec_of
+from offsite.operator.folder.documents import Declared, Document, Key, load_documents, read_declared
+from offsite.operator.folder.files import write_whole
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.resources.model import Resource
+from offsite.operator.resources.parse import parse_resource
+from offsite.stores.posix_errors import wrapped
+
+_MODE = 0o666
+"""The umask takes away from it: an operator may run as another user."""
+
+
+class Change(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A resource that was put into the folder, and the name of its file."""
+
+    kind: str
+    name: str
+    file: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedAll:
+    resources: tuple[Applied, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What a deletion does: `files` that go; `backups` are deleted from their repositories, as far as the last status
+    told them, unless they are kept."""
+
+    kind: str
+    name: str
+    files: tuple[str, ...]
+    backups: tuple[str, ...]
+    keeps_backups: bool
+
+
+def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
+    """Put the resources in `text` into the folder, each in its file; none where one of them is not as it may be. Raises
+    `BadResource`, `ResourceImmutable`, and what files raise."""
+    documents = load_documents(text, source=source)
+    resources = [parse_resource(each, source=source) for each in documents]
+    declared, records = read_declared(layout.root), Records(layout=layout)
+    planned = [_planned(layout, declared, records, each) for each in resources]
+    if len({(each.kind, each.name) for each in planned}) < len(planned):
+        raise BadResource(f"{source} declares a resource twice", hint="leave one of them")
+    for each, document in zip(planned, documents, strict=True):
+        if each.change is not Change.UNCHANGED:
+            written = text if len(documents) == 1 else yaml.safe_dump(document, sort_keys=False)
+            write_whole(layout.root / each.file, written.encode(), mode=_MODE)
+    return AppliedAll(resources=tuple(planned))
+
+
+def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keeps_backups: bool) -> Removal:
+    """Raises `ResourceNotFound`, and `BadResource` where a file declares others as well."""
+    declared = read_declared(layout.root)
+    files = tuple(dict.fromkeys(each.source for each in _of(declared, key)))
+    record = Records(layout=layout).find(*key)
+    if not files and record is None:
+        raise ResourceNotFound(f"there is no {key[0]} {key[1]} in {layout.root}", hint="see: offsite operator get")
+    for file in files:
+        _check_alone(declared, file, key)
+    keeps = keeps_backups or (record is not None and not record.finalizers)
+    return Removal(kind=key[0], name=key[1], files=files, backups=tuple(backups), keeps_backups=keeps)
+
+
+def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
+    """Take the files away, then ask for the deletion. After a crash in between an operator asks for it itself: no file
+    declares the resource any more."""
+    for file in removal.files:
+        path = layout.root / file
+        with wrapped("remove", str(path)):
+            path.unlink(missing_ok=True)
+
+    def edit(record: Record | None) -> Record | None:
+        if record is None:
+            return None
+        finalizers = () if removal.keeps_backups else record.finalizers
+        return replace(record, deletion_ms=record.deletion_ms or now_ms, finalizers=finalizers)
+
+    Records(layout=layout).change(removal.kind, removal.name, edit)
+
+
+def _planned(layout: FolderLayout, declared: Declared, records: Records, resource: Resource) -> Applied:
+    key = (str(resource.kind), resource.metadata.name)  # type: ignore[attr-defined]  # all kinds have it
+    there, record = _of(declared, key), records.find(*key)
+    file = there[0].source if there else layout.declared(*key).name
+    _check_alone(declared, file, key)
+    before = record.resource() if record is not None else there[0].resource if there else None
+    is_followed = record is not None and record.is_deleted  # by another one
+    if before is not None and not is_followed and (problem := forbidden_change(before, resource)):
+        raise ResourceImmutable(
+            f"{key[0]} {key[1]}: {problem}", hint="declare another resource, under a name of its own"
+        )
+    change = Change.CREATED
+    if there:
+        is_same = there[0].resource is not None and spec_of(there[0].resource) == spec_of(resource)
+        change = Change.UNCHANGED if is_same else Change.CHANGED
+    return Applied(kind=key[0], name=key[1], file=file, change=change)
+
+
+def _of(declared: Declared, key: Key) -> list[Document]:
+    return [each for each in declared.documents if each.key == key]
+
+
+def _check_alone(declared: Declared, file: str, key: Key) -> None:
+    """A file of several resources is its author's: comments and order would be lost."""
+    others = [each for each in declared.documents if each.source == file and each.key != key]
+    if others:
+        named = " ".join(others[0].key)
+        raise BadResource(f"{file} declares {named} as well", hint=f"change {key[0]} {key[1]} in {file} yourself")

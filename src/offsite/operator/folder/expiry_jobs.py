@@ -1,0 +1,176 @@
+"""Expiry jobs as processes of this machine, begun and killed as the queue says. What is noted of each is the truth: an
+operator that begins anew knows by it what runs, and how the last job of a backup ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import decided, warned
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
+from offsite.operator.folder.files import locked, read_json, read_whole, write_json
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.processes import Launch, begin, bound_log, is_alive, kill, last_line
+from offsite.repository.restores.process_identity import ProcessIdentity
+
+UNKNOWN = -1
+"""The exit code of a job that was killed."""
+AGAIN_MS = 15_000
+"""From a deletion that could not be done yet to the next try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryJob:
+    """The last job of a backup. `ended_ms`: 0 while it runs; `exit_code` then counts."""
+
+    uid: str
+    identity: ProcessIdentity
+    is_deletion: bool
+    started_ms: int
+    ended_ms: int = 0
+    exit_code: int = UNKNOWN
+    said: str = ""
+
+    @property
+    def has_deleted(self) -> bool:
+        return self.is_deletion and self.ended_ms > 0 and self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a job of a backup would be. `launch` raises `BadResource` where it cannot be begun."""
+
+    launch: Callable[[], Launch]
+    is_deletion: bool
+
+
+class ExpiryJobs:
+    def __init__(self, layout: FolderLayout, rules: QueueRules, *, clock: Clock) -> None:
+        self._layout, self._rules, self._clock = layout, rules, clock
+        self._queue = ExpiryQueue()
+        self._shown: Mapping[str, JsonValue] = {}
+
+    def step(self, asked: Mapping[str, Asked]) -> None:
+        """One look at the queue. `asked`: by the uids of all that are to be in it."""
+        with locked(self._layout.lock):
+            jobs = self._jobs()
+            alive = {uid: each for uid, each in jobs.items() if not each.ended_ms}
+            running = tuple(RunningJob(uid=uid, since_s=each.started_ms / 1000) for uid, each in alive.items())
+            done = step(
+                replace(self._queue, running=running),
+                self._rules,
+                QueueLook(
+                    now_s=self._clock.now_ms() / 1000,
+                    known=[uid for uid, each in asked.items() if not self._rests(jobs.get(uid), each)],
+                    deleting={uid for uid, each in asked.items() if each.is_deletion},
+                    alive=alive.keys(),
+                ),
+            )
+            for uid in done.kill:
+                warned("expiry_killed", why=f"it took longer than {self._rules.job_max_s:.0f} s", uid=uid)
+                kill(alive[uid].identity)
+            for uid in done.begin:
+                self._begin(uid, asked[uid])
+            self._queue = done.queue
+            self._show()
+
+    def job(self, uid: str) -> ExpiryJob | None:
+        """The last job of a backup, as it is now."""
+        item = read_json(self._folder(uid) / "job.json")
+        return None if item is None else self._as_it_is(_job(uid, item))
+
+    def forget_others(self, uids: Collection[str]) -> None:
+        """Remove what is noted of resources that are gone: `uids` are those of all that there are."""
+        for folder in self._layout.jobs.iterdir() if self._layout.jobs.is_dir() else ():
+            job = self.job(folder.name)
+            if folder.name not in uids and (job is None or job.ended_ms):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _rests(self, job: ExpiryJob | None, asked: Asked) -> bool:
+        """Whether a deletion failed a moment ago."""
+        now_ms = self._clock.now_ms()
+        is_again = job is not None and asked.is_deletion and job.is_deletion
+        return job is not None and is_again and 0 <= now_ms - job.ended_ms < AGAIN_MS
+
+    def _begin(self, uid: str, asked: Asked) -> None:
+        folder, now_ms = self._folder(uid), self._clock.now_ms()
+        bound_log(folder / "job.log")
+        (folder / "job.told").unlink(missing_ok=True)
+
+        def note(identity: ProcessIdentity) -> None:
+            fresh = ExpiryJob(uid=uid, identity=identity, is_deletion=asked.is_deletion, started_ms=now_ms)
+            self._noted(fresh)
+
+        try:
+            begin(asked.launch(), log=folder / "job.log", told=folder / "job.told", note=note)
+        except OffsiteError as error:
+            warned("expiry_not_begun", error=error.id, why=error.message, uid=uid)
+        else:
+            decided("expiry_begun", why="its turn in the queue", uid=uid, deletion=asked.is_deletion)
+
+    def _jobs(self) -> dict[str, ExpiryJob]:
+        folders = sorted(self._layout.jobs.iterdir()) if self._layout.jobs.is_dir() else []
+        found = ((each, read_json(each / "job.json")) for each in folders)
+        noted = [_job(folder.name, item) for folder, item in found if item is not None]
+        return {each.uid: self._ended(each) for each in noted}
+
+    def _ended(self, job: ExpiryJob) -> ExpiryJob:
+        """The job, with its end noted if it has ended."""
+        now = self._as_it_is(job)
+        if now == job:
+            return job
+        decided("expiry_ended", why=now.said or "it said nothing", uid=job.uid, exit_code=now.exit_code)
+        return self._noted(now)
+
+    def _as_it_is(self, job: ExpiryJob) -> ExpiryJob:
+        if job.ended_ms or is_alive(job.identity):
+            return job
+        folder = self._folder(job.uid)
+        told = (read_whole(folder / "job.told") or b"").strip()
+        code = int(told) if told.isdigit() else UNKNOWN
+        return replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=last_line(folder / "job.log"))
+
+    def _noted(self, job: ExpiryJob) -> ExpiryJob:
+        write_json(
+            self._folder(job.uid) / "job.json",
+            {
+                "holder": dict(job.identity.fields),
+                "is_deletion": job.is_deletion,
+                "started_ms": job.started_ms,
+                "ended_ms": job.ended_ms,
+                "exit_code": job.exit_code,
+                "said": job.said,
+            },
+        )
+        return job
+
+    def _show(self) -> None:
+        """For whoever looks; nothing is decided by it."""
+        shown: Mapping[str, JsonValue] = {
+            "waiting": list(self._queue.waiting),
+            "running": [each.uid for each in self._queue.running],
+            "until_ms": int(self._queue.until_s * 1000),
+        }
+        if shown != self._shown:
+            write_json(self._layout.queue, shown)
+            self._shown = shown
+
+    def _folder(self, uid: str) -> Path:
+        return self._layout.jobs / uid
+
+
+def _job(uid: str, item: JsonObject) -> ExpiryJob:
+    return ExpiryJob(
+        uid=uid,
+        identity=ProcessIdentity.of(dict(item.text_map("holder"))),
+        is_deletion=item.optional_flag("is_deletion"),
+        started_ms=item.count("started_ms"),
+        ended_ms=item.count("ended_ms"),
+        exit_code=item.integer("exit_code"),
+        said=item.text("said"),
+    )

@@ -1,0 +1,29 @@
+"""What looks after the resources of one kind: the port between a home and its reconcilers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.folder.records import Record
+from offsite.operator.folder.status import Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How a resource is after a look. `told`: what is not as declared; `fields`: what else its status tells."""
+
+    told: Sequence[Told] = ()
+    fields: Mapping[str, JsonValue]
+
+
+class Keeper(Protocol):
+    """Looks are many, and each may be the last one of its process: all that counts lies in repositories and records."""
+
+    def keep(self, record: Record) -> Kept:
+        """One step towards what is declared. Raises what cannot be told as a condition."""
+
+    def let_go(self, record: Record) -> Kept | None:
+        """One step towards the deletion that was asked for; None when nothing is left, and the record may go."""

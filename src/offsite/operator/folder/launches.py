@@ -1,0 +1,85 @@
+"""What processes of a folder are begun with. Secrets go by the environment; arguments name repositories and uids."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsite.model.errors import BadResource
+from offsite.model.version import __version__
+from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.folder.accounts import Accounts, variables_of
+from offsite.operator.folder.files import read_whole
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.processes import Launch
+from offsite.operator.resources.backup import Expiry
+
+OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
+_NOT_INHERITED = frozenset(
+    {"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", "OFFSITE_SPARK_MASTER", "OFFSITE_LOG_FILE"}
+)
+"""What is for the operator itself, or for a command that somebody types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLaunch:
+    """`essence`: all that a process depends on, beside what the operator itself was started with."""
+
+    launch: Launch
+    essence: bytes = field(repr=False)
+
+    def fingerprint(self, salt: str) -> str:
+        """Tells whether a process was begun with the same. There are secrets in it: the salt makes it useless."""
+        return hashlib.sha256(salt.encode() + self.essence).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launches:
+    """`command`: what `offsite` is on this machine."""
+
+    layout: FolderLayout
+    accounts: Accounts
+    command: Sequence[str] = OFFSITE
+
+    def agent(self, uid: str, agents: AgentsWanted) -> AgentLaunch:
+        """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
+        place = agents.place
+        argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
+        own = {**agents.template.environment, "OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster))}
+        if agents.template.spark_master:
+            own["OFFSITE_SPARK_MASTER"] = agents.template.spark_master
+        account = self.accounts.account(place)
+        given = {**own, **dict(account.environment if account is not None else ())}
+        essence = (__version__, argv, sorted(given.items()), self.properties(agents.cluster))
+        environment = {**variables_of(account, {**self._inherited(), **own}), **own}
+        return AgentLaunch(launch=Launch(argv=argv, environment=environment), essence=repr(essence).encode())
+
+    def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
+        """An expiry job over all `places`; where two accounts set one variable, that of the last place counts. Raises
+        `BadResource`."""
+        words = [word for each in dict.fromkeys(each.repository for each in places) for word in ("--repo", each)]
+        if is_deletion:
+            words.append("--delete")
+        else:
+            words += ["--maximum-retention", asked.maximum_retention] if asked.maximum_retention else []
+            words += ["--minimum-restorable", asked.minimum_restorable] if asked.minimum_restorable else []
+        environment: Mapping[str, str] = self._inherited()
+        for place in places:
+            environment = variables_of(self.accounts.account(place), environment)
+        return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
+
+    def properties(self, cluster: str) -> bytes:
+        """The file that says how to reach a cluster. Raises `BadResource` where there is none."""
+        path = self.layout.cluster(cluster)
+        if (data := read_whole(path)) is None:
+            raise BadResource(
+                f"there is no cluster {cluster!r}",
+                hint=f"write its bootstrap.servers into clusters/{path.name}",
+            )
+        return data
+
+    def _inherited(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}

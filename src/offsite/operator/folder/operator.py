@@ -1,0 +1,265 @@
+"""The operator of a folder: looks at all resources again and again, and brings each one step nearer to what is
+declared. It keeps nothing that counts: it may be killed at any point, and others may do the same beside it.
+
+An error in one resource is told in its status, and never stops the others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from offsite.model.clock import Clock
+from offsite.model.errors import BackupNotFound, OffsiteError
+from offsite.model.ids import random_uuid
+from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.backup import ConditionType
+from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.folder.accounts import Accounts, read_accounts
+from offsite.operator.folder.admission import Sight, admit
+from offsite.operator.folder.agents import LocalAgents
+from offsite.operator.folder.backups import BackupKeeper, problem_of
+from offsite.operator.folder.documents import Declared, Document, Key, read_declared
+from offsite.operator.folder.expiry_jobs import ExpiryJobs
+from offsite.operator.folder.keeper import Keeper, Kept
+from offsite.operator.folder.launches import OFFSITE, Launches
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.status import Statuses, Told
+from offsite.operator.world.act import Hands
+from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.world.look import Eyes
+from offsite.operator.world.slots import Slots
+from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.seal import seal_backup
+from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRules:
+    """What an operator is told: backups in their initial copy at a time, and the rules of the expiry queue. `command`:
+    what `offsite` is on this machine."""
+
+    initial_copies: int = 1
+    queue: QueueRules = field(default_factory=QueueRules)
+    command: Sequence[str] = OFFSITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotYet:
+    """A resource that is not as declared, and why."""
+
+    kind: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What there was in one look."""
+
+    resources: int
+    waiting: tuple[NotYet, ...] = ()
+
+
+class FolderOperator:
+    """`keepers`: of kinds beside `Backup`."""
+
+    def __init__(
+        self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock, keepers: Mapping[str, Keeper] | None = None
+    ) -> None:
+        self._layout, self._rules, self._clock = layout, rules, clock
+        self.records, self.statuses = Records(layout=layout), Statuses(layout)
+        self.agents = LocalAgents(layout, clock=clock)
+        self.jobs = ExpiryJobs(layout, rules.queue, clock=clock)
+        self._backups = BackupKeeper(records=self.records, agents=self.agents, jobs=self.jobs, clock=clock)
+        self._keepers: Mapping[str, Keeper] = {"Backup": self._backups, **(keepers or {})}
+        self._accounts, self._facts = Accounts(known=()), RepositoryFacts()
+        self._slots = _slots(layout, rules.initial_copies)
+        self._unclear: Mapping[str, str] = {}
+
+    def look(self) -> Look:
+        """One look at all resources. Raises `BadOption` where there is no folder any more."""
+        declared = read_declared(self._layout.root)
+        self._open_hands()
+        problems = self._admit_all(declared)
+        waiting = {record.key: self._look_after(record, problems) for record in self.records.all()}
+        for key, problem in problems.items():
+            if key not in waiting:
+                waiting[key] = self._refuse(key, problem)
+        self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
+        self.agents.tend(self.records.uids)
+        self._step_queue()
+        found = (NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why)
+        return Look(resources=len(waiting), waiting=tuple(found))
+
+    def _open_hands(self) -> None:
+        """As the accounts are now; where they cannot be read, as they were."""
+        try:
+            known = read_accounts(self._layout)
+        except OffsiteError as error:
+            self._tell_unclear({**self._unclear, self._layout.accounts.name: error.message})
+        else:
+            self._accounts = Accounts(known=known, opened=self._accounts.opened)
+        eyes = Eyes(
+            open_store=self._accounts.open_store,
+            facts=self._facts,
+            agents=self.agents,
+            identity=ProcessIdentity.mine(),
+        )
+        launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
+        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=_seal)
+        self._backups.launches = self.agents.launches = launches
+
+    def _admit_all(self, declared: Declared) -> dict[Key, str]:
+        """Let records be what files declare. What is wrong with a resource, empty where nothing is, for each that a
+        file declares, or may."""
+        by_key = defaultdict[Key, list[Document]](list)
+        for each in declared.documents:
+            by_key[each.key].append(each)
+        self._tell_unclear(declared.unclear)
+        problems = dict.fromkeys(by_key, "")
+        for key in {**problems, **{each.key: "" for each in self.records.all()}}:
+            try:
+                problem = self._admit(key, by_key.get(key, []), declared)
+            except OffsiteError as error:
+                problem = f"{error.id}: {error.message}"
+            if problem or key in problems:
+                problems[key] = problem
+        return problems
+
+    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> str:
+        found = [""]
+
+        def edit(record: Record | None) -> Record | None:
+            unclear = declared.unclear.get(record.source, "") if record is not None else ""
+            sight = Sight(
+                key=key,
+                documents=documents,
+                is_unclear=bool(unclear),
+                now_ms=self._clock.now_ms(),
+                uid=random_uuid(),
+            )
+            admission = admit(record, sight)
+            found[0] = admission.problem or ("" if documents else unclear)
+            return admission.record
+
+        self.records.change(*key, edit)
+        return found[0]
+
+    def _look_after(self, record: Record, problems: Mapping[Key, str]) -> str:
+        """Why it is not as declared; empty: it is."""
+        keeper, problem = self._keepers.get(record.kind, _NO_KEEPER), problems.get(record.key, "")
+        try:
+            kept = keeper.let_go(record) if record.is_deleted else keeper.keep(record)
+        except OffsiteError as error:
+            kept = Kept(told=[problem_of(error)], fields=self._as_it_was(record))
+        except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
+            failed("look", why=safe_line(error), trace=safe_trace(error), kind=record.kind, name=record.name)
+            told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=f"a bug: {safe_line(error)}")
+            kept = Kept(told=[told], fields=self._as_it_was(record))
+        if kept is None:
+            self._remove(record)
+            return "it was deleted" if problem else ""
+        return self._tell(record.key, record, kept, problem)
+
+    def _remove(self, record: Record) -> None:
+        """Clear the finalizers, and with them the record goes: once, whoever asks for it."""
+        mine = [False]
+
+        def edit(now: Record | None) -> Record | None:
+            mine[0] = now is not None and now.uid == record.uid
+            return None if mine[0] else now
+
+        self.records.change(*record.key, edit)
+        if mine[0]:
+            finalizers = ",".join(record.finalizers) or None
+            decided("resource_gone", why="deleted", kind=record.kind, name=record.name, uid=record.uid, of=finalizers)
+
+    def _refuse(self, key: Key, problem: str) -> str:
+        """Tell what is wrong with a resource that was never as it may be."""
+        return self._tell(key, None, Kept(fields={}), problem)
+
+    def _tell(self, key: Key, record: Record | None, kept: Kept, problem: str) -> str:
+        status: dict[str, JsonValue] = {"observedGeneration": record.generation if record is not None else 0}
+        told = list(kept.told)
+        if key[0] == "Backup":
+            kind = ConditionType.MISCONFIGURED_BACKUP.value
+            if problem:
+                told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
+            conditions = self.statuses.conditions(key, told, self._clock.now_ms())
+            status |= {"reconciled": not told, "conditions": conditions, **kept.fields}
+        else:
+            status |= kept.fields
+            if problem:
+                status |= {"phase": "FailedValidation", "message": problem}
+        with suppress(OffsiteError):  # it is written in the next look
+            self.statuses.write(key, record, status)
+        return problem or "; ".join(f"{each.type}: {each.message}" for each in told)
+
+    def _as_it_was(self, record: Record) -> Mapping[str, JsonValue]:
+        """What the status told beside conditions: nothing newer is known."""
+        status = self.statuses.read(*record.key).get("status")
+        left_out = {"observedGeneration", "reconciled", "conditions"}
+        known = status if isinstance(status, Mapping) else {}
+        return {name: value for name, value in known.items() if name not in left_out}
+
+    def _step_queue(self) -> None:
+        try:
+            uids = self.records.uids()
+            for uid in self._backups.asked.keys() - uids:
+                del self._backups.asked[uid]
+            self.jobs.step(self._backups.asked)
+            self.jobs.forget_others(uids)
+        except OffsiteError as error:
+            warned("expiry_queue", error=error.id, why=error.message)
+
+    def _tell_unclear(self, unclear: Mapping[str, str]) -> None:
+        """Once for each thing that is wrong."""
+        for name, why in unclear.items():
+            if self._unclear.get(name) != why:
+                warned("file_not_read", why=why, file=name)
+        self._unclear = dict(unclear)
+
+
+class _NoKeeper:
+    """Of a kind that nothing looks after here."""
+
+    def keep(self, record: Record) -> Kept:
+        return Kept(fields={"phase": "Pending", "message": f"nothing looks after a {record.kind} here"})
+
+    def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # as the port has it
+        return None
+
+
+_NO_KEEPER = _NoKeeper()
+
+
+def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Callable[[Look], None]) -> None:
+    """Look again and again, until `KeyboardInterrupt`. Agents go on then. Raises what the first look raises; what
+    fails later may come back."""
+    on_look(operator.look())
+    clock.sleep(every_s)
+    while True:
+        began_s = clock.monotonic_s()
+        try:
+            on_look(operator.look())
+        except OffsiteError as error:
+            warned("look", error=error.id, why=error.message)
+        clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
+
+
+def _slots(layout: FolderLayout, limit: int) -> Slots:
+    store = PosixStore(root=layout.store.absolute())
+    store.prepare()
+    return Slots(store, limit=limit)
+
+
+def _seal(store: Store, name: str) -> None:
+    with suppress(BackupNotFound):  # nothing was added to it yet: whoever makes it asks the ledger first
+        seal_backup(Repository.open(store).backup(name))

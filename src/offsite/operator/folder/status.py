@@ -1,0 +1,128 @@
+"""The status of a resource: what an operator saw of it last, as a file beside the one that declares it. Written whole,
+and only when it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import yaml  # type: ignore[import-untyped]
+
+from offsite.model.time import format_time
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
+from offsite.operator.folder.documents import Key
+from offsite.operator.folder.files import read_whole, write_whole
+from offsite.operator.folder.layout import STATUS_SUFFIX, FolderLayout
+from offsite.operator.folder.records import Record
+from offsite.operator.resources.model import API_VERSION
+from offsite.operator.resources.parse import KINDS
+
+Fields = Mapping[str, JsonValue]
+_MODE = 0o644
+"""A status holds no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A condition: that something is not as declared, and why."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statuses:
+    """The status files of a folder."""
+
+    layout: FolderLayout
+    _written: dict[Path, bytes] = field(default_factory=dict, init=False, repr=False)
+
+    def read(self, kind: str, name: str) -> Fields:
+        """The whole document; empty where there is none, or not one that was written here."""
+        return _read(self.layout.status(kind, name))
+
+    def write(self, key: Key, record: Record | None, status: Fields) -> None:
+        path = self.layout.status(*key)
+        document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": status}
+        text = "# Written by offsite operator: a change here is lost.\n" + yaml.safe_dump(document, sort_keys=False)
+        data = text.encode()
+        if read_whole(path) != data:
+            write_whole(path, data, mode=_MODE)
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Remove those of resources that are gone."""
+        kept = {self.layout.status(*key) for key in keys}
+        for path in self.layout.root.glob(f"*{STATUS_SUFFIX}"):
+            kind, _, _ = path.name.partition("-")
+            if path not in kept and kind in {each.lower() for each in KINDS} and _read(path).get("status"):
+                path.unlink(missing_ok=True)
+
+    def conditions(self, key: Key, told: Iterable[Told], now_ms: int) -> list[JsonValue]:
+        """As they are written. The time of one that was there before stays."""
+        before = {each.get("type"): each for each in _conditions(self.read(*key))}
+        now = format_time(now_ms)
+        return [
+            {
+                "type": each.type,
+                "status": "True",
+                "reason": each.type,
+                "message": each.message,
+                "lastTransitionTime": before.get(each.type, {}).get("lastTransitionTime", now),
+            }
+            for each in told
+        ]
+
+
+def backups_of(seen: BackupSeen) -> list[JsonValue]:
+    return [_backup(each) for each in seen.backups]
+
+
+def _backup(seen: LowLevelSeen) -> Fields:
+    found: dict[str, JsonValue] = {
+        "tag": seen.low.beginning.tag,
+        "account": seen.place.account,
+        "repository": seen.place.repository,
+        "backup": seen.low.beginning.backup,
+        "phase": seen.low.phase.value,
+        "restorable": seen.is_whole,
+    }
+    if seen.oldest_commit:
+        found["oldestData"] = {"commit": seen.oldest_commit, "timestamp": format_time(seen.oldest_ms)}
+    if seen.latest_commit:
+        found["latestRestorable"] = {"commit": seen.latest_commit, "timestamp": format_time(seen.latest_ms)}
+    if seen.problem:
+        found["problem"] = seen.problem
+    return found
+
+
+def _metadata(key: Key, record: Record | None) -> Fields:
+    if record is None:
+        return {"name": key[1]}
+    found: dict[str, JsonValue] = {
+        "name": record.name,
+        "uid": record.uid,
+        "generation": record.generation,
+        "creationTimestamp": format_time(record.created_ms),
+    }
+    if record.is_deleted:
+        found["deletionTimestamp"] = format_time(record.deletion_ms)
+    if record.finalizers:
+        found["finalizers"] = list(record.finalizers)
+    return found
+
+
+def _read(path: Path) -> Fields:
+    try:
+        found = yaml.safe_load(read_whole(path) or b"")
+    except yaml.YAMLError:
+        return {}
+    return cast("Fields", found) if isinstance(found, Mapping) else {}
+
+
+def _conditions(document: Fields) -> list[Fields]:
+    status = document.get("status")
+    found = status.get("conditions") if isinstance(status, Mapping) else None
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []

@@ -1,0 +1,188 @@
+"""What people see of a folder: resources as the operator told them last, the queue, and who holds locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption, OffsiteError, ResourceNotFound
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.wanted import Place
+from offsite.operator.folder.accounts import Accounts, read_accounts
+from offsite.operator.folder.documents import Key, read_declared
+from offsite.operator.folder.files import read_json
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.status import Fields, Statuses
+from offsite.operator.resources.parse import KINDS
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+
+NOT_LOOKED_AT = "not looked at yet: does an operator run?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLine:
+    """One line of `get`. Times as the status has them, empty for none; `age_s`: since the resource was first seen, -1
+    where it was not. `message`: why it is not as declared."""
+
+    kind: str
+    name: str
+    state: str
+    generation: int
+    reconciled: bool
+    oldest_data: str
+    latest_restorable: str
+    age_s: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceList:
+    folder: str
+    resources: tuple[ResourceLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """Where a backup is in the expiry queue: `position` from 1 on, 0 where it is not in it."""
+
+    position: int
+    of: int
+    running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHeld:
+    """`what`: lock, agent or expiry; `holder`: in words."""
+
+    what: str
+    repository: str
+    holder: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceDetail:
+    """All of one resource. `spec`: what is in force, empty where nothing was accepted yet. `problems`: why locks could
+    not be looked at."""
+
+    line: ResourceLine
+    uid: str
+    file: str
+    deletion_asked: bool
+    spec: Fields
+    status: Fields
+    queue: QueuePlace | None
+    locks: tuple[LockHeld, ...]
+    problems: tuple[str, ...]
+
+
+def parse_kind(text: str) -> str:
+    """A kind as people write it: in any case, also of several. Raises `BadOption`."""
+    found = next((kind for kind in KINDS if text.lower() in {kind.lower(), f"{kind.lower()}s"}), None)
+    if found is None:
+        raise BadOption(f"{text!r} is no kind of resource", hint=f"known are: {', '.join(KINDS)}")
+    return found
+
+
+def list_resources(layout: FolderLayout, *, kind: str | None, name: str | None, now_ms: int) -> ResourceList:
+    """Raises `ResourceNotFound` where one of that name is asked for, and there is none."""
+    records, statuses = Records(layout=layout), Statuses(layout)
+    found = {each.key: each for each in records.all()}
+    keys = {*found, *(each.key for each in read_declared(layout.root).documents)}
+    chosen = [key for key in sorted(keys) if kind in {None, key[0]} and name in {None, key[1]}]
+    if name is not None and not chosen:
+        raise ResourceNotFound(f"there is no {kind} {name} in {layout.root}", hint="see: offsite operator get")
+    lines = (_line(key, found.get(key), statuses.read(*key), now_ms) for key in chosen)
+    return ResourceList(folder=str(layout.root), resources=tuple(lines))
+
+
+def describe(layout: FolderLayout, *, kind: str, name: str, now_ms: int) -> ResourceDetail:
+    """Raises `ResourceNotFound`. Looks into the repositories for locks; what does not answer is told."""
+    (line,) = list_resources(layout, kind=kind, name=name, now_ms=now_ms).resources
+    record, document = Records(layout=layout).find(kind, name), Statuses(layout).read(kind, name)
+    locks, problems = list[LockHeld](), list[str]()
+    for place in record.places if record is not None else ():
+        try:
+            locks += _locks(Accounts(known=read_accounts(layout)), record.uid if record else "", place)
+        except OffsiteError as error:
+            problems.append(f"{place.repository}: {error.id}: {error.message}")
+    return ResourceDetail(
+        line=line,
+        uid=record.uid if record is not None else "",
+        file=record.source if record is not None else "",
+        deletion_asked=record is not None and record.is_deleted,
+        spec=record.spec if record is not None else {},
+        status=_map(document.get("status")),
+        queue=_queue(layout, record.uid) if record is not None and kind == "Backup" else None,
+        locks=tuple(locks),
+        problems=tuple(problems),
+    )
+
+
+def backups_told(layout: FolderLayout, key: Key) -> tuple[str, ...]:
+    """The names of low-level backups, as the last status told them."""
+    backups = _maps(_map(Statuses(layout).read(*key).get("status")).get("backups"))
+    return tuple(f"{each.get('repository')}#{each.get('backup')}" for each in backups)
+
+
+def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> ResourceLine:
+    status = _map(document.get("status"))
+    backups = _maps(status.get("backups"))
+    conditions = _maps(status.get("conditions"))
+    told = "; ".join(f"{each.get('type')}: {each.get('message')}" for each in conditions) or _text(status, "message")
+    return ResourceLine(
+        kind=key[0],
+        name=key[1],
+        state=_text(status, "state") or _text(status, "phase") or "unknown",
+        generation=record.generation if record is not None else 0,
+        reconciled=status.get("reconciled") is True and _is_of(document, record),
+        oldest_data=min(_times(backups, "oldestData"), default=""),
+        latest_restorable=max(_times(backups, "latestRestorable"), default=""),
+        age_s=max(0, (now_ms - record.created_ms) // 1000) if record is not None else -1,
+        message=told if status else NOT_LOOKED_AT,
+    )
+
+
+def _is_of(document: Fields, record: Record | None) -> bool:
+    """Whether a status tells of the spec that is in force."""
+    observed = _map(document.get("status")).get("observedGeneration")
+    return record is not None and observed == record.generation
+
+
+def _times(backups: Sequence[Fields], name: str) -> Iterator[str]:
+    for each in backups:
+        if text := _text(_map(each.get(name)), "timestamp"):
+            yield text
+
+
+def _queue(layout: FolderLayout, uid: str) -> QueuePlace:
+    item = read_json(layout.queue)
+    waiting = tuple(item.texts("waiting")) if item is not None else ()
+    return QueuePlace(
+        position=waiting.index(uid) + 1 if uid in waiting else 0,
+        of=len(waiting),
+        running=item is not None and uid in item.texts("running"),
+    )
+
+
+def _locks(accounts: Accounts, uid: str, place: Place) -> Iterable[LockHeld]:
+    store, layout, mine = accounts.open_store(place), DeclaredLayout(uid=uid), ProcessIdentity.mine()
+    for what, lease in (("lock", layout.lock), ("agent", layout.agent), ("expiry", layout.expiry)):
+        if (held := LeaseTerms(store=store, lease=lease).holder(asking=mine)) is not None:
+            yield LockHeld(what=what, repository=place.repository, holder=held.holder.text, since_ms=held.since_ms)
+
+
+def _map(value: JsonValue) -> Fields:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _maps(value: JsonValue) -> list[Fields]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _text(fields: Fields, name: str) -> str:
+    found = fields.get(name)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,67 @@
+"""What backups hold, read from their repositories, and read again only when a commit has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from offsite.model.errors import NoRepository
+from offsite.operator.world.ports import BackupFacts
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+_KEPT_MAX = 4096
+"""Backups whose facts are kept: more than one operator looks after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """`descriptor`: bytes that are another backup's when it is made anew; `seq`: the newest commit."""
+
+    descriptor: bytes
+    seq: int
+    facts: BackupFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFacts:
+    """The port `Facts`. A look at a backup without news costs two requests."""
+
+    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, store: Store, backup: str) -> BackupFacts:
+        layout, place = BackupLayout(backup=backup), (store.url, backup)
+        descriptor, known = store.get(layout.descriptor_key), self._known.get(place)
+        if descriptor is None:
+            self._known.pop(place, None)
+            return BackupFacts()
+        is_new = known is None or known.descriptor != descriptor
+        if known is not None and not is_new and store.head(layout.commit_key(known.seq + 1)) is None:
+            return known.facts
+        try:
+            state = Repository.open(store).backup(backup).sound_state()
+        except NoRepository:  # removed since
+            return BackupFacts()
+        facts = facts_of(state)
+        if len(self._known) >= _KEPT_MAX:
+            self._known.clear()
+        if not state.unreadable:
+            self._known[place] = _Known(descriptor=descriptor, seq=state.seq, facts=facts)
+        return facts
+
+
+def facts_of(state: BackupState) -> BackupFacts:
+    """What a state tells. It is whole once a pass over all topics was complete; one can restore to the newest such
+    pass, and not to what a pass under way has committed so far."""
+    if not state.history:
+        return BackupFacts()
+    oldest, is_whole = state.history[0], state.completed_at_ms > 0
+    latest = state.history.latest_at(state.completed_at_ms) if is_whole else None
+    return BackupFacts(
+        is_whole=is_whole,
+        oldest_commit=oldest.seq,
+        oldest_ms=oldest.committed_at_ms,
+        latest_commit=latest.seq if latest is not None else 0,
+        latest_ms=latest.committed_at_ms if latest is not None else -1,
+    )

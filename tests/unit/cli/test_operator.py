@@ -1,0 +1,159 @@
+"""`offsite operator`: what it shows, asks and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from offsite.cli.app import app
+from offsite.model.errors import BadOption, BadResource, ConfirmationMissing, ResourceImmutable, ResourceNotFound
+from tests.processes import is_alive, processes_with, wait_until
+from tests.unit.operator.folder.home import Home, opened_home, resource
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    monkeypatch.setenv("OFFSITE_OPERATOR_DIR", str(tmp_path / "home"))
+    with opened_home(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def offsite(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["operator", *arguments])
+
+
+def answer(*arguments: str) -> Any:
+    done = offsite(*arguments, "-o", "json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def file(home: Home, **spec: Any) -> str:
+    return str(home.put("../given.yaml", resource(**spec)))
+
+
+def test_a_resource_is_applied_looked_after_and_listed(home: Home) -> None:
+    applied = answer("apply", "-f", file(home, agents={"replicas": 0}))
+    assert applied == {
+        "resources": [{"kind": "Backup", "name": "shop", "file": "backup-shop.yaml", "change": "created"}]
+    }
+    (before,) = answer("get")["resources"]
+    assert before["message"] == "not looked at yet: does an operator run?"
+    look = answer("run", str(home.root), "--once")
+    assert (look["resources"], look["waiting"][0]["name"]) == (1, "shop")
+    offsite("run", str(home.root), "--once")
+
+    (line,) = answer("get", "backups", "shop")["resources"]
+    assert (line["state"], line["reconciled"], line["generation"]) == ("running", False, 1)
+    assert "has not copied everything once" in line["message"]
+
+
+def test_the_list_for_people_has_its_columns(home: Home) -> None:
+    offsite("apply", "-f", file(home, agents={"replicas": 0}))
+    shown = offsite("get").stdout
+
+    for word in ("NAME", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE", "shop"):
+        assert word in shown
+
+
+def test_nothing_declared_says_how_to_begin(home: Home) -> None:
+    assert "offsite operator apply" in offsite("get").stdout
+
+
+def test_a_description_has_spec_conditions_backups_queue_and_locks(home: Home) -> None:
+    offsite("apply", "-f", file(home, agents={"replicas": 0}, expiry={"maximumRetention": "30d"}))
+    for _ in range(2):
+        offsite("run", str(home.root), "--once")
+    found = answer("describe", "backup", "shop")
+
+    assert found["spec"]["expiry"]["maximumRetention"] == "30d"
+    assert found["status"]["conditions"][0]["type"] == "IncorrectBackupState"
+    assert found["status"]["backups"][0]["phase"] == "running"
+    assert found["queue"]["position"] == found["queue"]["of"] == 1
+    assert (found["locks"], found["problems"]) == ([], [])
+    shown = offsite("describe", "backup", "shop").stdout
+    assert "expiry queue: " in shown
+    assert '"maximumRetention": "30d"' in shown
+
+
+def test_what_is_wrong_is_refused_before_anything_is_written(home: Home) -> None:
+    done = offsite("apply", "-f", file(home, stat="paused"))
+
+    assert isinstance(done.exception, BadResource)
+    assert done.exception.hint == "did you mean state?"
+    assert not list(home.root.glob("backup-*"))
+
+
+def test_a_field_that_may_not_change_is_exit_code_14(home: Home) -> None:
+    offsite("apply", "-f", file(home))
+    done = offsite("apply", "-f", file(home, cluster="other"))
+
+    assert isinstance(done.exception, ResourceImmutable)
+    assert done.exception.exit_code == 14
+
+
+def test_standard_input_is_a_file(home: Home) -> None:
+    done = CliRunner().invoke(app, ["operator", "apply", "-f", "-"], input=yaml.safe_dump(resource()))
+
+    assert done.exit_code == 0
+    assert (home.root / "backup-shop.yaml").exists()
+
+
+def test_a_deletion_shows_what_goes_and_asks(home: Home) -> None:
+    offsite("apply", "-f", file(home, agents={"replicas": 0}))
+    for _ in range(2):
+        offsite("run", str(home.root), "--once")
+    asked = offsite("delete", "backup", "shop")
+    assert isinstance(asked.exception, ConfirmationMissing)
+    assert "is DELETED" in asked.stderr
+    assert (home.root / "backup-shop.yaml").exists()
+
+    done = answer("delete", "backup", "shop", "--yes")
+    assert done["files"] == ["backup-shop.yaml"]
+    assert len(done["backups"]) == 1
+    assert answer("describe", "backup", "shop")["deletion_asked"] is True
+
+
+def test_what_there_is_not_is_exit_code_10(home: Home) -> None:
+    for command in (("get", "backup", "nothing"), ("describe", "backup", "nothing"), ("delete", "backup", "nothing")):
+        done = offsite(*command)
+        assert isinstance(done.exception, ResourceNotFound)
+        assert done.exception.exit_code == 10
+
+
+@pytest.mark.parametrize("arguments", [("get", "pods"), ("get", "--dir", "/nothing/at/all")])
+def test_what_cannot_be_meant_is_an_error_with_a_hint(home: Home, arguments: tuple[str, ...]) -> None:
+    done = offsite(*arguments)
+
+    assert isinstance(done.exception, BadOption)
+    assert done.exception.hint
+
+
+def test_sigterm_ends_an_operator_with_exit_code_0(home: Home) -> None:
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    command = [sys.executable, "-c", "from offsite.cli.main import main; main()", "operator", "run", str(home.root)]
+    marked = {**os.environ, "OFFSITE_TEST_RUN": str(home.root)}
+    with subprocess.Popen(
+        [*command, "--every", "200ms", "--stop-agents", "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=marked,
+    ) as running:
+        assert running.stdout is not None
+        first = json.loads(running.stdout.readline())
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+
+    assert first["resources"] == 1
+    assert (running.returncode, said.decode().splitlines()[-1]) == (0, "stopped")
+    wait_until(lambda: not any(map(is_alive, processes_with("OFFSITE_TEST_RUN", str(home.root)))), "their end")

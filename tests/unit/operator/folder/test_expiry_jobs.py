@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadResource
+from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.folder.expiry_jobs import UNKNOWN, Asked, ExpiryJobs
+from offsite.operator.folder.processes import Launch
+from tests.processes import wait_until
+from tests.unit.operator.folder.home import QUICK, Home, opened_home
+
+ONE, TWO = "aaaaaaaa-1", "bbbbbbbb-2"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    with opened_home(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def asked(home: Home, *uids: str, is_deletion: bool = False) -> Mapping[str, Asked]:
+    def launch(uid: str) -> Launch:
+        script = str(home.root.parent / "script.py")
+        argv = (sys.executable, "-S", script, "operator", "expire", "--uid", uid)
+        return Launch(argv=argv, environment=dict(os.environ))
+
+    return {uid: Asked(launch=lambda uid=uid: launch(uid), is_deletion=is_deletion) for uid in uids}  # type: ignore[misc]
+
+
+def begun_for(home: Home) -> list[str]:
+    return [line.split()[4] for line in home.begun()]
+
+
+def ended(jobs: ExpiryJobs, uid: str) -> bool:
+    job = jobs.job(uid)
+    return job is not None and job.ended_ms > 0
+
+
+def test_so_many_jobs_run_at_once_as_may_and_the_next_after_the_interval(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    jobs.step(asked(home, ONE, TWO))
+    wait_until(lambda: ended(jobs, ONE), "the first one")
+    jobs.step(asked(home, ONE, TWO))
+    assert begun_for(home) == [ONE]
+    home.pass_s(61)
+    jobs.step(asked(home, ONE, TWO))
+
+    wait_until(lambda: begun_for(home) == [ONE, TWO], "the second one")
+
+
+def test_another_operator_knows_what_runs(home: Home) -> None:
+    hangs = home.flag("hangs")
+    ExpiryJobs(home.layout, QUICK, clock=home.clock).step(asked(home, ONE, TWO))
+    home.wait_for_begun(1)
+    ExpiryJobs(home.layout, QUICK, clock=home.clock).step(asked(home, ONE, TWO))
+    hangs.unlink()
+
+    assert begun_for(home) == [ONE]
+
+
+def test_a_job_that_takes_too_long_is_killed_and_the_next_one_begins(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QueueRules(job_max_s=3600, retry_s=60), clock=home.clock)
+    home.flag("hangs")
+    jobs.step(asked(home, ONE, TWO))
+    home.wait_for_begun(1)
+    home.pass_s(3601)
+    jobs.step(asked(home, ONE, TWO))
+
+    wait_until(lambda: ended(jobs, ONE), "the end of the first one")
+    job = jobs.job(ONE)
+    assert job is not None
+    assert (job.exit_code, job.has_deleted) == (UNKNOWN, False)
+    wait_until(lambda: begun_for(home) == [ONE, TWO], "the second one")
+
+
+@pytest.mark.parametrize("code", [0, 14])
+def test_a_deletion_is_done_when_its_job_ended_with_0(home: Home, code: int) -> None:
+    home.flag("exit", str(code))
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    jobs.step(asked(home, ONE, is_deletion=True))
+    wait_until(lambda: ended(jobs, ONE), "its end")
+
+    other = ExpiryJobs(home.layout, QUICK, clock=home.clock).job(ONE)
+    assert other is not None
+    assert (other.exit_code, other.has_deleted, other.said) == (code, code == 0, f"it ended with {code}")
+
+
+def test_an_ordinary_job_that_ended_well_deletes_nothing(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    jobs.step(asked(home, ONE))
+    wait_until(lambda: ended(jobs, ONE), "its end")
+
+    job = jobs.job(ONE)
+    assert job is not None
+    assert not job.has_deleted
+
+
+def test_a_deletion_that_failed_is_tried_again_after_a_pause(home: Home) -> None:
+    home.flag("exit", "14")
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    jobs.step(asked(home, ONE, is_deletion=True))
+    wait_until(lambda: ended(jobs, ONE), "its end")
+    home.pass_s(2)
+    jobs.step(asked(home, ONE, is_deletion=True))
+    jobs.step(asked(home, ONE, is_deletion=True))
+    assert len(home.begun()) == 1
+    home.pass_s(16)
+    jobs.step(asked(home, ONE, is_deletion=True))
+
+    home.wait_for_begun(2)
+
+
+def test_a_job_that_cannot_be_begun_stops_no_other(home: Home) -> None:
+    def launch() -> Launch:
+        raise BadResource("no account")
+
+    jobs = ExpiryJobs(home.layout, QueueRules(at_once=2), clock=home.clock)
+    jobs.step({ONE: Asked(launch=launch, is_deletion=False), **asked(home, TWO)})
+
+    wait_until(lambda: begun_for(home) == [TWO], "the other one")
+
+
+def test_what_is_noted_of_those_that_are_gone_is_removed(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    jobs.step(asked(home, ONE))
+    wait_until(lambda: ended(jobs, ONE), "its end")
+    jobs.forget_others({ONE})
+    assert jobs.job(ONE) is not None
+    jobs.step({})
+    jobs.forget_others(())
+
+    assert jobs.job(ONE) is None

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsite.operator.folder.operator import FolderOperator
+from offsite.repository.declared.history import Phase
+from tests.processes import wait_until
+from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    with opened_home(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def looked(home: Home, operator: FolderOperator, times: int = 3, apart_s: float = 4.0) -> None:
+    for _ in range(times):
+        operator.look()
+        home.pass_s(apart_s)
+
+
+def running(home: Home, *, replicas: int = 1) -> tuple[FolderOperator, str]:
+    """A backup that is as declared, and its uid."""
+    operator = home.operator(queue=QUICK)
+    home.put("shop.yaml", resource(agents={"replicas": replicas}))
+    looked(home, operator)
+    uid = home.record(operator, "shop").uid
+    home.wait_for_begun(replicas)
+    home.copy(uid)
+    home.pass_s(11)
+    operator.look()
+    assert home.conditions("shop") == {}
+    return operator, uid
+
+
+def test_a_declared_backup_runs_and_its_status_tells_what_one_can_restore_to(home: Home) -> None:
+    _, uid = running(home)
+
+    document = home.status("shop")
+    (low,) = document["status"]["backups"]
+    assert document["metadata"]["uid"] == uid
+    assert document["status"]["reconciled"] is True
+    assert document["status"]["observedGeneration"] == 1
+    assert low["backup"].startswith("shop-20")
+    assert low["latestRestorable"]["commit"] == low["oldestData"]["commit"] == 1
+
+
+def test_until_it_has_copied_everything_once_its_status_says_so(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    looked(home, operator)
+
+    assert "has not copied everything once" in home.conditions("shop")["IncorrectBackupState"]
+
+
+def test_agents_get_secrets_by_their_environment_and_never_by_their_arguments(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 1, "template": {"sparkMaster": "local[1]"}}))
+    looked(home, operator)
+
+    (line,) = home.wait_for_begun(1)
+    words, _, _ = line.partition(" secret=")
+    uid = home.record(operator, "shop").uid
+    assert words.split()[1:] == ["operator", "agent", "--repo", home.repository.store.url, "--uid", uid]
+    assert " secret=s3 spark=local[1]" in line
+    assert line.endswith("clusters/shop.properties")
+    assert not any("s3" in path.read_text() for path in home.layout.own.rglob("*.json"))
+
+
+def test_a_status_is_written_only_when_it_changed(home: Home) -> None:
+    operator, _ = running(home)
+    before = (home.root / "backup-shop.status.yaml").stat()
+    home.pass_s(11)
+    operator.look()
+
+    assert (home.root / "backup-shop.status.yaml").stat().st_ino == before.st_ino
+
+
+def test_the_time_of_a_condition_is_that_of_its_begin(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    looked(home, operator, times=2)
+    (before,) = [c for c in home.status("shop")["status"]["conditions"] if c["type"] == "IncorrectBackupState"]
+    looked(home, operator, times=2)
+    (after,) = [c for c in home.status("shop")["status"]["conditions"] if c["type"] == "IncorrectBackupState"]
+
+    assert after["lastTransitionTime"] == before["lastTransitionTime"]
+    assert (after["status"], after["reason"]) == ("True", "IncorrectBackupState")
+
+
+def test_a_changed_spec_is_another_generation_and_the_same_uid(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, state="paused"))
+    looked(home, operator)
+
+    record = home.record(operator, "shop")
+    assert (record.uid, record.generation) == (uid, 2)
+    assert home.lows(uid)[0].phase is Phase.PAUSED
+
+
+def test_a_field_that_there_is_not_is_told_and_the_last_good_spec_stays_in_force(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(stat="stopped"))
+    looked(home, operator)
+
+    assert "did you mean state?" in home.conditions("shop")["MisconfiguredBackup"]
+    assert home.record(operator, "shop").generation == 1
+    assert home.lows(uid)[0].phase is Phase.RUNNING
+
+
+def test_the_cluster_of_a_backup_cannot_be_changed(home: Home) -> None:
+    operator, _ = running(home)
+    home.put("shop.yaml", resource(cluster="other"))
+    looked(home, operator)
+
+    assert "spec.cluster is immutable" in home.conditions("shop")["MisconfiguredBackup"]
+
+
+def test_a_file_that_is_empty_or_no_yaml_takes_nothing_away(home: Home) -> None:
+    operator, uid = running(home)
+    for text in ("", "{", "kind: [", "apiVersion: x\nkind: Nothing\n"):
+        (home.root / "shop.yaml").write_text(text)
+        looked(home, operator, times=3, apart_s=20.0)
+
+        assert not home.record(operator, "shop").is_deleted
+        assert home.conditions("shop")["MisconfiguredBackup"]
+    assert home.lows(uid)[0].phase is Phase.RUNNING
+
+
+def test_two_documents_of_one_name_are_an_error_for_both(home: Home) -> None:
+    operator = home.operator()
+    home.put("one.yaml", resource(), resource("other", agents={"replicas": 0}))
+    home.put("two.yaml", resource(state="paused"))
+    looked(home, operator)
+
+    assert "in one.yaml and two.yaml" in home.conditions("shop")["MisconfiguredBackup"]
+    assert operator.records.find("Backup", "shop") is None
+    assert operator.records.find("Backup", "other") is not None
+
+
+def test_an_error_in_one_resource_stops_no_other(home: Home) -> None:
+    operator = home.operator(initial_copies=9)
+    home.put("a.yaml", resource("aaa", destination={"account": "nobody"}))
+    home.put("b.yaml", resource("bbb", destination={"endpoint": str(home.root / "nothing")}))
+    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    looked(home, operator)
+
+    assert "nobody" in home.conditions("aaa")["MisconfiguredBackup"]
+    assert "no cluster" in home.conditions("bbb")["MisconfiguredBackup"]
+    assert home.lows(home.record(operator, "shop").uid)
+
+
+def test_a_repository_that_there_is_not_is_told_with_the_command_that_makes_it(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(destination={"endpoint": str(home.root / "nothing")}))
+    looked(home, operator)
+
+    assert "offsite init" in home.conditions("shop")["MisconfiguredBackup"]
+
+
+def test_what_is_wrong_with_a_restore_is_told_as_its_phase(home: Home) -> None:
+    operator = home.operator()
+    home.put("back.yaml", restore())
+    operator.look()
+    home.put("back.yaml", restore(topics=["orders"]))
+    operator.look()
+
+    status = home.status("back", "restore")["status"]
+    assert status["phase"] == "FailedValidation"
+    assert "immutable" in status["message"]
+
+
+def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
+    operator = home.operator()
+    home.put("back.yaml", restore())
+    operator.look()
+    home.put("back.yaml", restore(state="stopped"))
+    operator.look()
+    assert home.status("back", "restore")["status"]["phase"] != "FailedValidation"
+    home.put("back.yaml", restore(state="running"))
+    operator.look()
+
+    assert "stopped for good" in home.status("back", "restore")["status"]["message"]
+
+
+def test_a_file_that_comes_back_within_a_moment_was_never_away(home: Home) -> None:
+    operator, uid = running(home)
+    (home.root / "shop.yaml").unlink()
+    operator.look()
+    home.pass_s(5)
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    looked(home, operator, times=5)
+
+    assert home.record(operator, "shop").uid == uid
+    assert not home.record(operator, "shop").is_deleted
+
+
+def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_record_goes(home: Home) -> None:
+    operator, uid = running(home)
+    (home.root / "shop.yaml").unlink()
+    operator.look()
+    home.pass_s(11)
+    (agent,) = home.begun()
+
+    def is_gone() -> bool:
+        operator.look()
+        home.pass_s(1)
+        return operator.records.find("Backup", "shop") is None
+
+    wait_until(is_gone, "the end of the record")
+    job = home.begun()[-1]
+    assert home.lows(uid)[0].phase is Phase.STOPPED
+    assert f"operator expire --uid {uid} --repo {home.repository.store.url} --delete secret=s3" in job
+    assert agent != job
+    assert not (home.root / "backup-shop.status.yaml").exists()
+    operator.look()
+    assert not list(home.layout.agents.iterdir())
+    assert not list(home.layout.jobs.iterdir())
+
+
+def test_the_finalizer_stays_until_a_deletion_ends_well(home: Home) -> None:
+    operator, _ = running(home)
+    home.flag("exit", "14")
+    (home.root / "shop.yaml").unlink()
+    looked(home, operator, times=2, apart_s=11.0)
+
+    def has_failed() -> bool:
+        operator.look()
+        home.pass_s(2)
+        return "it ended with 14" in str(home.conditions("shop"))
+
+    wait_until(has_failed, "a failed deletion")
+    assert home.record(operator, "shop").finalizers == ("offsite.dev/backup-deletion",)
+    home.flag("exit", "0")
+
+    def is_gone() -> bool:
+        operator.look()
+        home.pass_s(2)
+        return operator.records.find("Backup", "shop") is None
+
+    wait_until(is_gone, "the end of the record")
+
+
+def test_without_the_finalizer_it_goes_at_once_and_the_backups_stay(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, expiry={"deletionFinalizer": False}))
+    operator.look()
+    (home.root / "shop.yaml").unlink()
+    looked(home, operator, times=2, apart_s=11.0)
+    operator.look()
+
+    assert operator.records.find("Backup", "shop") is None
+    assert home.repository.backups() == (home.lows(uid)[0].beginning.backup,)
+    assert not any("--delete" in line for line in home.begun())
+
+
+def test_a_resource_made_anew_waits_for_the_end_of_the_former_one_and_adopts_nothing(home: Home) -> None:
+    operator, uid = running(home)
+    hangs = home.flag("hangs")
+    (home.root / "shop.yaml").unlink()
+    looked(home, operator, times=2, apart_s=11.0)
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    looked(home, operator, times=3)
+    assert "waits until the former one" in home.conditions("shop")["MisconfiguredBackup"]
+    hangs.unlink()
+
+    def is_another() -> bool:
+        operator.look()
+        home.pass_s(1)
+        found = operator.records.find("Backup", "shop")
+        return found is not None and found.uid != uid
+
+    wait_until(is_another, "a new record")
+    assert home.record(operator, "shop").generation == 1
+
+    def is_begun() -> bool:  # names have the second of their begin, by the clock of the store
+        operator.look()
+        return bool(home.status("shop")["status"].get("backups"))
+
+    wait_until(is_begun, "a new backup")
+    assert home.status("shop")["status"]["backups"][0]["backup"] != home.lows(uid)[0].beginning.backup
+
+
+def test_a_move_keeps_the_old_backup_in_sight_and_asks_the_queue_to_let_it_go(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, tag="new"))
+    looked(home, operator, times=6)
+    home.copy(uid)
+    home.pass_s(61)
+    operator.look()
+
+    assert [each["phase"] for each in home.status("shop")["status"]["backups"]] == ["stopped", "running"]
+    wait_until(lambda: any("operator expire" in line for line in home.begun()), "an expiry job")
+
+
+def test_two_operators_of_a_folder_agree_on_uids_generations_and_processes(home: Home) -> None:
+    one, other = home.operator(), home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 2}))
+    for number in range(5):
+        for operator in (one, other):
+            operator.look()
+            home.pass_s(2)
+        home.put("shop.yaml", resource(agents={"replicas": 2}, snapshotDuration=f"{number + 1}d"))
+
+    record = home.record(one, "shop")
+    assert len(home.lows(record.uid)) == 1
+    assert record.generation == 5
+    assert len(home.wait_for_begun(2)) == 2
+
+
+def test_at_most_so_many_are_in_their_initial_copy(home: Home) -> None:
+    operator = home.operator(initial_copies=1)
+    (home.root / "clusters" / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
+    home.put("a.yaml", resource("shop", agents={"replicas": 0}))
+    home.put("b.yaml", resource("fair", agents={"replicas": 0}))
+    looked(home, operator, times=4)
+
+    begun = {name: len(home.lows(home.record(operator, name).uid)) for name in ("shop", "fair")}
+    assert sorted(begun.values()) == [0, 1]
+    waiting = next(name for name, count in begun.items() if not count)
+    assert "waits for the initial copy of others" in home.conditions(waiting)["IncorrectBackupState"]
+
+
+def test_a_damaged_record_ends_no_agent_and_begins_no_other_backup(home: Home) -> None:
+    operator, uid = running(home)
+    path = home.layout.record("Backup", "shop")
+    path.write_text("{")
+    looked(home, operator)
+
+    assert operator.agents.alive(uid) == 1
+    assert "OFF-1302" in home.conditions("shop")["MisconfiguredBackup"]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from offsite.operator.world.facts import RepositoryFacts, facts_of
+from offsite.operator.world.ports import BackupFacts
+from offsite.stores.posix_store import PosixStore
+from tests.backups import new_backup, run_once
+from tests.source_events.memory_store import MemoryStore
+
+
+class CountingStore(MemoryStore):
+    reads = 0
+
+    def get(self, key: str) -> bytes | None:
+        self.reads += 1
+        return super().get(key)
+
+
+def test_of_a_backup_that_is_not_there_nothing_is_known(tmp_path: Path) -> None:
+    store = PosixStore(root=tmp_path)
+    store.prepare()
+
+    assert RepositoryFacts().of(store, "b") == BackupFacts()
+
+
+def test_a_backup_without_a_commit_holds_nothing() -> None:
+    backup = new_backup(MemoryStore())
+
+    assert RepositoryFacts().of(backup.store, "b") == BackupFacts()
+
+
+def test_a_complete_pass_makes_it_whole_and_later_commits_are_seen() -> None:
+    backup, facts = new_backup(MemoryStore()), RepositoryFacts()
+    first = run_once(backup)
+    assert facts.of(backup.store, "b") == BackupFacts(
+        is_whole=True,
+        oldest_commit=1,
+        oldest_ms=first.committed_at_ms,
+        latest_commit=1,
+        latest_ms=first.committed_at_ms,
+    )
+    second = run_once(backup)
+    found = facts.of(backup.store, "b")
+
+    assert (found.oldest_commit, found.latest_ms) == (1, second.committed_at_ms)
+
+
+def test_a_first_pass_under_way_is_not_whole_and_one_cannot_restore_to_it() -> None:
+    state = run_once(new_backup(MemoryStore()))
+    found = facts_of(replace(state, incomplete=True, completed_at_ms=0))
+
+    assert (found.is_whole, found.oldest_commit, found.latest_commit, found.latest_ms) == (False, 1, 0, -1)
+
+
+def test_a_look_without_news_reads_one_object() -> None:
+    store, facts = CountingStore(), RepositoryFacts()
+    backup = new_backup(store)
+    run_once(backup)
+    facts.of(store, "b")
+    store.reads = 0
+    facts.of(store, "b")
+
+    assert store.reads == 1
+
+
+def test_a_backup_that_was_deleted_is_forgotten() -> None:
+    store, facts = MemoryStore(), RepositoryFacts()
+    backup = new_backup(store)
+    run_once(backup)
+    facts.of(store, "b")
+    store.delete(backup.layout.descriptor_key)
+
+    assert facts.of(store, "b") == BackupFacts()
