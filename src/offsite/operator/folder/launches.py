@@ -60,7 +60,7 @@ class Launches:
     def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
         """An expiry job over all `places`; where two accounts set one variable, that of the last place counts. Raises
         `BadResource`."""
-        words = [word for each in dict.fromkeys(each.repository for each in places) for word in ("--repo", each)]
+        words = [word for each in dict.fromkeys(each.repository for each in places) for word in ("--place", each)]
         if is_deletion:
             words.append("--delete")
         else:

@@ -80,7 +80,7 @@ def make_expiry(
 ) -> Expiry:
     """What a job is asked, as it is told to its process. Raises `BadOption`."""
     if not repositories:
-        raise BadOption("an expiry job needs a repository", hint="name each with --repo")
+        raise BadOption("an expiry job needs a repository", hint="name each with --place")
     policy = None
     if maximum_retention:
         floor = minimum_restorable or None

@@ -71,7 +71,7 @@ def agent(
 
 
 def expire(
-    repo: Annotated[list[str], typer.Option("--repo", help="A repository; may be repeated.")],
+    place: Annotated[list[str], typer.Option("--place", help="A repository with backups of it; may be repeated.")],
     uid: Uid,
     maximum_retention: Annotated[
         str | None, typer.Option("--maximum-retention", help="Let go restore points that are older.")
@@ -89,7 +89,7 @@ def expire(
 
     asked = make_expiry(
         uid,
-        [open_repository(each) for each in repo],
+        [open_repository(each) for each in place],
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,

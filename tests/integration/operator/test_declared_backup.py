@@ -1,0 +1,135 @@
+"""A backup from YAML alone, with real parts: broker, S3, the folder's operator and its agents."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from offsite.repository.repository import Repository
+from offsite.sandbox import SandboxInfo
+from offsite.stores.object_store import CloudStore
+from tests.integration.e2e.command import OFFSITE, clean_environment, offsite
+from tests.integration.kafka.cluster import Cluster, wait_until
+from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store
+
+LIMIT_S = 90.0
+
+
+@dataclass
+class Home:
+    """The folder of an operator, with two accounts on S3."""
+
+    folder: Path
+    cluster: Cluster
+    topic: str
+    stores: dict[str, CloudStore]
+
+    def declare(self, **spec: Any) -> None:
+        spec = {"topics": [self.topic], "agents": {"replicas": 2}, "parameters": {"interval": "1s"}, **spec}
+        resource = {
+            "apiVersion": "offsite.dev/v1alpha1",
+            "kind": "Backup",
+            "metadata": {"name": "shop"},
+            "spec": spec,
+        }
+        file = self.folder.parent / "shop.yaml"
+        file.write_text(json.dumps(resource))  # JSON is YAML
+        before = self.generation()
+        done = offsite("operator", "apply", "-f", file, "--dir", self.folder)
+        assert done.exit_code == 0, done.stderr
+        wait_until(lambda: self.generation() > before, limit_s=LIMIT_S)
+
+    def generation(self) -> int:
+        """Of the spec that the operator has seen and acted on."""
+        status: dict[str, Any] = self.status().get("status") or {}
+        return int(status.get("observedGeneration", 0))
+
+    def status(self) -> dict[str, Any]:
+        done = offsite("operator", "describe", "backup", "shop", "--dir", self.folder, "-o", "json")
+        return done.result if done.exit_code == 0 else {}
+
+    def lows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (self.status().get("status") or {}).get("backups", [])
+        return found
+
+    def is_reconciled(self) -> bool:
+        return bool((self.status().get("status") or {}).get("reconciled"))
+
+    def await_reconciled(self) -> None:
+        wait_until(self.is_reconciled, limit_s=LIMIT_S)
+
+    def newest_commit(self, account: str, backup: str) -> int:
+        return Repository.open(self.stores[account]).backup(backup).state().seq
+
+    @contextmanager
+    def operator(self) -> Iterator[subprocess.Popen[bytes]]:
+        words = ["operator", "run", str(self.folder), "--every", "1s", "--expiry-retry", "2s", "--stop-agents"]
+        process = subprocess.Popen([str(OFFSITE), *words], env=clean_environment(None), start_new_session=True)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.fixture
+def home(broker: SandboxInfo, tmp_path: Path) -> Iterator[Home]:
+    cluster = Cluster(broker.bootstrap)
+    topic = cluster.make_topic()
+    cluster.produce(topic, [b"1", b"2"])
+    folder = tmp_path / "declared"
+    (folder / "clusters").mkdir(parents=True)
+    (folder / "clusters" / "shop.properties").write_text(f"bootstrap.servers={broker.bootstrap}\n")
+    with moto_server() as endpoint:
+        stores = {name: new_s3_store(endpoint) for name in ("main", "other")}
+        accounts = [
+            {
+                "name": name,
+                "endpoint": f"{store.url}?endpoint={quote(endpoint, safe='')}",
+                "environment": ENVIRONMENT,
+            }
+            for name, store in stores.items()
+        ]
+        (folder / "accounts.yaml").write_text(json.dumps(accounts))
+        (folder / "accounts.yaml").chmod(0o600)
+        for store in stores.values():
+            Repository.init(store)
+        yield Home(folder, cluster, topic, stores)
+
+
+@pytest.mark.timeout(600)
+def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
+    with home.operator():
+        home.declare()
+        home.await_reconciled()
+        (first,) = home.lows()
+        assert (first["account"], first["phase"]) == ("main", "running")
+
+        home.declare(state="paused")
+        home.await_reconciled()
+        stopped_at = home.newest_commit("main", first["backup"])
+        home.cluster.produce(home.topic, [b"3"])
+        home.declare(state="running")
+        home.await_reconciled()
+        wait_until(lambda: home.newest_commit("main", first["backup"]) > stopped_at, limit_s=LIMIT_S)
+
+        home.declare(destination={"account": "other"})
+        wait_until(lambda: [each["account"] for each in home.lows()][-1:] == ["other"], limit_s=LIMIT_S)
+        home.await_reconciled()
+        second = home.lows()[-1]
+        wait_until(lambda: [each["backup"] for each in home.lows()] == [second["backup"]], limit_s=LIMIT_S)
+        assert not Repository.open(home.stores["main"]).backups(), "the older one was deleted whole"
+        assert Repository.open(home.stores["other"]).backups() == (second["backup"],)
+
+        done = offsite("operator", "delete", "backup", "shop", "--dir", home.folder, "--yes")
+        assert done.exit_code == 0, done.stderr
+        wait_until(lambda: not home.status(), limit_s=LIMIT_S)
+        assert not Repository.open(home.stores["other"]).backups()
