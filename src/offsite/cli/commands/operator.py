@@ -123,7 +123,7 @@ def describe(kind: Kind, name: Name, folder: Folder, output: Output = OutputForm
     from offsite.operator.folder.views import describe as tell
     from offsite.operator.folder.views import parse_kind
 
-    found = tell(_layout(folder), kind=parse_kind(kind), name=name, now_ms=SystemClock().now_ms())
+    found = tell(_layout(folder), kind=parse_kind(kind), name=name, clock=SystemClock())
     emit(found, output=output, render=render_detail)
 
 

@@ -61,6 +61,12 @@ def render_detail(console: Console, found: ResourceDetail) -> None:
     console.print(f"  {'as declared' if line.reconciled else line.message or 'not as declared'}")
     if found.queue is not None:
         console.print(f"  expiry queue: {_queue(found.queue)}")
+    if (job := found.last_job) is not None:
+        ended = f"ended at {format_time(job.ended_ms)} with exit code {job.exit_code}" if job.ended_ms else "runs"
+        what = "deletion" if job.deletion else "expiry job"
+        console.print(
+            f"  last {what}: began at {format_time(job.started_ms)}, {ended}{': ' if job.said else ''}{job.said}"
+        )
     for lock in found.locks:
         since = format_time(lock.since_ms)
         console.print(f"  {lock.what} in {lock.repository}: held by {lock.holder} since {since}")

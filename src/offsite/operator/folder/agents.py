@@ -21,7 +21,7 @@ from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.files import locked, read_json, write_json
 from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.processes import begin, bound_log, is_alive, kill, tell_to_end
+from offsite.operator.folder.processes import begin, bound_log, is_alive, kill, last_line, tell_to_end
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.repository.restores.process_identity import ProcessIdentity
 
@@ -84,6 +84,14 @@ class LocalAgents:
     def alive(self, uid: str) -> int:
         """How many processes there are, however they do."""
         return sum(is_alive(each.identity) for each in self.processes(uid))
+
+    def problem(self, uid: str) -> str:
+        """What the first of those said last that end again and again; empty: all go on."""
+        for each in self.processes(uid):
+            if each.failures and self._clock.now_ms() - each.started_ms < LIVED_MS + each.pause_ms:
+                said = last_line(self._log(uid, each.number)) or "it said nothing"
+                return f"process {each.number} ended {each.failures} times in a row: {said}"
+        return ""
 
     def processes(self, uid: str) -> list[AgentProcess]:
         found = (read_json(path) for path in sorted(self._folder(uid).glob("[0-9]*.json")))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import Denied, NoRepository, OffsiteError, UserError
+from offsite.model.errors import BadResource, Denied, NoRepository, OffsiteError, ResourceConflict, UserError
 from offsite.model.journal import warned
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import Condition, ConditionType
@@ -61,10 +61,15 @@ class BackupKeeper:
         wanted = wanted_of(backup, launches.accounts.known)
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
+        hands.eyes.open_store(wanted.place)
         record = self._with_place(record, wanted)
         done = reconcile(hands, wanted, record.places)
         self._ask_for_expiry(record, backup, done.seen)
-        kept = Kept(told=_told(done.conditions), fields=_fields(backup.spec.state.value, wanted, done.seen))
+        agents: dict[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": done.seen.agents.ready}
+        if problem := self.agents.problem(record.uid):
+            agents["problem"] = problem
+        fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
+        kept = Kept(told=_told(done.conditions), fields={**fields, "backups": backups_of(done.seen)})
         self._calm.pop(record.uid, None)
         if not kept.told:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
@@ -88,6 +93,9 @@ class BackupKeeper:
             self._forget(hands, record)
             return None
         seen = self._stopped(hands, launches, backup, record)
+        if not record.places and not self.agents.alive(record.uid):  # nothing was ever begun
+            self._forget(hands, record)
+            return None
         message = "what runs is stopped first"
         if seen is not None and not self.agents.alive(record.uid):
             self.asked[record.uid] = Asked(launch=self._launch(record, backup, is_deletion=True), is_deletion=True)
@@ -98,7 +106,9 @@ class BackupKeeper:
 
     def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
         backup = record.resource()
-        check(isinstance(backup, Backup) and self.hands is not None, "a keeper of backups with hands")
+        check(isinstance(backup, Backup), "a keeper of backups")
+        if self.hands is None or self.launches is None:
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
         return self.hands, self.launches, backup  # type: ignore[return-value]  # as was checked
 
     def _is_calm(self, calm: _Calm, record: Record, backup: Backup) -> bool:
@@ -108,17 +118,18 @@ class BackupKeeper:
         return is_young and is_same and calm.record == record
 
     def _with_place(self, record: Record, wanted: Wanted) -> Record:
-        """Noted before anything begins there: nothing that is begun is ever lost sight of."""
-        if wanted.place in record.places:
-            return record
+        """The record as it is now, with the place noted before anything begins there: nothing that is begun is ever
+        lost sight of. Raises `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
 
         def edit(now: Record | None) -> Record | None:
-            if now is None or now.uid != record.uid or wanted.place in now.places:
+            if now is None or now.uid != record.uid or now.is_deleted or wanted.place in now.places:
                 return now
             return replace(now, places=(*now.places, wanted.place))
 
-        changed = self.records.change(record.kind, record.name, edit)
-        return record if changed is None or changed.uid != record.uid else changed
+        now = self.records.change(record.kind, record.name, edit)
+        if now is None or now.uid != record.uid or now.is_deleted:
+            raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="look again")
+        return now
 
     def _stopped(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> BackupSeen | None:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
@@ -149,11 +160,6 @@ class BackupKeeper:
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:
     return [Told(type=each.type.value, message=each.message) for each in conditions]
-
-
-def _fields(state: str, wanted: Wanted, seen: BackupSeen) -> Mapping[str, JsonValue]:
-    agents: Mapping[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": seen.agents.ready}
-    return {"state": state, "agents": agents, "backups": backups_of(seen)}
 
 
 def problem_of(error: OffsiteError) -> Told:

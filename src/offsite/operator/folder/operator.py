@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, OffsiteError
+from offsite.model.errors import BackupNotFound, BadResource, OffsiteError
 from offsite.model.ids import random_uuid
 from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
 from offsite.model.untrusted.json_object import JsonValue
@@ -52,7 +52,7 @@ class OperatorRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotYet:
-    """A resource that is not as declared, and why."""
+    """A resource that is not as declared, or a file that cannot be read (kind `file`), and why."""
 
     kind: str
     name: str
@@ -79,14 +79,16 @@ class FolderOperator:
         self.jobs = ExpiryJobs(layout, rules.queue, clock=clock)
         self._backups = BackupKeeper(records=self.records, agents=self.agents, jobs=self.jobs, clock=clock)
         self._keepers: Mapping[str, Keeper] = {"Backup": self._backups, **(keepers or {})}
-        self._accounts, self._facts = Accounts(known=()), RepositoryFacts()
+        self._accounts: Accounts | None = None
+        self._facts = RepositoryFacts()
         self._slots = _slots(layout, rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
 
     def look(self) -> Look:
         """One look at all resources. Raises `BadOption` where there is no folder any more."""
         declared = read_declared(self._layout.root)
-        self._open_hands()
+        unclear = {**self._open_hands(), **declared.unclear}
+        self._tell_unclear(unclear)
         problems = self._admit_all(declared)
         waiting = {record.key: self._look_after(record, problems) for record in self.records.all()}
         for key, problem in problems.items():
@@ -95,17 +97,20 @@ class FolderOperator:
         self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
-        found = (NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why)
-        return Look(resources=len(waiting), waiting=tuple(found))
+        resources = [NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why]
+        files = [NotYet(kind="file", name=name, why=why) for name, why in sorted(unclear.items())]
+        return Look(resources=len(waiting), waiting=(*resources, *files))
 
-    def _open_hands(self) -> None:
-        """As the accounts are now; where they cannot be read, as they were."""
+    def _open_hands(self) -> Mapping[str, str]:
+        """As the accounts are now; where they cannot be read, as they were, and why. As long as they were never read
+        nothing is looked at: a backup whose account is not known would seem to be declared elsewhere."""
+        problem: Mapping[str, str] = {}
         try:
-            known = read_accounts(self._layout)
+            self._accounts = self._read_accounts()
         except OffsiteError as error:
-            self._tell_unclear({**self._unclear, self._layout.accounts.name: error.message})
-        else:
-            self._accounts = Accounts(known=known, opened=self._accounts.opened)
+            problem = {self._layout.accounts.name: f"{error.message}{'; ' if error.hint else ''}{error.hint}"}
+        if self._accounts is None:
+            return problem
         eyes = Eyes(
             open_store=self._accounts.open_store,
             facts=self._facts,
@@ -115,6 +120,13 @@ class FolderOperator:
         launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
         self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=_seal)
         self._backups.launches = self.agents.launches = launches
+        return problem
+
+    def _read_accounts(self) -> Accounts:
+        known = read_accounts(self._layout)
+        if not known and any(place.account for record in self.records.all() for place in record.places):
+            raise BadResource("it is gone, and there are backups of its accounts", hint="put it back")
+        return Accounts(known=known, opened=self._accounts.opened if self._accounts is not None else {})
 
     def _admit_all(self, declared: Declared) -> dict[Key, str]:
         """Let records be what files declare. What is wrong with a resource, empty where nothing is, for each that a
@@ -122,7 +134,6 @@ class FolderOperator:
         by_key = defaultdict[Key, list[Document]](list)
         for each in declared.documents:
             by_key[each.key].append(each)
-        self._tell_unclear(declared.unclear)
         problems = dict.fromkeys(by_key, "")
         for key in {**problems, **{each.key: "" for each in self.records.all()}}:
             try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsite.model.clock import Clock
 from offsite.model.errors import BadOption, OffsiteError, ResourceNotFound
 from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.documents import Key, read_declared
+from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.files import read_json
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
@@ -54,6 +57,18 @@ class QueuePlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastJob:
+    """The last expiry job. Times in epoch ms, `ended_ms` 0 while it runs; `exit_code` -1: it was killed; `said`: its
+    last line."""
+
+    deletion: bool
+    started_ms: int
+    ended_ms: int
+    exit_code: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LockHeld:
     """`what`: lock, agent or expiry; `holder`: in words."""
 
@@ -75,6 +90,7 @@ class ResourceDetail:
     spec: Fields
     status: Fields
     queue: QueuePlace | None
+    last_job: LastJob | None
     locks: tuple[LockHeld, ...]
     problems: tuple[str, ...]
 
@@ -99,9 +115,9 @@ def list_resources(layout: FolderLayout, *, kind: str | None, name: str | None, 
     return ResourceList(folder=str(layout.root), resources=tuple(lines))
 
 
-def describe(layout: FolderLayout, *, kind: str, name: str, now_ms: int) -> ResourceDetail:
+def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> ResourceDetail:
     """Raises `ResourceNotFound`. Looks into the repositories for locks; what does not answer is told."""
-    (line,) = list_resources(layout, kind=kind, name=name, now_ms=now_ms).resources
+    (line,) = list_resources(layout, kind=kind, name=name, now_ms=clock.now_ms()).resources
     record, document = Records(layout=layout).find(kind, name), Statuses(layout).read(kind, name)
     locks, problems = list[LockHeld](), list[str]()
     for place in record.places if record is not None else ():
@@ -117,6 +133,7 @@ def describe(layout: FolderLayout, *, kind: str, name: str, now_ms: int) -> Reso
         spec=record.spec if record is not None else {},
         status=_map(document.get("status")),
         queue=_queue(layout, record.uid) if record is not None and kind == "Backup" else None,
+        last_job=_last_job(layout, record.uid, clock) if record is not None else None,
         locks=tuple(locks),
         problems=tuple(problems),
     )
@@ -165,6 +182,19 @@ def _queue(layout: FolderLayout, uid: str) -> QueuePlace:
         position=waiting.index(uid) + 1 if uid in waiting else 0,
         of=len(waiting),
         running=item is not None and uid in item.texts("running"),
+    )
+
+
+def _last_job(layout: FolderLayout, uid: str, clock: Clock) -> LastJob | None:
+    job = ExpiryJobs(layout, QueueRules(), clock=clock).job(uid)
+    if job is None:
+        return None
+    return LastJob(
+        deletion=job.is_deletion,
+        started_ms=job.started_ms,
+        ended_ms=job.ended_ms,
+        exit_code=job.exit_code,
+        said=job.said,
     )
 
 

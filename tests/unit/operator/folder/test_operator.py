@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.model.errors import ResourceConflict
 from offsite.operator.folder.operator import FolderOperator
 from offsite.repository.declared.history import Phase
 from tests.processes import wait_until
@@ -333,3 +334,64 @@ def test_a_damaged_record_ends_no_agent_and_begins_no_other_backup(home: Home) -
 
     assert operator.agents.alive(uid) == 1
     assert "OFF-1302" in home.conditions("shop")["MisconfiguredBackup"]
+
+
+def test_accounts_that_cannot_be_read_move_no_backup(home: Home) -> None:
+    operator, uid = running(home)
+    place = home.repository.store.url
+    home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"endpoint": place}))
+    looked(home, operator)
+    for damage in (lambda: home.layout.accounts.write_text("{"), home.layout.accounts.unlink):
+        damage()
+        for each in (operator, home.operator()):
+            home.pass_s(11)
+            assert "accounts.yaml" in [found.name for found in each.look().waiting]
+
+    assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
+    assert operator.agents.alive(uid) == 1
+
+
+def test_a_repository_that_was_misspelt_is_forgotten_when_it_is_right(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"endpoint": str(home.root / "nothing")}))
+    looked(home, operator)
+    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    looked(home, operator)
+
+    assert home.status("shop")["status"]["backups"][0]["phase"] == "running"
+
+
+def test_a_resource_that_never_began_is_deleted_at_once(home: Home) -> None:
+    operator = home.operator()
+    path = home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"account": "nobody"}))
+    looked(home, operator)
+    path.unlink()
+    looked(home, operator, times=3, apart_s=11.0)
+
+    assert operator.records.find("Backup", "shop") is None
+    assert home.begun() == []
+
+
+def test_why_agents_end_again_and_again_is_told(home: Home) -> None:
+    home.flag("ends")
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+
+    def is_told() -> bool:
+        operator.look()
+        home.pass_s(0.5)
+        return "times in a row" in str(home.status("shop")["status"].get("agents"))
+
+    wait_until(is_told, "the reason")
+
+
+def test_nothing_is_begun_for_a_resource_that_goes_meanwhile(home: Home) -> None:
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    operator.look()
+    record = home.record(operator, "shop")
+    operator.records.change("Backup", "shop", lambda _: None)
+
+    with pytest.raises(ResourceConflict):
+        operator._backups.keep(record)
+    assert home.lows(record.uid) == ()

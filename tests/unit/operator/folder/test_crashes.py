@@ -1,0 +1,185 @@
+"""Random courses of edits, crashes at any write, and two operators in one folder: what is declared comes about, a
+resource has one uid, and is let go once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.folder import files
+from offsite.operator.folder.operator import FolderOperator, OperatorRules
+from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.ledger import declared_uids
+from offsite.stores.posix_store import PosixStore
+from tests.unit.operator.folder.home import Home, opened_home, resource
+
+SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "300"))
+NAMES = ("shop", "fair")
+STEPS, CALM_MAX = 14, 400
+
+
+class Crash(BaseException):
+    """The operator dies here."""
+
+
+class Faults:
+    """Crashes before or behind the write that has the number `at`."""
+
+    def __init__(self) -> None:
+        self.at, self.behind = -1, False
+
+    def counted(self, write: Any) -> Any:
+        def faulty(*arguments: Any, **options: Any) -> Any:
+            self.at -= 1
+            if self.at == 0 and not self.behind:
+                raise Crash
+            done = write(*arguments, **options)
+            if self.at == 0:
+                raise Crash
+            return done
+
+        return faulty
+
+
+class Course:
+    def __init__(self, home: Home, faults: Faults, seed: int) -> None:
+        self.home, self.faults, self.rng = home, faults, random.Random(seed)
+        self.operators = [self.operator(), self.operator()]
+        self.declared: dict[str, dict[str, Any]] = {}
+        self.uids: dict[str, str] = {}
+
+    def operator(self) -> FolderOperator:
+        rules = OperatorRules(command=("true",), queue=QueueRules(retry_s=5), initial_copies=1)
+        return FolderOperator(self.home.layout, rules, clock=self.home.clock)
+
+    def edit(self) -> None:
+        name = self.rng.choice(NAMES)
+        path = self.home.root / f"{name}.yaml"
+        if name in self.declared and self.rng.random() < 0.3:
+            del self.declared[name]
+            path.unlink()
+            self.home.pass_s(self.rng.choice([1, 15]))
+            return
+        spec = {
+            "cluster": "shop",
+            "state": self.rng.choice(["running", "running", "paused", "stopped"]),
+            "tag": self.rng.choice(["default", "new"]),
+            "snapshotDuration": self.rng.choice(["1d", "7d"]),
+            "agents": {"replicas": 0},
+            "expiry": {"deletionFinalizer": self.rng.random() < 0.8},
+            "destination": {"timestampFormat": f"-2006-{self.home.clock.ms}"},
+        }
+        self.declared[name] = spec
+        self.home.put(path.name, resource(name, **spec))
+
+    def look(self, number: int) -> None:
+        self.faults.at = self.rng.randint(1, 12) if self.rng.random() < 0.5 else -1
+        self.faults.behind = self.rng.random() < 0.5
+        try:
+            self.operators[number].look()
+        except Crash:
+            self.operators[number] = self.operator()
+        finally:
+            self.faults.at = -1
+        self.check()
+
+    def check(self) -> None:
+        for record in self.operators[0].records.all():
+            assert self.uids.setdefault(record.uid, record.name) == record.name
+        for uid in declared_uids(self.home.repository.store):
+            assert uid in self.uids, "a backup of a resource that nobody knows"
+            assert sum(low.phase.is_live for low in self.home.lows(uid)) <= 1
+
+    def calm(self) -> None:
+        for _ in range(CALM_MAX):
+            for operator in self.operators:
+                look = operator.look()
+            self.home.pass_s(4)
+            self.copy()
+            if not look.waiting and self.is_as_declared():
+                return
+        raise AssertionError(look.waiting)
+
+    def copy(self) -> None:
+        for record in self.operators[0].records.all():
+            lows = self.home.lows(record.uid)
+            if lows and lows[-1].phase is Phase.RUNNING:
+                self.home.copy(record.uid)
+
+    def is_as_declared(self) -> bool:
+        records = {each.name: each for each in self.operators[0].records.all()}
+        if records.keys() != self.declared.keys():
+            return False
+        return all(
+            is_as_declared(self.home.lows(records[name].uid), spec["state"]) for name, spec in self.declared.items()
+        )
+
+
+def is_as_declared(lows: tuple[LowLevel, ...], state: str) -> bool:
+    live = [low for low in lows if low.phase.is_live]
+    if state == "stopped":
+        return not live
+    return [low.phase.value for low in live] == [state]
+
+
+@contextmanager
+def gone() -> Iterator[Counter[str]]:
+    """How often each resource went, by its uid."""
+    found: Counter[str] = Counter()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            if said.startswith("resource_gone"):
+                found.update(re.findall(r"uid=(\S+)", said))
+
+    journal, listener = logging.getLogger("offsite.journal"), Listener()
+    before = journal.level
+    journal.setLevel(logging.INFO)
+    journal.addHandler(listener)
+    try:
+        yield found
+    finally:
+        journal.removeHandler(listener)
+        journal.setLevel(before)
+
+
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    faults = Faults()
+    with opened_home(tmp_path, monkeypatch) as home, monkeypatch.context() as patched, gone() as left:
+        course = Course(home, faults, seed)
+        patched.setattr(files.Path, "replace", faults.counted(files.Path.replace))
+        patched.setattr(PosixStore, "put_if_absent", faults.counted(PosixStore.put_if_absent))
+        for _ in range(STEPS):
+            course.edit()
+            for _ in range(course.rng.randint(1, 3)):
+                course.look(course.rng.randrange(2))
+                home.pass_s(course.rng.choice([1, 4, 12]))
+        course.calm()
+    assert all(count == 1 for count in left.values()), left
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_declared_comes_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    play(tmp_path, monkeypatch, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_what_is_declared_comes_about_in_many_courses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(SEEDS):
+        (tmp_path / str(seed)).mkdir()
+        try:
+            play(tmp_path / str(seed), monkeypatch, seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
