@@ -3,6 +3,7 @@
 declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, create-only
 declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
 declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
+declared/<uid>/restore/<seq:020>.json       what was decided of the restore with that uid, create-only
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
 """
@@ -34,6 +35,10 @@ class DeclaredLayout:
     @property
     def ledger_prefix(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/ledger/"
+
+    @property
+    def restore_prefix(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/restore/"
 
     @property
     def lock(self) -> LeaseLayout:
