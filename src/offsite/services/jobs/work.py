@@ -39,9 +39,9 @@ class Work:
 
     @property
     def is_over(self) -> bool:
-        """Whether its end is told already: it was given up as lost before this process began, and nothing may be done.
-        Raises what the store raises."""
-        return self._records.ended() is not None
+        """Whether its end is told already, by whoever gave it up as lost, or its records are deleted: then nothing
+        may be done. Raises what the store raises."""
+        return self._records.ended() is not None or self._records.asked() is None
 
     def progress(self, label: str, now: RunProgress) -> None:
         """How far the command is; told to others soon."""
@@ -76,6 +76,9 @@ class Work:
                 if self._clock.monotonic_s() - beaten_s >= BEAT_S:
                     beaten_s = self._clock.monotonic_s()
                     self._terms.beat(self._claim)
+                    if self.is_over:
+                        self._cancel()
+                        return
             except RestoreTakenOver:  # it was silent, and given up: somebody else goes on
                 self._cancel()
                 return
