@@ -40,6 +40,8 @@ def main() -> None:
         _into_files() as (printed, said),
         working(open_repository(os.environ["OFFSITE_REPO"]).store, job, cancel=end, clock=SystemClock()) as doing,
     ):
+        if doing.is_over:
+            return
         exit_code = _interruptible(interruption, doing, [*arguments, "-o", "json"])
         doing.ended(exit_code=exit_code, result=_text(printed), said=_text(said))
 

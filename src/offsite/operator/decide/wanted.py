@@ -68,7 +68,7 @@ def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
     nowhere to go."""
     parse_parameters(backup.spec.parameters)
     spec, name = backup.spec, backup.metadata.name
-    account = _account(spec.destination.account, accounts, name)
+    account = account_of(spec.destination.account, accounts, f"backup {name}")
     place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
@@ -92,11 +92,12 @@ def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
     )
 
 
-def _account(name: str, accounts: Sequence[Account], backup: str) -> Account:
+def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
+    """The account of that name; the first one where there is no name. Raises `BadResource`."""
     if not name:
         return accounts[0] if accounts else Account(name="", endpoint="")
     found = next((each for each in accounts if each.name == name), None)
     if found is None:
         known = ", ".join(each.name for each in accounts) or "none"
-        raise BadResource(f"backup {backup} names the account {name!r}, which there is not", hint=f"known: {known}")
+        raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {known}")
     return found

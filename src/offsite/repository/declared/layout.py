@@ -5,6 +5,7 @@ declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; 
 declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
 declared/<uid>/audit/<seq:020>-<attempt>.jsonl
                                             what was deleted of its backups, noted before, behind entry `seq`
+declared/<uid>/restore/<seq:020>.json       what was decided of the restore with that uid, create-only
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
 declared/<uid>/told.json                    what its operator tells of it for people (overwritten, never trusted)
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
@@ -48,6 +49,10 @@ class DeclaredLayout:
     @property
     def told_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/told.json"
+
+    @property
+    def restore_prefix(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/restore/"
 
     @property
     def lock(self) -> LeaseLayout:

@@ -17,6 +17,8 @@ from offsite.stores.store import Store
 
 START_S = 60.0
 """Seconds after which a job that no process has begun is lost."""
+GIVEN_UP = 137
+"""The exit code that is told of a job that somebody gave up as lost: no command ends with it, a killed process does."""
 _INTERRUPTED = frozenset({130, 143})
 _PARTIAL = 3
 
@@ -172,6 +174,8 @@ def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:
         return JobState.SUCCEEDED
     if ended.exit_code == _PARTIAL:
         return JobState.PARTIAL
+    if ended.exit_code == GIVEN_UP:
+        return JobState.CANCELLED if was_cancelled else JobState.LOST
     return JobState.CANCELLED if was_cancelled and ended.exit_code in _INTERRUPTED else JobState.FAILED
 
 

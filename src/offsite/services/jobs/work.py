@@ -37,6 +37,12 @@ class Work:
         self._thread = threading.Thread(target=self._look, name="offsite-job", daemon=True)
         self._thread.start()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is told already, by whoever gave it up as lost, or its records are deleted: then nothing
+        may be done. Raises what the store raises."""
+        return self._records.ended() is not None or self._records.asked() is None
+
     def progress(self, label: str, now: RunProgress) -> None:
         """How far the command is; told to others soon."""
         self._newest = JobProgress(
@@ -70,7 +76,11 @@ class Work:
                 if self._clock.monotonic_s() - beaten_s >= BEAT_S:
                     beaten_s = self._clock.monotonic_s()
                     self._terms.beat(self._claim)
-            except RestoreTakenOver:  # nobody takes a job over: only a stranger wrote there
+                    if self.is_over:
+                        self._cancel()
+                        return
+            except RestoreTakenOver:  # it was silent, and given up: somebody else goes on
+                self._cancel()
                 return
             except OffsiteError as error:  # the next one may get through
                 warned("job_look", error=error.id, why=error.message, job=self._records.layout.job)

@@ -215,7 +215,7 @@ def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_re
     wait_until(is_gone, "the end of the record")
     job = home.begun()[-1]
     assert home.lows(uid)[0].phase is Phase.STOPPED
-    assert f"operator expire --uid {uid} --repo {home.repository.store.url} --delete secret=s3" in job
+    assert f"operator expire --uid {uid} --place {home.repository.store.url} --delete secret=s3" in job
     assert agent != job
     assert not (home.root / "backup-shop.status.yaml").exists()
     operator.look()

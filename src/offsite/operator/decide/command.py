@@ -1,0 +1,32 @@
+"""Words of a resource as arguments of a command line: whatever a person wrote stays the value of its option. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offsite.model.errors import BadResource
+
+
+def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | None]) -> tuple[str, ...]:
+    """`{"topics": ("a", "b"), "commit": None}` → `--topics=a --topics=b`. Each argument is one option with its value,
+    so no value is ever taken for an option. Raises `BadResource` for what no command line holds. `who`: whose they
+    are."""
+    found = [(name, each) for name, value in words.items() for each in _values(value)]
+    for name, each in found:
+        if not _is_plain(each):
+            raise BadResource(f"{who}: {name} holds characters that no command line can", hint="leave them out")
+    return tuple(f"--{name}={each}" for name, each in found)
+
+
+def _values(value: str | int | tuple[str, ...] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (str(value),)
+
+
+def _is_plain(text: str) -> bool:
+    """No NUL, and nothing that has no bytes in UTF-8."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

@@ -1,0 +1,194 @@
+"""When a schedule fires: which time is due, what is left out, when the next one comes. Pure.
+
+Each time of a schedule is decided once, by an object that is created once, named by that time; the newest one is where
+a look goes on. So a status may be lost, operators may be two, and clocks may step: what lies at or before the newest
+decision is never decided again.
+
+Times come from `cronsim`, which keeps the rules of Debian's cron: a time that a change of the clock leaves out fires
+right behind it; one that comes twice fires the first time; with a `*` for the minute or the hour, real time counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from typing import assert_never
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from offsite.model.errors import BadResource
+from offsite.model.time import parse_duration_s
+from offsite.operator.decide.command import option_words
+from offsite.operator.resources.schedule import Action, Schedule
+from offsite.services.jobs.status import JobState
+
+FIELDS = 5
+LOOKED_MAX = 10_000
+"""Times that one look goes through; behind a longer pause the next look goes on."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
+
+
+class DecisionKind(StrEnum):
+    """What was decided of a time."""
+
+    FIRED = "fired"
+    SKIPPED = "skipped"
+    """The run before still runs."""
+    MISSED = "missed"
+    """It could not begin within its deadline."""
+    STARTED = "started"
+    """The schedule begins here: nothing before is due."""
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+    """What was due before is left out."""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is about a time of the schedule."""
+        return self in {DecisionKind.FIRED, DecisionKind.SKIPPED, DecisionKind.MISSED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeDecided:
+    """What was decided of the time `time_ms`. `left_out`: how many times before it, since the decision before, are left
+    out with it."""
+
+    time_ms: int
+    kind: DecisionKind
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timetable:
+    """The times of a schedule. Raises `BadResource` for what is none."""
+
+    cron: str
+    time_zone: str
+
+    def __post_init__(self) -> None:
+        next(self._after(0), None)
+
+    def after(self, time_ms: int, *, until_ms: int | None = None) -> Iterator[int]:
+        """The times behind `time_ms`, rising, up to and with `until_ms`."""
+        newest = time_ms
+        for each in self._after(time_ms):
+            at_ms = (each.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+            if until_ms is not None and at_ms > until_ms:
+                return
+            if at_ms > newest:  # an hour that comes twice: the library begins in its first pass
+                newest = at_ms
+                yield at_ms
+
+    def next_after(self, time_ms: int) -> int | None:
+        """None: it never comes again."""
+        return next(self.after(time_ms), None)
+
+    def _after(self, time_ms: int) -> CronSim:
+        if len(self.cron.split()) != FIELDS:
+            raise BadResource(f"cron {self.cron!r} has not five fields", hint="as in: 30 2 * * *")
+        try:
+            zone = ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            said = f"{self.time_zone!r} is no time zone that is known here"
+            raise BadResource(said, hint="write it as Europe/Zurich, or UTC") from error
+        try:
+            return CronSim(self.cron, datetime.fromtimestamp(time_ms / 1000, tz=zone))
+        except (CronSimError, ValueError, TypeError, AssertionError) as error:
+            raise BadResource(f"cron {self.cron!r} cannot be read: {error}", hint="as in: 30 2 * * *") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleWanted:
+    """What a schedule asks for."""
+
+    uid: str
+    timetable: Timetable
+    suspend: bool
+    deadline_ms: int
+    action: Action
+    cluster: str
+    topics: tuple[str, ...]
+    history: int
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSeen:
+    """`newest`: the newest decision. `running`: the state of the newest job, None where there is none or it is not
+    asked for yet; `is_unasked`: the newest time that fired has no job yet. `now_ms`: by the home's clock."""
+
+    newest: TimeDecided | None
+    running: JobState | None
+    is_unasked: bool
+    now_ms: int
+
+
+def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
+    """What `schedule` asks for. Raises `BadResource`."""
+    spec = schedule.spec
+    who = f"schedule {schedule.metadata.name}"
+    if spec.action is Action.DRILL and not spec.topics:
+        raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
+    option_words(who, {"topics": spec.topics})
+    return ScheduleWanted(
+        uid=schedule.metadata.uid,
+        timetable=Timetable(cron=spec.cron, time_zone=spec.time_zone),
+        suspend=spec.suspend,
+        deadline_ms=int(parse_duration_s(spec.starting_deadline) * 1000),
+        action=spec.action,
+        cluster=spec.cluster if spec.action is Action.DRILL else "",
+        topics=spec.topics,
+        history=spec.history,
+        who=who,
+    )
+
+
+def decide_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
+    """What to decide now; None: nothing is due."""
+    newest = seen.newest
+    if newest is None:
+        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.STARTED)
+    if seen.now_ms <= newest.time_ms:
+        return None
+    is_suspended = newest.kind is DecisionKind.SUSPENDED
+    if wanted.suspend:
+        return None if is_suspended else TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.SUSPENDED)
+    if is_suspended:
+        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.RESUMED)
+    due = list(islice(wanted.timetable.after(newest.time_ms, until_ms=seen.now_ms), LOOKED_MAX))
+    return _due(wanted, seen, due) if due else None
+
+
+def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> TimeDecided:
+    """Of several that are due the newest one counts: a run of now makes up for those before."""
+    time_ms = due[-1]
+    if seen.now_ms - time_ms > wanted.deadline_ms:
+        kind = DecisionKind.MISSED
+    elif seen.is_unasked or seen.running in _LIVE:
+        kind = DecisionKind.SKIPPED
+    else:
+        kind = DecisionKind.FIRED
+    return TimeDecided(time_ms=time_ms, kind=kind, left_out=len(due) - 1)
+
+
+def next_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> int | None:
+    """When it fires next; None: never, as it is."""
+    newest_ms = max(seen.now_ms, seen.newest.time_ms if seen.newest else 0)
+    return None if wanted.suspend else wanted.timetable.next_after(newest_ms)
+
+
+def command_of(wanted: ScheduleWanted, backup: str) -> tuple[str, ...]:
+    """The command line of a run, about the low-level backup of that name."""
+    match wanted.action:
+        case Action.CHECKPOINT:
+            return ("checkpoint", "take", *option_words(wanted.who, {"backup": backup}), "--wait")
+        case Action.DRILL:
+            words = option_words(wanted.who, {"backup": backup, "topics": wanted.topics})
+            return ("restore", "drill", *words, *(() if wanted.cluster else ("--sandbox",)))
+        case _:
+            assert_never(wanted.action)

@@ -1,0 +1,210 @@
+"""What was decided of one declared restore: its attempts, and how it ended. A numbered log, create-only.
+
+The jobs of a restore tell how it goes, but their records may be deleted when they are old, and a status may be lost.
+This log stays: a restore that is over here is never begun again. As in the ledger of backups, each entry carries the
+number of the lock under which it was decided, and a lower one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
+from offsite.stores.store import Store
+
+TEXT_MAX = 4000
+"""Characters of what is kept of an error."""
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """Its records were deleted before anybody read them."""
+    LOST = "lost"
+    """Its process vanished, and was shut out: the next attempt goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The error that a command ended with: its id, its message, what to do."""
+
+    id: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How an attempt ended: its job (empty: none was begun), whether everything was read back and is the same (None:
+    that was not looked at)."""
+
+    outcome: Outcome
+    job: str = ""
+    verified: bool | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreEntry:
+    """One entry: attempt number `attempt` begins, or ended as `end` says. `fence`: the term of the lock; `word` is
+    random; `at_ms`: the store's time; `by`: for people."""
+
+    seq: int
+    previous: str
+    attempt: int
+    fence: int
+    word: str
+    at_ms: int
+    by: str = ""
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreHistory:
+    """The state behind entry `seq`: the newest attempt (0: none), when it was begun, when and how it ended (None: it
+    did not)."""
+
+    uid: str
+    seq: int = 0
+    head: str = ""
+    fence: int = 0
+    attempt: int = 0
+    begun_ms: int = 0
+    end: End | None = None
+    ended_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the restore is finished: nothing of it ever begins again."""
+        return self.end is not None and self.end.outcome is not Outcome.LOST
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.attempt > 0 and self.end is None
+
+
+class NotNextError(Exception):
+    """An entry that the state before it does not allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreLog:
+    store: Store
+    layout: DeclaredLayout
+
+    def read(self) -> RestoreHistory:
+        """The newest state. Raises `DamagedObject` for an entry that is missing, unreadable, or may not follow;
+        `FormatTooNew`."""
+        return self._log.read(RestoreHistory(uid=self.layout.uid), is_first=True)
+
+    def append(self, entry: RestoreEntry, *, to: RestoreHistory) -> RestoreHistory | None:
+        """The state with `entry` behind `to`; None when another process was first. Raises `NotNextError`."""
+        data = encode_restore_entry(entry)
+        state = after(to, entry, head=hash_of(data))
+        return state if self._log.append(data, to=to) else None
+
+    @property
+    def _log(self) -> NumberedLog[RestoreHistory]:
+        return NumberedLog(store=self.store, prefix=self.layout.restore_prefix, after=_after)
+
+
+def after(history: RestoreHistory, entry: RestoreEntry, *, head: str) -> RestoreHistory:
+    """The state behind an entry whose hash is `head`. Raises `NotNextError`."""
+    if (entry.seq, entry.previous) != (history.seq + 1, history.head):
+        raise NotNextError(f"entry {entry.seq} does not follow entry {history.seq}")
+    if entry.fence < history.fence:
+        raise NotNextError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
+    if history.is_over:
+        raise NotNextError(f"entry {entry.seq} is about a restore that is over")
+    changed = _begun(history, entry) if entry.end is None else _ended(history, entry)
+    return replace(changed, seq=entry.seq, head=head, fence=entry.fence)
+
+
+def _begun(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
+    if history.is_under_way or entry.attempt != history.attempt + 1:
+        raise NotNextError(f"attempt {entry.attempt} begins behind attempt {history.attempt}")
+    return replace(history, attempt=entry.attempt, begun_ms=entry.at_ms, end=None, ended_ms=0)
+
+
+def _ended(history: RestoreHistory, entry: RestoreEntry) -> RestoreHistory:
+    is_lost = entry.end is not None and entry.end.outcome is Outcome.LOST
+    if entry.attempt != history.attempt or (is_lost and not history.is_under_way):
+        raise NotNextError(f"attempt {entry.attempt} ends behind attempt {history.attempt}")
+    return replace(history, end=entry.end, ended_ms=entry.at_ms)
+
+
+def encode_restore_entry(entry: RestoreEntry) -> bytes:
+    fields: dict[str, JsonValue] = {
+        "format": FORMAT,
+        "seq": entry.seq,
+        "previous": entry.previous,
+        "attempt": entry.attempt,
+        "fence": entry.fence,
+        "word": entry.word,
+        "at_ms": entry.at_ms,
+        "by": entry.by,
+    }
+    return encode_object(fields if entry.end is None else {**fields, "end": _end_fields(entry.end)})
+
+
+def decode_restore_entry(data: bytes, *, key: str) -> RestoreEntry:
+    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    item = parse_json_object(data, source=key, damaged=DamagedObject)
+    end = item.optional_child("end")
+    return RestoreEntry(
+        seq=item.count("seq"),
+        previous=item.text("previous"),
+        attempt=item.count("attempt"),
+        fence=item.count("fence"),
+        word=item.text("word"),
+        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=item.text("by"),
+        end=None if end is None else _end(end),
+    )
+
+
+def _end_fields(end: End) -> Mapping[str, JsonValue]:
+    verified = "" if end.verified is None else "yes" if end.verified else "no"
+    fields: dict[str, JsonValue] = {"outcome": end.outcome.value, "job": end.job, "verified": verified}
+    if (failure := end.failure) is not None:
+        fields["failure"] = {
+            "id": failure.id[:TEXT_MAX],
+            "message": failure.message[:TEXT_MAX],
+            "hint": failure.hint[:TEXT_MAX],
+        }
+    return fields
+
+
+def _end(item: JsonObject) -> End:
+    try:
+        outcome = Outcome(item.text("outcome"))
+    except ValueError as error:
+        raise item.wrong("outcome", f"one of {', '.join(Outcome)}") from error
+    failure = item.optional_child("failure")
+    return End(
+        outcome=outcome,
+        job=item.text("job"),
+        verified={"yes": True, "no": False}.get(item.text("verified")),
+        failure=None
+        if failure is None
+        else Failure(id=failure.text("id"), message=failure.text("message"), hint=failure.text("hint")),
+    )
+
+
+def _after(history: RestoreHistory, data: bytes, key: str) -> RestoreHistory:
+    try:
+        return after(history, decode_restore_entry(data, key=key), head=hash_of(data))
+    except NotNextError as error:
+        raise DamagedObject(f"{key}: {error}", hint=HINT) from error

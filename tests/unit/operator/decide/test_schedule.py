@@ -1,0 +1,233 @@
+"""Times of schedules: each is decided once, over any looks, restarts, clock steps and changes of the clock."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsite.model.errors import BadResource
+from offsite.operator.decide.schedule import (
+    DecisionKind,
+    ScheduleSeen,
+    ScheduleWanted,
+    TimeDecided,
+    Timetable,
+    command_of,
+    decide_time,
+    next_time,
+    schedule_wanted,
+)
+from offsite.operator.resources.parse import parse_resource
+from offsite.operator.resources.schedule import Schedule
+from offsite.services.jobs.status import JobState
+
+ZONES = ("Europe/Zurich", "America/New_York", "UTC")
+CHANGES = tuple(
+    int(datetime(*day, tzinfo=UTC).timestamp() * 1000)
+    for day in [(2026, 3, 8), (2026, 3, 29), (2026, 10, 25), (2026, 11, 1), (2026, 6, 1)]
+)
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+
+
+def schedule(**spec: object) -> ScheduleWanted:
+    found = parse_resource(
+        {
+            "apiVersion": "offsite.dev/v1alpha1",
+            "kind": "Schedule",
+            "metadata": {"name": "nightly", "uid": "ssssssss-1"},
+            "spec": {"backup": "shop", "action": "drill", "cron": "30 2 * * *", **spec},
+        },
+        source="test",
+    )
+    assert isinstance(found, Schedule)
+    return schedule_wanted(found)
+
+
+def daily(hour: int, minute: int, zone: str, start_ms: int, end_ms: int) -> list[int]:
+    """When that time of the day is, told without any cron: what is left out comes right behind, what is twice once."""
+    first = datetime.fromtimestamp(start_ms / 1000, tz=UTC).date() - timedelta(days=2)
+    days = (first + timedelta(days=number) for number in range((end_ms - start_ms) // DAY + 5))
+    found = (_instant(day, hour, minute, ZoneInfo(zone)) for day in days)
+    return [each for each in found if start_ms < each <= end_ms]
+
+
+def _instant(day: date, hour: int, minute: int, zone: ZoneInfo) -> int:
+    wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+    while wall.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wall.replace(tzinfo=None):
+        wall += timedelta(minutes=1)
+    return int(wall.timestamp() * 1000)
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.integers(0, 23),
+    st.integers(0, 59),
+    st.sampled_from(CHANGES),
+    st.integers(-3 * DAY, 3 * DAY),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_time_of_the_day_comes_once_each_day_also_where_the_clock_changes(
+    zone: str, hour: int, minute: int, around_ms: int, shift_ms: int
+) -> None:
+    start_ms = around_ms + shift_ms
+    end_ms = start_ms + 5 * DAY
+    timetable = Timetable(cron=f"{minute} {hour} * * *", time_zone=zone)
+    assert list(timetable.after(start_ms, until_ms=end_ms)) == daily(hour, minute, zone, start_ms, end_ms)
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(-DAY, DAY))
+@settings(max_examples=60, deadline=None)
+def test_every_quarter_of_an_hour_is_real_time(zone: str, around_ms: int, shift_ms: int) -> None:
+    start_ms = around_ms + shift_ms
+    quarter = 15 * MINUTE
+    expected = list(range((start_ms // quarter + 1) * quarter, start_ms + 2 * DAY, quarter))
+    found = Timetable(cron="*/15 * * * *", time_zone=zone).after(start_ms, until_ms=start_ms + 2 * DAY - 1)
+    assert list(found) == expected
+
+
+class Line:
+    """Decisions, kept as an operator would; `lost` looks decide on what was before."""
+
+    def __init__(self, wanted: ScheduleWanted, now_ms: int) -> None:
+        self.wanted, self.decided = wanted, list[TimeDecided]()
+        self.look(now_ms)
+
+    def look(self, now_ms: int, *, suspend: bool = False, running: JobState | None = None) -> TimeDecided | None:
+        newest = self.decided[-1] if self.decided else None
+        seen = ScheduleSeen(newest=newest, running=running, is_unasked=False, now_ms=now_ms)
+        found = decide_time(replace(self.wanted, suspend=suspend), seen)
+        if found is not None:
+            assert newest is None or found.time_ms > newest.time_ms, "a time was decided again"
+            self.decided.append(found)
+        return found
+
+    def of(self, *kinds: DecisionKind) -> list[TimeDecided]:
+        return [each for each in self.decided if each.kind in kinds]
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(0, 10**9))
+@settings(max_examples=80, deadline=None)
+def test_with_looks_that_are_near_each_other_every_time_fires_exactly_once(
+    zone: str, around_ms: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    hour, minute = rng.randint(0, 23), rng.randint(0, 59)
+    start_ms = now_ms = around_ms - 2 * DAY
+    line = Line(schedule(cron=f"{minute} {hour} * * *", timeZone=zone, startingDeadline="12h"), start_ms)
+    while now_ms < around_ms + 3 * DAY:
+        now_ms += rng.randint(1, 50 * MINUTE)
+        stepped_ms = now_ms - rng.choice([0, 0, 0, rng.randint(0, 2 * HOUR)])  # the clock steps back, and again on
+        line.look(stepped_ms)
+    line.look(now_ms)
+    fired = line.of(DecisionKind.FIRED)
+    assert [each.time_ms for each in fired] == daily(hour, minute, zone, start_ms, now_ms)
+    assert all(each.left_out == 0 for each in fired)
+
+
+@given(st.sampled_from(ZONES), st.sampled_from(CHANGES), st.integers(0, 10**9))
+@settings(max_examples=80, deadline=None)
+def test_over_any_looks_each_time_is_decided_once_or_told_as_left_out(zone: str, around_ms: int, seed: int) -> None:
+    rng = random.Random(seed)
+    start_ms = now_ms = around_ms - 5 * DAY
+    line = Line(schedule(cron="10 */6 * * *", timeZone=zone, startingDeadline="2h"), start_ms)
+    for _ in range(40):
+        now_ms += rng.choice([rng.randint(1, HOUR), rng.randint(1, 12 * HOUR), rng.randint(1, 3 * DAY)])
+        found = line.look(now_ms, running=rng.choice([None, JobState.RUNNING, JobState.LOST]))
+        assert found is None or found.kind is not DecisionKind.FIRED or now_ms - found.time_ms <= 2 * HOUR
+    expected = list(line.wanted.timetable.after(start_ms, until_ms=now_ms))
+    runs = line.of(DecisionKind.FIRED, DecisionKind.SKIPPED, DecisionKind.MISSED)
+    assert {each.time_ms for each in runs} <= set(expected)
+    assert sum(1 + each.left_out for each in runs) == len(expected)
+
+
+def test_what_was_due_while_it_was_suspended_is_not_made_up_for() -> None:
+    line = Line(schedule(cron="0 * * * *"), CHANGES[4])
+    line.look(CHANGES[4] + 30 * MINUTE, suspend=True)
+    line.look(CHANGES[4] + 5 * HOUR, suspend=True)
+    line.look(CHANGES[4] + 5 * HOUR + MINUTE)
+    assert [each.kind for each in line.decided][-1] is DecisionKind.RESUMED
+    found = line.look(CHANGES[4] + 6 * HOUR + MINUTE)
+    assert found == TimeDecided(time_ms=CHANGES[4] + 6 * HOUR, kind=DecisionKind.FIRED)
+
+
+def test_what_could_not_begin_in_time_is_left_out() -> None:
+    line = Line(schedule(cron="0 0 * * *", startingDeadline="30m"), CHANGES[4])
+    found = line.look(CHANGES[4] + 2 * DAY + HOUR)
+    assert found == TimeDecided(time_ms=CHANGES[4] + 2 * DAY, kind=DecisionKind.MISSED, left_out=1)
+
+
+def test_the_next_one_is_skipped_while_one_runs() -> None:
+    line = Line(schedule(cron="0 * * * *"), CHANGES[4])
+    assert line.look(CHANGES[4] + HOUR) is not None
+    found = line.look(CHANGES[4] + 2 * HOUR, running=JobState.RUNNING)
+    assert found is not None
+    assert found.kind is DecisionKind.SKIPPED
+
+
+def test_a_schedule_tells_when_it_fires_next() -> None:
+    wanted = schedule(cron="30 2 * * *", timeZone="Europe/Zurich")
+    seen = ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[1] - HOUR)
+    assert next_time(wanted, seen) == CHANGES[1] + HOUR  # 02:30 is left out that day: 03:00 in Zurich
+    assert next_time(replace(wanted, suspend=True), seen) is None
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "* * * * * *",
+        "61 * * * *",
+        "a b c d e",
+        "0 0 30 2 *",
+        "* * * *     ",
+        "*/0 * * * *",
+        "0 0 * * 9",
+        "L L L L L",
+        "0 0 L-1 * *",
+        "\0 * * * *",
+        "0 0 * * #",
+        "- - - - -",
+        "\u0661 * * * *",
+        "0 0 * * ²L",
+        "*/L * * * *",
+        "0 0 1#1 * *",
+        "0 0 * * 1#1/2",
+        "0 0 L/2,L * *",
+    ],
+)
+def test_a_cron_that_cannot_be_read_is_refused_and_nothing_else_happens(cron: str) -> None:
+    try:
+        wanted = schedule(cron=cron)
+    except BadResource:
+        return
+    next_time(wanted, ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
+
+
+@given(st.text(alphabet="0123456789*/,-L#W? ABCMON\u0661", min_size=9, max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_any_text_for_a_cron_is_read_or_refused(cron: str) -> None:
+    try:
+        wanted = schedule(cron=cron)
+    except BadResource:
+        return
+    next_time(wanted, ScheduleSeen(newest=None, running=None, is_unasked=False, now_ms=CHANGES[4]))
+
+
+@pytest.mark.parametrize(
+    "zone", ["Nowhere/Land", "../../etc/passwd", "/etc/localtime", "Europe", "\0", "europe zurich"]
+)
+def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
+    with pytest.raises(BadResource):
+        schedule(timeZone=zone)
+
+
+def test_the_commands_of_runs() -> None:
+    assert command_of(schedule(action="checkpoint"), "shop-1") == ("checkpoint", "take", "--backup=shop-1", "--wait")
+    drill = ("restore", "drill", "--backup=shop-1", "--topics=orders")
+    assert command_of(schedule(topics=["orders"]), "shop-1") == (*drill, "--sandbox")
+    assert command_of(schedule(topics=["orders"], cluster="test"), "shop-1") == drill

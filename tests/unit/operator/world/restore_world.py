@@ -1,0 +1,233 @@
+"""A world for restores: operators that die, sleep and see stale specs; processes that start late, freeze and vanish."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from offsite.model.errors import RestoreRunning, RestoreTakenOver
+from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, restore_wanted
+from offsite.operator.decide.seen import AgentsSeen
+from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.resources.parse import parse_resource
+from offsite.operator.resources.restore import Restore
+from offsite.operator.world.job_processes import Jobs
+from offsite.operator.world.look import Eyes
+from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.restores import RestoreHands
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
+from offsite.services.jobs.forget import LEAST_S, forget_jobs
+from offsite.stores.store import PutResult, Store
+from tests.faulty_store import Crash, FaultyStore
+from tests.unit.operator.world.world import TimedStore, identity
+
+PLACES = (Place(account="main", repository="memory:one"), Place(account="main", repository="memory:two"))
+ACCOUNTS = (Account(name="main", endpoint="memory:one"),)
+UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
+_ENDS = (0, 0, 0, 3, 13)
+
+
+class SleepingStore(FaultyStore):
+    """Before effect `sleeps_at` its operator sleeps, and the world goes on."""
+
+    def __init__(self, inner: Store, *, fails_at: int, after: bool, sleeps_at: int, sleep: Callable[[], None]) -> None:
+        super().__init__(inner, fails_at=fails_at, after=after)
+        self._sleeps_at, self._sleep = sleeps_at, sleep
+
+    def effect(self, act: Callable[[], PutResult | None]) -> PutResult | None:
+        if self.effects == self._sleeps_at:
+            self._sleep()
+        return super().effect(act)
+
+
+@dataclass(slots=True)
+class JobProcess:
+    """The process of a job, as `offsite.cli.work` is one. It is frozen while `frozen` is above 0."""
+
+    uid: str
+    key: tuple[str, str]
+    job: str
+    store: TimedStore
+    left: int
+    exit_code: int
+    frozen: int
+    claim: LeaseClaim | None = None
+
+    def step(self, world: RestoreWorld) -> bool:
+        """Whether it goes on."""
+        if self.frozen:
+            self.frozen -= 1
+            return True
+        records = JobRecords(store=self.store, layout=JobLayout(job=self.job))
+        terms = LeaseTerms(store=self.store, lease=records.layout.lease)
+        try:
+            if self.claim is None:
+                self.claim = terms.claim(identity(f"process-{self.job}"), self.job, take_over=False)
+            terms.beat(self.claim)
+            if records.ended() is not None or records.asked() is None:
+                terms.end(self.claim)
+                return False
+        except (RestoreRunning, RestoreTakenOver):
+            return False
+        return self._worked(world, records, terms)
+
+    def _worked(self, world: RestoreWorld, records: JobRecords, terms: LeaseTerms) -> bool:
+        world.worked(self)
+        self.left -= 1
+        is_cancelled = records.is_cancelled()
+        if self.left > 0 and not is_cancelled:
+            return True
+        code = 130 if is_cancelled else self.exit_code
+        world.ended.add(self.uid)
+        records.put_ended(EndedJob(id=self.job, at_ms=world.now_ms, exit_code=code, result="", said=""))
+        assert self.claim is not None
+        terms.end(self.claim)
+        return False
+
+
+@dataclass(slots=True)
+class RestoreOperator:
+    name: str
+    known: dict[str, Restore] = field(default_factory=dict)
+
+
+class RestoreWorld:
+    def __init__(self, seed: int) -> None:
+        self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
+        self.stores = {place: TimedStore(self) for place in PLACES}  # type: ignore[arg-type]
+        self.home = TimedStore(self)  # type: ignore[arg-type]
+        self.restores = {uid: new_restore(uid, repository=self.rng.choice(PLACES).repository) for uid in UIDS}
+        self.operators = [RestoreOperator("x"), RestoreOperator("y")]
+        self.processes: list[JobProcess] = []
+        self.working: dict[str, JobProcess] = {}
+        self.begun: dict[str, list[str]] = {uid: [] for uid in UIDS}
+        self.ended: set[str] = set()
+        self.is_asleep = False
+        self.is_calm = False
+
+    # -- what people, time and machines do -----------------------------------------------------------------------------
+
+    def stop_one(self) -> None:
+        uid = self.rng.choice(UIDS)
+        repository = self.restores[uid].spec.backup_url.partition("#")[0]
+        self.restores[uid] = new_restore(uid, repository=repository, state="stopped")
+
+    def lose_one(self) -> None:
+        """A machine dies, with a process on it."""
+        if self.processes:
+            self.processes.remove(self.rng.choice(self.processes))
+
+    def forget(self) -> None:
+        self.now_ms += 3 * int(LEAST_S) * 1000
+        for store in self.stores.values():
+            forget_jobs(store, older_than_s=LEAST_S)
+
+    def run_processes(self) -> None:
+        self.working = {}
+        for process in list(self.processes):
+            if not process.step(self):
+                self.processes.remove(process)
+
+    def worked(self, process: JobProcess) -> None:
+        """A process did something: this is where two of them, or one of a finished restore, would show."""
+        assert process.uid not in self.ended, f"{process.uid} is finished, and runs again"
+        others = [each.key for each in self.working.values() if each.job != process.job]
+        assert process.uid not in self.working, f"two jobs of {process.uid} run"
+        assert process.key not in others, f"two restores of one tag run: {process.key}"
+        self.working[process.uid] = process
+
+    # -- operators -----------------------------------------------------------------------------------------------------
+
+    def operate(self, operator: RestoreOperator, *, faults: bool) -> dict[str, RestoreStatus]:
+        """One round over all resources, as this operator knows them; it remembers nothing, and may die or sleep."""
+        found: dict[str, RestoreStatus] = {}
+        for uid, newest in self.restores.items():
+            if not faults or self.rng.random() < 0.7 or uid not in operator.known:
+                operator.known[uid] = newest
+            try:
+                hands = self.hands(operator, faults=faults)
+                found[uid] = hands.reconcile(self.wanted(operator.known[uid]), known=UIDS)
+            except (Crash, RestoreRunning):
+                return found
+        return found
+
+    def hands(self, operator: RestoreOperator, *, faults: bool) -> RestoreHands:
+        fails_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.3 else -1
+        sleeps_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.2 and not self.is_asleep else -1
+        after = self.rng.random() < 0.5
+
+        def faulty(store: Store) -> Store:
+            return SleepingStore(
+                store, fails_at=fails_at, after=after, sleeps_at=sleeps_at, sleep=lambda: self.sleep(operator)
+            )
+
+        stores = {place: faulty(store) for place, store in self.stores.items()}
+        eyes = Eyes(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
+        jobs = Jobs(eyes=eyes, processes=self, environment_of=lambda place, _: {"OFFSITE_REPO": place.repository})
+        return RestoreHands(jobs=jobs, home=faulty(self.home))
+
+    def sleep(self, operator: RestoreOperator) -> None:
+        """The machine of an operator is stopped for a while; what others do goes on."""
+        self.is_asleep = True
+        (other,) = (each for each in self.operators if each is not operator)
+        for _ in range(self.rng.randint(1, 6)):
+            self.now_ms += self.rng.choice([5000, 20_000, 40_000])
+            self.run_processes()
+            self.operate(other, faults=False)
+        self.is_asleep = False
+
+    def wanted(self, restore: Restore) -> RestoreWanted:
+        return restore_wanted(restore, ACCOUNTS)
+
+    # -- ports ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        yield
+
+    def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        assert arguments[:2] == ("restore", "run")
+        place = next(each for each in PLACES if each.repository == environment["OFFSITE_REPO"])
+        uid = next(uid for uid in UIDS if f"--backup=backup-{uid}" in arguments)
+        restore = self.restores[uid]
+        if not self.is_calm and self.rng.random() < 0.15:
+            self.sleep(self.rng.choice(self.operators)) if not self.is_asleep else None
+        self.begun[uid].append(job)
+        self.processes.append(
+            JobProcess(
+                uid=uid,
+                key=(restore.spec.cluster, restore.spec.tag),
+                job=job,
+                store=self.stores[place],
+                left=self.rng.randint(1, 8),
+                exit_code=self.rng.choice(_ENDS),
+                frozen=0 if self.is_calm else self.rng.choice([0, 0, 1, 5]),
+            )
+        )
+
+    def of(self, store: Store, backup: str) -> BackupFacts:
+        return BackupFacts()
+
+    def seen(self, uid: str) -> AgentsSeen:
+        return AgentsSeen()
+
+    def configure(self, uid: str, agents: AgentsWanted | None) -> None: ...
+
+
+def new_restore(uid: str, *, repository: str = PLACES[0].repository, **spec: object) -> Restore:
+    found = parse_resource(
+        {
+            "apiVersion": "offsite.dev/v1alpha1",
+            "kind": "Restore",
+            "metadata": {"name": uid[:4], "uid": uid, "generation": 1},
+            "spec": {"backupUrl": f"{repository}#backup-{uid}", "cluster": "target", **spec},
+        },
+        source="world",
+    )
+    assert isinstance(found, Restore)
+    return found
