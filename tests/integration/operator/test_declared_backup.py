@@ -33,27 +33,24 @@ class Home:
     stores: dict[str, CloudStore]
 
     def declare(self, **spec: Any) -> None:
-        spec = {"topics": [self.topic], "agents": {"replicas": 2}, "parameters": {"interval": "1s"}, **spec}
-        resource = {
-            "apiVersion": "offsite.dev/v1alpha1",
-            "kind": "Backup",
-            "metadata": {"name": "shop"},
-            "spec": spec,
-        }
-        file = self.folder.parent / "shop.yaml"
-        file.write_text(json.dumps(resource))  # JSON is YAML
         before = self.generation()
+        self.apply("Backup", topics=[self.topic], agents={"replicas": 2}, parameters={"interval": "1s"}, **spec)
+        wait_until(lambda: self.generation() > before, limit_s=LIMIT_S)
+
+    def apply(self, kind: str, **spec: Any) -> None:
+        resource = {"apiVersion": "offsite.dev/v1alpha1", "kind": kind, "metadata": {"name": "shop"}, "spec": spec}
+        file = self.folder.parent / f"{kind}.yaml"
+        file.write_text(json.dumps(resource))  # JSON is YAML
         done = offsite("operator", "apply", "-f", file, "--dir", self.folder)
         assert done.exit_code == 0, done.stderr
-        wait_until(lambda: self.generation() > before, limit_s=LIMIT_S)
 
     def generation(self) -> int:
         """Of the spec that the operator has seen and acted on."""
         status: dict[str, Any] = self.status().get("status") or {}
         return int(status.get("observedGeneration", 0))
 
-    def status(self) -> dict[str, Any]:
-        done = offsite("operator", "describe", "backup", "shop", "--dir", self.folder, "-o", "json")
+    def status(self, kind: str = "backup") -> dict[str, Any]:
+        done = offsite("operator", "describe", kind, "shop", "--dir", self.folder, "-o", "json")
         return done.result if done.exit_code == 0 else {}
 
     def lows(self) -> list[dict[str, Any]]:
@@ -120,6 +117,17 @@ def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
         home.declare(state="running")
         home.await_reconciled()
         wait_until(lambda: home.newest_commit("main", first["backup"]) > stopped_at, limit_s=LIMIT_S)
+
+        home.apply(
+            "Restore",
+            backupUrl=f"{first['repository']}#{first['backup']}",
+            cluster="shop",
+            rename=[f"{home.topic}={home.topic}-back"],
+        )
+        wait_until(lambda: (home.status("restore").get("status") or {}).get("reconciled") is True, limit_s=LIMIT_S)
+        restored = home.status("restore")["status"]
+        assert (restored["phase"], restored["verified"]) == ("Completed", True)
+        assert [each.value for each in home.cluster.records(f"{home.topic}-back")] == [b"1", b"2", b"3"]
 
         home.declare(destination={"account": "other"})
         wait_until(lambda: [each["account"] for each in home.lows()][-1:] == ["other"], limit_s=LIMIT_S)

@@ -71,6 +71,15 @@ class Launches:
             environment = variables_of(self.accounts.account(place), environment)
         return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
 
+    def job(self, place: Place, cluster: str) -> Mapping[str, str]:
+        """The variables of a job in a repository, about a cluster, or none where the name is empty. Raises
+        `BadResource`."""
+        own = {"OFFSITE_REPO": place.repository}
+        if cluster:
+            self.properties(cluster)
+            own["OFFSITE_KAFKA_CONFIG"] = str(self.layout.cluster(cluster))
+        return {**variables_of(self.accounts.account(place), {}), **own}
+
     def properties(self, cluster: str) -> bytes:
         """The file that says how to reach a cluster. Raises `BadResource` where there is none."""
         path = self.layout.cluster(cluster)

@@ -28,10 +28,15 @@ from offsite.operator.folder.keeper import Keeper, Kept
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.restores import RestoreKeeper
+from offsite.operator.folder.schedules import ScheduleKeeper
 from offsite.operator.folder.status import Statuses, Told
 from offsite.operator.world.act import Hands
 from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.world.job_processes import Jobs, local_processes
 from offsite.operator.world.look import Eyes
+from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.schedules import ScheduleHands
 from offsite.operator.world.slots import Slots
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -42,11 +47,13 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRules:
-    """What an operator is told: backups in their initial copy at a time, and the rules of the expiry queue. `command`:
+    """What an operator is told: backups in their initial copy at a time, the rules of the expiry queue, and restores,
+    checkpoints and drills that this machine does at a time (each has a Spark of its own). `command`:
     what `offsite` is on this machine."""
 
     initial_copies: int = 1
     queue: QueueRules = field(default_factory=QueueRules)
+    jobs_at_once: int = 2
     command: Sequence[str] = OFFSITE
 
 
@@ -78,10 +85,18 @@ class FolderOperator:
         self.agents = LocalAgents(layout, clock=clock)
         self.jobs = ExpiryJobs(layout, rules.queue, clock=clock)
         self._backups = BackupKeeper(records=self.records, agents=self.agents, jobs=self.jobs, clock=clock)
-        self._keepers: Mapping[str, Keeper] = {"Backup": self._backups, **(keepers or {})}
+        self._restores, self._schedules = RestoreKeeper(records=self.records), ScheduleKeeper(records=self.records)
+        self._processes = local_processes(at_once=rules.jobs_at_once)
+        own: Mapping[str, Keeper] = {
+            "Backup": self._backups,
+            "Restore": self._restores,
+            "Schedule": self._schedules,
+        }
+        self._keepers: Mapping[str, Keeper] = {**own, **(keepers or {})}
         self._accounts: Accounts | None = None
         self._facts = RepositoryFacts()
-        self._slots = _slots(layout, rules.initial_copies)
+        self._home = _home(layout)
+        self._slots = Slots(self._home, limit=rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
 
     def look(self) -> Look:
@@ -120,6 +135,10 @@ class FolderOperator:
         launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
         self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=_seal)
         self._backups.launches = self.agents.launches = launches
+        jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
+        self._restores.hands = RestoreHands(jobs=jobs, home=self._home)
+        self._schedules.hands = ScheduleHands(jobs=jobs, home=self._home)
+        self._restores.accounts = self._schedules.accounts = self._accounts.known
         return problem
 
     def _read_accounts(self) -> Accounts:
@@ -199,16 +218,13 @@ class FolderOperator:
     def _tell(self, key: Key, record: Record | None, kept: Kept, problem: str) -> str:
         status: dict[str, JsonValue] = {"observedGeneration": record.generation if record is not None else 0}
         told = list(kept.told)
-        if key[0] == "Backup":
-            kind = ConditionType.MISCONFIGURED_BACKUP.value
-            if problem:
-                told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
-            conditions = self.statuses.conditions(key, told, self._clock.now_ms())
-            status |= {"reconciled": not told, "conditions": conditions, **kept.fields}
-        else:
-            status |= kept.fields
-            if problem:
-                status |= {"phase": "FailedValidation", "message": problem}
+        kind = ConditionType.MISCONFIGURED_BACKUP.value if key[0] == "Backup" else f"Misconfigured{key[0]}"
+        if problem:
+            told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
+        conditions = self.statuses.conditions(key, told, self._clock.now_ms())
+        status |= {"reconciled": not told, "conditions": conditions, **kept.fields}
+        if problem and key[0] != "Backup":
+            status |= {"phase": "FailedValidation", "message": problem}
         with suppress(OffsiteError):  # it is written in the next look
             self.statuses.write(key, record, status)
         return problem or "; ".join(f"{each.type}: {each.message}" for each in told)
@@ -265,10 +281,11 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
         clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
 
 
-def _slots(layout: FolderLayout, limit: int) -> Slots:
+def _home(layout: FolderLayout) -> Store:
+    """What all operators of the folder share."""
     store = PosixStore(root=layout.store.absolute())
     store.prepare()
-    return Slots(store, limit=limit)
+    return store
 
 
 def _seal(store: Store, name: str) -> None:

@@ -1,0 +1,59 @@
+"""Looks after the resources `Restore` of a folder: each is done once, by a job of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from offsite.model.check import check
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.restore import RestorePhase, RestoreStatus, RestoreWanted, restore_wanted
+from offsite.operator.decide.wanted import Account
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.status import Told
+from offsite.operator.resources.restore import Restore, RestoreState
+from offsite.operator.world.restores import RestoreHands
+
+
+@dataclass(slots=True, kw_only=True)
+class RestoreKeeper:
+    """`hands` and `accounts` are those of the look."""
+
+    records: Records
+    hands: RestoreHands | None = None
+    accounts: Collection[Account] = ()
+
+    def keep(self, record: Record) -> Kept:
+        hands, wanted = self._parts(record)
+        return _kept(hands.reconcile(wanted, known=self.records.uids()))
+
+    def let_go(self, record: Record) -> Kept | None:
+        """One that runs is told to stop, and waited for; what it wrote stays."""
+        hands, wanted = self._parts(record)
+        status = hands.reconcile(replace(wanted, state=RestoreState.STOPPED), known=self.records.uids())
+        return None if status.phase.is_final or status.phase is RestorePhase.PENDING else _kept(status)
+
+    def _parts(self, record: Record) -> tuple[RestoreHands, RestoreWanted]:
+        restore = record.resource()
+        check(isinstance(restore, Restore) and self.hands is not None, "a keeper of restores with hands")
+        return self.hands, restore_wanted(restore, tuple(self.accounts))  # type: ignore[return-value,arg-type]
+
+
+def _kept(status: RestoreStatus) -> Kept:
+    fields: dict[str, JsonValue] = {"phase": status.phase.value, "attempts": status.attempts}
+    if status.job:
+        fields["job"] = status.job
+    if status.progress is not None:
+        done: Mapping[str, JsonValue] = {
+            "tasksDone": status.progress.tasks_done,
+            "tasksTotal": status.progress.tasks_total,
+            "records": status.progress.records,
+        }
+        fields["progress"] = done
+    if status.failure is not None:
+        hint = f"; {status.failure.hint}" if status.failure.hint else ""
+        fields["failureReason"] = f"{status.failure.id}: {status.failure.message}{hint}"
+    if status.verified is not None:
+        fields["verified"] = status.verified
+    return Kept(told=[Told(type=each.type.value, message=each.message) for each in status.conditions], fields=fields)

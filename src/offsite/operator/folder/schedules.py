@@ -1,0 +1,68 @@
+"""Looks after the resources `Schedule` of a folder: each time fires once, as a job of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from offsite.model.check import check
+from offsite.model.time import format_time
+from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.schedule import schedule_wanted
+from offsite.operator.decide.wanted import Account, wanted_of
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.status import Told
+from offsite.operator.resources.backup import Backup
+from offsite.operator.resources.schedule import Schedule
+from offsite.operator.world.schedules import ScheduleHands, ScheduleRun, ScheduleStatus, target_of
+from offsite.operator.world.timeline import Target
+
+_MISCONFIGURED = "MisconfiguredSchedule"
+
+
+@dataclass(slots=True, kw_only=True)
+class ScheduleKeeper:
+    """`hands` and `accounts` are those of the look."""
+
+    records: Records
+    hands: ScheduleHands | None = None
+    accounts: Collection[Account] = ()
+
+    def keep(self, record: Record) -> Kept:
+        schedule = record.resource()
+        check(isinstance(schedule, Schedule) and self.hands is not None, "a keeper of schedules with hands")
+        return _kept(self.hands.reconcile(schedule_wanted(schedule), self._target(schedule)))  # type: ignore[union-attr,arg-type]
+
+    def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # what runs goes on to its end
+        return None
+
+    def _target(self, schedule: Schedule) -> Target | None:
+        """What a run of now would be about; None while the backup is not declared, or has nothing."""
+        named = self.records.find("Backup", schedule.spec.backup)
+        backup = named.resource() if named is not None else None
+        if not isinstance(backup, Backup) or self.hands is None:
+            return None
+        wanted = schedule_wanted(schedule)
+        return target_of(self.hands.eyes, wanted, wanted_of(backup, tuple(self.accounts)))
+
+
+def _kept(status: ScheduleStatus) -> Kept:
+    fields: dict[str, JsonValue] = {"state": "waiting", "runs": [_run(each) for each in reversed(status.runs)]}
+    if status.last_ms is not None:
+        fields["lastScheduleTime"] = format_time(status.last_ms)
+    if status.next_ms is not None:
+        fields["nextScheduleTime"] = format_time(status.next_ms)
+    else:
+        fields["state"] = "suspended"
+    told = [Told(type=_MISCONFIGURED, message=status.problem)] if status.problem else []
+    return Kept(told=told, fields=fields)
+
+
+def _run(run: ScheduleRun) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {"time": format_time(run.time_ms), "phase": run.state}
+    if run.job:
+        found["job"] = run.job
+    if run.message:
+        found["message"] = run.message
+    return found
