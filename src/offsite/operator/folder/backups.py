@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,7 +26,11 @@ from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.world.act import Hands
 from offsite.operator.world.look import look
 from offsite.operator.world.reconcile import reconcile
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.told import DeclaredTold, put_told
 
+TOLD_MS = 60_000
+"""Between two notes in the repository that an operator looks after a backup."""
 CALM_MS = 10_000
 """Between two looks at a backup that is as declared: each costs requests to its repository."""
 
@@ -52,6 +57,7 @@ class BackupKeeper:
     launches: Launches | None = None
     asked: dict[str, Asked] = field(default_factory=dict)
     _calm: dict[str, _Calm] = field(default_factory=dict)
+    _said: dict[str, tuple[tuple[tuple[str, str], ...], int]] = field(default_factory=dict)
 
     def keep(self, record: Record) -> Kept:
         hands, launches, backup = self._parts(record)
@@ -70,10 +76,23 @@ class BackupKeeper:
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
         kept = Kept(told=_told(done.conditions), fields={**fields, "backups": backups_of(done.seen)})
+        self._tell(hands, record, wanted, done.conditions)
         self._calm.pop(record.uid, None)
         if not kept.told:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
         return kept
+
+    def _tell(self, hands: Hands, record: Record, wanted: Wanted, conditions: tuple[Condition, ...]) -> None:
+        """For who looks at the repository: what is news, and once in a while that an operator still looks."""
+        said = tuple((each.type.value, each.message) for each in conditions)
+        before, now_ms = self._said.get(record.uid), self.clock.now_ms()
+        if before is not None and before[0] == said and 0 <= now_ms - before[1] < TOLD_MS:
+            return
+        store, layout = hands.eyes.open_store(wanted.place), DeclaredLayout(uid=record.uid)
+        told = DeclaredTold(name=record.name, at_ms=now_ms, by=hands.eyes.identity.text, conditions=said)
+        with suppress(OffsiteError):  # it is a hint
+            put_told(store, layout, told)
+            self._said[record.uid] = (said, now_ms)
 
     def let_go(self, record: Record) -> Kept | None:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
