@@ -18,7 +18,9 @@ from typer.testing import CliRunner, Result
 from offsite.cli.app import app
 from offsite.model.errors import BadOption, BadResource, ConfirmationMissing, ResourceImmutable, ResourceNotFound
 from tests.processes import is_alive, processes_with, wait_until
-from tests.unit.operator.folder.home import Home, opened_home, resource
+from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource
+
+MARK = "OFFSITE_TEST_RUN"
 
 
 @pytest.fixture
@@ -139,21 +141,52 @@ def test_what_cannot_be_meant_is_an_error_with_a_hint(home: Home, arguments: tup
     assert done.exception.hint
 
 
-def test_sigterm_ends_an_operator_with_exit_code_0(home: Home) -> None:
-    home.put("shop.yaml", resource(agents={"replicas": 1}))
+def running(home: Home, *options: str) -> subprocess.Popen[bytes]:
+    """An operator with the real agents, which have nothing to do. Its processes have a mark in their environment."""
+    home.put("shop.yaml", resource(agents={"replicas": 1}, state="stopped"))
     command = [sys.executable, "-c", "from offsite.cli.main import main; main()", "operator", "run", str(home.root)]
-    marked = {**os.environ, "OFFSITE_TEST_RUN": str(home.root)}
-    with subprocess.Popen(
-        [*command, "--every", "200ms", "--stop-agents", "-o", "jsonl"],
+    return subprocess.Popen(
+        [*command, "--every", "200ms", "-o", "jsonl", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=marked,
-    ) as running:
-        assert running.stdout is not None
-        first = json.loads(running.stdout.readline())
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
+        env={**os.environ, MARK: str(home.root)},
+    )
 
-    assert first["resources"] == 1
-    assert (running.returncode, said.decode().splitlines()[-1]) == (0, "stopped")
-    wait_until(lambda: not any(map(is_alive, processes_with("OFFSITE_TEST_RUN", str(home.root)))), "their end")
+
+def agents(home: Home) -> list[int]:
+    """Those that were noted: before that it is a shell that waits for a word."""
+    found = processes_with(MARK, str(home.root))
+    return [pid for pid, command in found.items() if "operator agent" in command and not command.startswith("/bin/sh")]
+
+
+@pytest.fixture
+def no_leftovers(home: Home) -> Iterator[None]:
+    yield
+    end_processes(MARK, str(home.root))
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_sigterm_ends_an_operator_and_its_agents_with_exit_code_0(home: Home) -> None:
+    with running(home, "--stop-agents") as operator:
+        assert operator.stdout is not None
+        assert json.loads(operator.stdout.readline())["resources"] == 1
+        wait_until(lambda: len(agents(home)) == 1, "an agent")
+        operator.send_signal(signal.SIGTERM)
+        _, said = operator.communicate(timeout=60)
+
+    assert (operator.returncode, said.decode().splitlines()[-1]) == (0, "stopped")
+    wait_until(lambda: not any(map(is_alive, processes_with(MARK, str(home.root)))), "their end")
+
+
+@pytest.mark.usefixtures("no_leftovers")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_agents_outlive_an_operator_and_the_next_one_finds_them(home: Home, number: signal.Signals) -> None:
+    with running(home) as operator:
+        wait_until(lambda: len(agents(home)) == 1, "an agent")
+        operator.send_signal(number)
+        operator.communicate(timeout=60)
+    before = agents(home)
+    answer("run", str(home.root), "--once")
+
+    assert len(before) == 1
+    assert agents(home) == before

@@ -191,6 +191,7 @@ def _layout(folder: Path) -> FolderLayout:
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    missing = [said for said, name in (("pydantic", "pydantic"), ("pyyaml", "yaml")) if find_spec(name) is None]
+    needed = {"cronsim": "cronsim", "pydantic": "pydantic", "pyyaml": "yaml"}
+    missing = [said for said, name in needed.items() if find_spec(name) is None]
     if missing:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[operator]'")

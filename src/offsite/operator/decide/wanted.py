@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.parameters import parse_parameters
@@ -22,7 +22,7 @@ class Account:
 
     name: str
     endpoint: str
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

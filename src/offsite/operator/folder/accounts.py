@@ -67,11 +67,16 @@ def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[
     return {**inherited, **own}
 
 
+def only_of_stores(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that open stores."""
+    return {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
     """The accounts as they are in one look, and the stores that they open. `opened` is kept from look to look."""
 
-    known: Sequence[Account]
+    known: Sequence[Account] = field(repr=False)
     inherited: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     opened: dict[tuple[Place, tuple[tuple[str, str], ...]], Store] = field(default_factory=dict, repr=False)
 

@@ -15,6 +15,7 @@ from offsite.model.errors import BadOption, BadResource
 from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
+from offsite.stores.posix_errors import wrapped
 
 FILE_MAX_BYTES = 1024 * 1024
 """Of a file with resources: some hundreds fit."""
@@ -44,18 +45,17 @@ class Declared:
 
 
 def read_declared(root: Path) -> Declared:
-    """All that the files in `root` declare. Raises `BadOption` where there is no such folder."""
+    """All that the files in `root` declare. Raises `BadOption` where there is no such folder, and what files raise."""
     if not root.is_dir():
         raise BadOption(f"there is no folder {root}", hint="make it, and put resources into it")
+    with wrapped("list", str(root)):
+        paths = sorted(path for path in root.iterdir() if _may_declare(path))
     documents, unclear = list[Document](), dict[str, str]()
-    for path in sorted(root.iterdir()):
-        if _may_declare(path):
-            try:
-                found = list(read_file(path))
-            except BadResource as error:
-                unclear[path.name] = f"{error.message}{'; ' if error.hint else ''}{error.hint}"
-            else:
-                documents += found
+    for path in paths:
+        try:
+            documents += list(read_file(path))
+        except BadResource as error:
+            unclear[path.name] = f"{error.message}{'; ' if error.hint else ''}{error.hint}"
     return Declared(documents=tuple(documents), unclear=unclear)
 
 
@@ -89,8 +89,9 @@ def load_documents(text: str, *, source: str) -> list[object]:
 
 
 def _may_declare(path: Path) -> bool:
+    """A link that leads nowhere may: it is not known what it declared. A pipe never ends."""
     is_own = path.name.endswith(STATUS_SUFFIX) or path.name == ACCOUNTS or path.name.startswith(".")
-    return path.suffix in {".yaml", ".yml"} and not is_own and not path.is_dir()
+    return path.suffix in {".yaml", ".yml"} and not is_own and (path.is_file() or path.is_symlink())
 
 
 def _document(document: object, source: str) -> Document:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, StoreUnavailable, StoreUnreachable
 from offsite.model.ids import random_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -16,6 +17,8 @@ from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
 
 PRIVATE = 0o600
+LOCK_MAX_S = 5.0
+LOCK_RETRY_S = 0.02
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
@@ -56,16 +59,33 @@ def read_whole(path: Path) -> bytes | None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """A block that no other process is in. A process that ends, however, lets others in. Blocks are short: nothing is
-    waited for in one."""
+    waited for in one. Raises `StoreUnreachable` where another process stays in one: it was stopped there."""
     with wrapped("lock", str(path)):
         make_private_root(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
-        with wrapped("lock", str(path)):
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(fd, path)
         yield
     finally:
         os.close(fd)
+
+
+def _lock(fd: int, path: Path) -> None:
+    deadline_s = time.monotonic() + LOCK_MAX_S
+    while True:
+        try:
+            with wrapped("lock", str(path)):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, BlockingIOError):
+                raise
+            if time.monotonic() > deadline_s:
+                raise StoreUnreachable(
+                    f"another process has held {path} for {LOCK_MAX_S:.0f} s", hint=f"see who does: fuser {path}"
+                ) from error
+            time.sleep(LOCK_RETRY_S)
+        else:
+            return
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,15 @@ from dataclasses import dataclass, field
 from offsite.model.errors import BadResource
 from offsite.model.version import __version__
 from offsite.operator.decide.wanted import AgentsWanted, Place
-from offsite.operator.folder.accounts import Accounts, variables_of
+from offsite.operator.folder.accounts import Accounts, only_of_stores, variables_of
 from offsite.operator.folder.files import read_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.processes import Launch
 from offsite.operator.resources.backup import Expiry
 
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
+PLACES = "OFFSITE_PLACES"
+"""A variable of expiry jobs over several accounts: by the URL of each repository, the variables that open it."""
 _NOT_INHERITED = frozenset(
     {"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", "OFFSITE_SPARK_MASTER", "OFFSITE_LOG_FILE"}
 )
@@ -48,27 +51,28 @@ class Launches:
         """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
         place = agents.place
         argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
-        own = {**agents.template.environment, "OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster))}
+        told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster))}
         if agents.template.spark_master:
-            own["OFFSITE_SPARK_MASTER"] = agents.template.spark_master
-        account = self.accounts.account(place)
-        given = {**own, **dict(account.environment if account is not None else ())}
-        essence = (__version__, argv, sorted(given.items()), self.properties(agents.cluster))
-        environment = {**variables_of(account, {**self._inherited(), **own}), **own}
+            told["OFFSITE_SPARK_MASTER"] = agents.template.spark_master
+        template, account = agents.template.environment, self.accounts.account(place)
+        given = variables_of(account, template)
+        essence = (__version__, argv, sorted({**given, **told}.items()), self.properties(agents.cluster))
+        environment = {**variables_of(account, {**self._inherited(), **template}), **told}
         return AgentLaunch(launch=Launch(argv=argv, environment=environment), essence=repr(essence).encode())
 
     def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
-        """An expiry job over all `places`; where two accounts set one variable, that of the last place counts. Raises
-        `BadResource`."""
+        """An expiry job over all `places`, each opened by its own account. Raises `BadResource`."""
         words = [word for each in dict.fromkeys(each.repository for each in places) for word in ("--place", each)]
         if is_deletion:
             words.append("--delete")
         else:
             words += ["--maximum-retention", asked.maximum_retention] if asked.maximum_retention else []
             words += ["--minimum-restorable", asked.minimum_restorable] if asked.minimum_restorable else []
-        environment: Mapping[str, str] = self._inherited()
-        for place in places:
-            environment = variables_of(self.accounts.account(place), environment)
+        inherited = self._inherited()
+        each_one = {place.repository: variables_of(self.accounts.account(place), inherited) for place in places}
+        environment = dict(each_one[places[-1].repository]) if places else inherited
+        if len({place.account for place in places}) > 1:
+            environment[PLACES] = json.dumps({url: only_of_stores(found) for url, found in each_one.items()})
         return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
 
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
@@ -92,3 +96,10 @@ class Launches:
 
     def _inherited(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+
+
+def place_environments(environment: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """What opens each repository that an expiry job is about, by its URL, as the environment of its process tells;
+    nothing where one account opens all."""
+    found: Mapping[str, Mapping[str, str]] = json.loads(environment.get(PLACES, "{}"))
+    return found

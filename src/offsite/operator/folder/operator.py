@@ -41,6 +41,8 @@ from offsite.operator.world.slots import Slots
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.seal import seal_backup
+from offsite.stores.plain_files import make_private_root
+from offsite.stores.posix_errors import wrapped
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 
@@ -109,7 +111,8 @@ class FolderOperator:
         for key, problem in problems.items():
             if key not in waiting:
                 waiting[key] = self._refuse(key, problem)
-        self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
+        with suppress(OffsiteError):  # `_tell` has told of it
+            self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
         resources = [NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why]
@@ -193,23 +196,25 @@ class FolderOperator:
             failed("look", why=safe_line(error), trace=safe_trace(error), kind=record.kind, name=record.name)
             told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=f"a bug: {safe_line(error)}")
             kept = Kept(told=[told], fields=self._as_it_was(record))
-        if kept is None:
-            self._remove(record)
-            return "it was deleted" if problem else ""
-        return self._tell(record.key, record, kept, problem)
+        return self._tell(record.key, record, kept, problem) if kept is not None else self._remove(record)
 
-    def _remove(self, record: Record) -> None:
-        """Clear the finalizers, and with them the record goes: once, whoever asks for it."""
+    def _remove(self, record: Record) -> str:
+        """Clear the finalizers, and with them the record goes: once, whoever asks for it. Why it could not; empty: it
+        is gone."""
         mine = [False]
 
         def edit(now: Record | None) -> Record | None:
             mine[0] = now is not None and now.uid == record.uid
             return None if mine[0] else now
 
-        self.records.change(*record.key, edit)
+        try:
+            self.records.change(*record.key, edit)
+        except OffsiteError as error:
+            return f"{error.id}: {error.message}"
         if mine[0]:
             finalizers = ",".join(record.finalizers) or None
             decided("resource_gone", why="deleted", kind=record.kind, name=record.name, uid=record.uid, of=finalizers)
+        return ""
 
     def _refuse(self, key: Key, problem: str) -> str:
         """Tell what is wrong with a resource that was never as it may be."""
@@ -225,8 +230,10 @@ class FolderOperator:
         status |= {"reconciled": not told, "conditions": conditions, **kept.fields}
         if problem and key[0] != "Backup":
             status |= {"phase": "FailedValidation", "message": problem}
-        with suppress(OffsiteError):  # it is written in the next look
+        try:
             self.statuses.write(key, record, status)
+        except OffsiteError as error:  # it is written in the next look
+            warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
         return problem or "; ".join(f"{each.type}: {each.message}" for each in told)
 
     def _as_it_was(self, record: Record) -> Mapping[str, JsonValue]:
@@ -276,14 +283,16 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
         began_s = clock.monotonic_s()
         try:
             on_look(operator.look())
-        except OffsiteError as error:
-            warned("look", error=error.id, why=error.message)
+        except (OffsiteError, OSError) as error:
+            warned("look", why=safe_line(error))
         clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
 
 
 def _home(layout: FolderLayout) -> Store:
     """What all operators of the folder share."""
     store = PosixStore(root=layout.store.absolute())
+    with wrapped("make the folder", str(layout.own)):
+        make_private_root(layout.own)
     store.prepare()
     return store
 

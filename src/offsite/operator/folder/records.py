@@ -113,7 +113,11 @@ class Records:
 
     def _paths(self) -> list[Path]:
         with wrapped("list", str(self.layout.records)):
-            return sorted(self.layout.records.glob("[!.]*.json"))
+            try:
+                found = sorted(self.layout.records.iterdir())
+            except FileNotFoundError:
+                return []
+        return [path for path in found if path.suffix == ".json" and not path.name.startswith(".")]
 
 
 def _read(path: Path) -> list[Record]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.model.check import check
+from offsite.model.errors import BadResource
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus, RestoreWanted, restore_wanted
 from offsite.operator.decide.wanted import Account
@@ -36,8 +37,10 @@ class RestoreKeeper:
 
     def _parts(self, record: Record) -> tuple[RestoreHands, RestoreWanted]:
         restore = record.resource()
-        check(isinstance(restore, Restore) and self.hands is not None, "a keeper of restores with hands")
-        return self.hands, restore_wanted(restore, tuple(self.accounts))  # type: ignore[return-value,arg-type]
+        check(isinstance(restore, Restore), "a keeper of restores")
+        if self.hands is None:
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
+        return self.hands, restore_wanted(restore, tuple(self.accounts))  # type: ignore[arg-type]
 
 
 def _kept(status: RestoreStatus) -> Kept:

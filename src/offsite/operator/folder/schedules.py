@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from offsite.model.check import check
+from offsite.model.errors import BadResource
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.schedule import schedule_wanted
@@ -31,8 +32,10 @@ class ScheduleKeeper:
 
     def keep(self, record: Record) -> Kept:
         schedule = record.resource()
-        check(isinstance(schedule, Schedule) and self.hands is not None, "a keeper of schedules with hands")
-        return _kept(self.hands.reconcile(schedule_wanted(schedule), self._target(schedule)))  # type: ignore[union-attr,arg-type]
+        check(isinstance(schedule, Schedule), "a keeper of schedules")
+        if self.hands is None:
+            raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
+        return _kept(self.hands.reconcile(schedule_wanted(schedule), self._target(schedule)))  # type: ignore[arg-type]
 
     def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # what runs goes on to its end
         return None

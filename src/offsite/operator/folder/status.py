@@ -10,6 +10,7 @@ from typing import cast
 
 import yaml  # type: ignore[import-untyped]
 
+from offsite.model.errors import OffsiteError
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
@@ -19,6 +20,7 @@ from offsite.operator.folder.layout import STATUS_SUFFIX, FolderLayout
 from offsite.operator.folder.records import Record
 from offsite.operator.resources.model import API_VERSION
 from offsite.operator.resources.parse import KINDS
+from offsite.stores.posix_errors import wrapped
 
 Fields = Mapping[str, JsonValue]
 _MODE = 0o644
@@ -55,10 +57,11 @@ class Statuses:
     def keep_only(self, keys: Collection[Key]) -> None:
         """Remove those of resources that are gone."""
         kept = {self.layout.status(*key) for key in keys}
-        for path in self.layout.root.glob(f"*{STATUS_SUFFIX}"):
-            kind, _, _ = path.name.partition("-")
-            if path not in kept and kind in {each.lower() for each in KINDS} and _read(path).get("status"):
-                path.unlink(missing_ok=True)
+        with wrapped("remove statuses from", str(self.layout.root)):
+            for path in self.layout.root.glob(f"*{STATUS_SUFFIX}"):
+                kind, _, _ = path.name.partition("-")
+                if path not in kept and kind in {each.lower() for each in KINDS} and _read(path).get("status"):
+                    path.unlink(missing_ok=True)
 
     def conditions(self, key: Key, told: Iterable[Told], now_ms: int) -> list[JsonValue]:
         """As they are written. The time of one that was there before stays."""
@@ -115,9 +118,10 @@ def _metadata(key: Key, record: Record | None) -> Fields:
 
 
 def _read(path: Path) -> Fields:
+    """Nothing is decided by it, so what cannot be read is none."""
     try:
         found = yaml.safe_load(read_whole(path) or b"")
-    except yaml.YAMLError:
+    except (yaml.YAMLError, OffsiteError):
         return {}
     return cast("Fields", found) if isinstance(found, Mapping) else {}
 

@@ -23,7 +23,7 @@ from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
-from tests.processes import is_alive, wait_until
+from tests.processes import is_alive, processes_with, wait_until
 
 SCRIPT = """
 import os, signal, sys, time
@@ -146,11 +146,20 @@ def opened_home(tmp_path: Path, monkeypatch: Any) -> Iterator[Home]:
     try:
         yield Home(root=root, repository=repository)
     finally:
-        pids = {int(line.split()[0]) for line in Home(root=root, repository=repository).begun()}
-        for pid in pids:
+        end_processes("FAKE_HOME", str(tmp_path))
+
+
+def end_processes(variable: str, value: str) -> None:
+    """Of those that have it in their environment; one that only begins may begin another one."""
+
+    def none_is_left() -> bool:
+        living = [pid for pid in processes_with(variable, value) if is_alive(pid) and pid != os.getpid()]
+        for pid in living:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not any(map(is_alive, pids)), "the end of all processes")
+        return not living
+
+    wait_until(none_is_left, "the end of all processes")
 
 
 QUICK = QueueRules(at_once=1, retry_s=60.0, job_max_s=3600.0)

@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder import files
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
 from offsite.repository.declared.history import LowLevel, Phase
-from offsite.repository.declared.ledger import declared_uids
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.repository import Repository
+from offsite.repository.restores import lease
 from offsite.stores.posix_store import PosixStore
+from tests.backups import SELECTION, commit_next
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "300"))
@@ -57,6 +62,10 @@ class Course:
         self.operators = [self.operator(), self.operator()]
         self.declared: dict[str, dict[str, Any]] = {}
         self.uids: dict[str, str] = {}
+        self.cellar = Repository.init(PosixStore(root=home.root.parent / "cellar"))
+        accounts = yaml.safe_load(home.layout.accounts.read_text())
+        accounts.append({"name": "cellar", "endpoint": self.cellar.store.url})
+        home.layout.accounts.write_text(yaml.safe_dump(accounts))
 
     def operator(self) -> FolderOperator:
         rules = OperatorRules(command=("true",), queue=QueueRules(retry_s=5), initial_copies=1)
@@ -77,7 +86,10 @@ class Course:
             "snapshotDuration": self.rng.choice(["1d", "7d"]),
             "agents": {"replicas": 0},
             "expiry": {"deletionFinalizer": self.rng.random() < 0.8},
-            "destination": {"timestampFormat": f"-2006-{self.home.clock.ms}"},
+            "destination": {
+                "account": self.rng.choice(["main", "main", "cellar"]),
+                "timestampFormat": f"-2006-{self.home.clock.ms}",
+            },
         }
         self.declared[name] = spec
         self.home.put(path.name, resource(name, **spec))
@@ -96,9 +108,20 @@ class Course:
     def check(self) -> None:
         for record in self.operators[0].records.all():
             assert self.uids.setdefault(record.uid, record.name) == record.name
-        for uid in declared_uids(self.home.repository.store):
-            assert uid in self.uids, "a backup of a resource that nobody knows"
-            assert sum(low.phase.is_live for low in self.home.lows(uid)) <= 1
+        for repository in (self.home.repository, self.cellar):
+            for uid in declared_uids(repository.store):
+                assert uid in self.uids, "a backup of a resource that nobody knows"
+        for uid in self.uids:
+            assert sum(low.phase.is_live for _, low in self.lows(uid)) <= 1, "two live backups of one resource"
+
+    def lows(self, uid: str) -> list[tuple[Repository, LowLevel]]:
+        """The low-level backups of a resource, wherever they are."""
+        layout = DeclaredLayout(uid=uid)
+        return [
+            (repository, low)
+            for repository in (self.home.repository, self.cellar)
+            for low in DeclaredLedger(store=repository.store, layout=layout).read().backups
+        ]
 
     def calm(self) -> None:
         for _ in range(CALM_MAX):
@@ -112,24 +135,26 @@ class Course:
 
     def copy(self) -> None:
         for record in self.operators[0].records.all():
-            lows = self.home.lows(record.uid)
-            if lows and lows[-1].phase is Phase.RUNNING:
-                self.home.copy(record.uid)
+            for repository, low in self.lows(record.uid):
+                if low.phase is Phase.RUNNING:
+                    backup = repository.create_backup(low.beginning.backup, cluster_id="c", selection=SELECTION)
+                    commit_next(backup, backup.state())
 
     def is_as_declared(self) -> bool:
         records = {each.name: each for each in self.operators[0].records.all()}
         if records.keys() != self.declared.keys():
             return False
-        return all(
-            is_as_declared(self.home.lows(records[name].uid), spec["state"]) for name, spec in self.declared.items()
-        )
+        lost = [uid for uid in self.uids if uid not in {each.uid for each in records.values()} and self.live(uid)]
+        assert not lost, "backups that nobody looks after any more"
+        return all(self.is_in_state(records[name].uid, spec) for name, spec in self.declared.items())
 
+    def live(self, uid: str) -> list[tuple[str, str]]:
+        return [(at.store.url, low.phase.value) for at, low in self.lows(uid) if low.phase.is_live]
 
-def is_as_declared(lows: tuple[LowLevel, ...], state: str) -> bool:
-    live = [low for low in lows if low.phase.is_live]
-    if state == "stopped":
-        return not live
-    return [low.phase.value for low in live] == [state]
+    def is_in_state(self, uid: str, spec: dict[str, Any]) -> bool:
+        at = self.cellar if spec["destination"]["account"] == "cellar" else self.home.repository
+        wanted = [] if spec["state"] == "stopped" else [(at.store.url, spec["state"])]
+        return self.live(uid) == wanted
 
 
 @contextmanager
@@ -158,6 +183,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     faults = Faults()
     with opened_home(tmp_path, monkeypatch) as home, monkeypatch.context() as patched, gone() as left:
         course = Course(home, faults, seed)
+        patched.setattr(lease, "TTL_S", -1.0)  # one operator at a time lives here: who holds a lock has crashed
         patched.setattr(files.Path, "replace", faults.counted(files.Path.replace))
         patched.setattr(PosixStore, "put_if_absent", faults.counted(PosixStore.put_if_absent))
         for _ in range(STEPS):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,10 @@ def test_yaml_makes_no_objects() -> None:
 def test_a_folder_that_there_is_not_declares_nothing_away(tmp_path: Path) -> None:
     with pytest.raises(BadOption):
         read_declared(tmp_path / "nothing")
+
+
+def test_a_link_that_leads_nowhere_is_told_and_a_pipe_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe.yaml")
+
+    assert list(read_declared(tmp_path).unclear) == ["link.yaml"]

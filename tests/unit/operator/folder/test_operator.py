@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import ResourceConflict
-from offsite.operator.folder.operator import FolderOperator
+from offsite.operator.folder.operator import FolderOperator, Look, run
 from offsite.repository.declared.history import Phase
 from tests.processes import wait_until
+from tests.script_clock import Script
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
 
 
@@ -181,7 +182,7 @@ def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
     operator.look()
     home.put("back.yaml", restore(state="stopped"))
     operator.look()
-    assert home.status("back", "restore")["status"]["phase"] != "FailedValidation"
+    assert home.status("back", "restore")["status"].get("phase") != "FailedValidation"
     home.put("back.yaml", restore(state="running"))
     operator.look()
 
@@ -395,3 +396,34 @@ def test_nothing_is_begun_for_a_resource_that_goes_meanwhile(home: Home) -> None
     with pytest.raises(ResourceConflict):
         operator._backups.keep(record)
     assert home.lows(record.uid) == ()
+
+
+def test_what_is_the_operator_s_own_is_for_its_user_alone(home: Home) -> None:
+    running(home)
+
+    assert home.layout.own.stat().st_mode & 0o777 == 0o700
+    files = [path for path in home.layout.own.rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in files if home.layout.store not in path.parents} == {0o600}
+
+
+def test_a_status_that_cannot_be_written_stops_nothing(home: Home) -> None:
+    (home.root / "backup-shop.status.yaml").mkdir()
+    operator = home.operator()
+    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    looked(home, operator)
+
+    assert home.lows(home.record(operator, "shop").uid)
+
+
+def test_a_folder_that_is_away_for_a_while_changes_nothing(home: Home) -> None:
+    operator, uid = running(home)
+    away = home.root.parent / "away"
+    looks: list[Look] = []
+    clock = Script(
+        lambda: home.root.rename(away), lambda: home.pass_s(20), lambda: away.rename(home.root), lambda: None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run(operator, every_s=1, clock=clock, on_look=looks.append)
+
+    assert [each.waiting for each in looks] == [(), (), ()]
+    assert home.record(operator, "shop").uid == uid

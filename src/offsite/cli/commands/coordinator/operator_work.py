@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Repo, SparkMaster
-from offsite.cli.output import OutputFormat, emit, note
+from offsite.cli.output import OutputFormat, emit, note, tell_damage
 from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, open_repository, spark
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.operator.work.expire import Expired
+    from offsite.repository.repository import Repository
     from offsite.services.follow.follower import Round
     from offsite.spark.rate_server import RateLimits
     from offsite.spark.runner import Runner
@@ -89,12 +91,24 @@ def expire(
 
     asked = make_expiry(
         uid,
-        [open_repository(each) for each in place],
+        [_opened(each) for each in place],
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,
     )
     emit(do(asked, clock=SystemClock()), output=output, render=_render_expired)
+
+
+def _opened(place: str) -> Repository:
+    """With the credentials of its own account, where the operator told them."""
+    from offsite.operator.folder.launches import place_environments
+    from offsite.repository.repository import Repository
+    from offsite.stores.open_store import open_store
+
+    own = place_environments(os.environ).get(place)
+    if own is None:
+        return open_repository(place)
+    return Repository.open(open_store(place, environment=own), on_damage=tell_damage)
 
 
 def _render_expired(console: Console, done: Expired) -> None:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.folder.accounts import Accounts
+from offsite.operator.folder.launches import Launches, place_environments
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.resources.backup import AgentTemplate, Expiry
+
+ONE, TWO = Place(account="one", repository="s3://one/a"), Place(account="two", repository="s3://two/b")
+INHERITED = {"PATH": "/bin", "AWS_REGION": "inherited", "OFFSITE_BOOTSTRAP": "elsewhere:9092"}
+
+
+@pytest.fixture
+def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
+    for name, value in INHERITED.items():
+        monkeypatch.setenv(name, value)
+    layout = FolderLayout(root=tmp_path)
+    layout.cluster("shop").parent.mkdir()
+    layout.cluster("shop").write_text("bootstrap.servers=localhost:9092\n")
+    accounts = [
+        Account(name=name, endpoint="", environment=(("AWS_SECRET_ACCESS_KEY", f"secret-{name}"),))
+        for name in ("one", "two")
+    ]
+    return Launches(layout=layout, accounts=Accounts(known=accounts, inherited={}), command=("offsite",))
+
+
+def wanted(**template: object) -> AgentsWanted:
+    return AgentsWanted(replicas=1, template=AgentTemplate.model_validate(template), place=ONE, cluster="shop")
+
+
+def test_a_job_over_two_accounts_opens_each_repository_by_its_own(launches: Launches) -> None:
+    launch = launches.expiry("uid", [ONE, TWO], Expiry(), is_deletion=True)
+
+    assert launch.argv == (
+        *("offsite", "operator", "expire", "--uid", "uid"),
+        *("--place", "s3://one/a", "--place", "s3://two/b", "--delete"),
+    )
+    assert place_environments(launch.environment) == {
+        "s3://one/a": {"AWS_SECRET_ACCESS_KEY": "secret-one"},
+        "s3://two/b": {"AWS_SECRET_ACCESS_KEY": "secret-two"},
+    }
+
+
+def test_a_job_of_one_account_has_its_variables_alone(launches: Launches) -> None:
+    launch = launches.expiry("uid", [ONE], Expiry(), is_deletion=False)
+
+    assert launch.environment["AWS_SECRET_ACCESS_KEY"] == "secret-one"
+    assert place_environments(launch.environment) == {}
+    assert "AWS_REGION" not in launch.environment
+
+
+def test_a_job_is_told_what_is_let_go_and_what_stays(launches: Launches) -> None:
+    asked = Expiry.model_validate({"maximumRetention": "30d", "minimumRestorable": "7d"})
+    launch = launches.expiry("uid", [ONE], asked, is_deletion=False)
+
+    assert launch.argv[-4:] == ("--maximum-retention", "30d", "--minimum-restorable", "7d")
+
+
+def test_no_secret_shows_when_a_launch_is_printed(launches: Launches) -> None:
+    found = [launches.agent("uid", wanted()), launches.expiry("uid", [ONE, TWO], Expiry(), is_deletion=False)]
+
+    assert "secret" not in repr(found)
+
+
+def test_an_agent_is_sent_to_its_cluster_and_no_other(launches: Launches) -> None:
+    environment = launches.agent("uid", wanted(sparkMaster="local[1]", environment={"A": "b"})).launch.environment
+
+    assert "OFFSITE_BOOTSTRAP" not in environment
+    assert environment["OFFSITE_KAFKA_CONFIG"].endswith("clusters/shop.properties")
+    assert (environment["A"], environment["OFFSITE_SPARK_MASTER"]) == ("b", "local[1]")
+
+
+def test_the_environment_of_a_template_takes_no_place_of_secrets_and_cluster(launches: Launches) -> None:
+    given = {"AWS_SECRET_ACCESS_KEY": "x", "OFFSITE_KAFKA_CONFIG": "y"}
+    environment = launches.agent("uid", wanted(environment=given)).launch.environment
+
+    assert environment["AWS_SECRET_ACCESS_KEY"] == "secret-one"
+    assert environment["OFFSITE_KAFKA_CONFIG"].endswith("clusters/shop.properties")
+
+
+def test_a_fingerprint_tells_changes_and_no_secret(launches: Launches) -> None:
+    one, same, other = (launches.agent("uid", wanted(environment={"A": value})) for value in "bbc")
+
+    assert one.fingerprint("salt") == same.fingerprint("salt") != other.fingerprint("salt")
+    assert one.fingerprint("salt") != one.fingerprint("other")
