@@ -38,6 +38,7 @@ from offsite.operator.world.look import Eyes
 from offsite.operator.world.restores import RestoreHands
 from offsite.operator.world.schedules import ScheduleHands
 from offsite.operator.world.slots import Slots
+from offsite.operator.world.tags import Tags
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.seal import seal_backup
@@ -98,7 +99,7 @@ class FolderOperator:
         self._accounts: Accounts | None = None
         self._facts = RepositoryFacts()
         self._home = _home(layout)
-        self._slots = Slots(self._home, limit=rules.initial_copies)
+        self._slots, self._tags = Slots(self._home, limit=rules.initial_copies), Tags(self._home)
         self._unclear: Mapping[str, str] = {}
 
     def look(self) -> Look:
@@ -139,7 +140,7 @@ class FolderOperator:
         self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=_seal)
         self._backups.launches = self.agents.launches = launches
         jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
-        self._restores.hands = RestoreHands(jobs=jobs, home=self._home)
+        self._restores.hands = RestoreHands(jobs=jobs, tags=self._tags)
         self._schedules.hands = ScheduleHands(jobs=jobs, home=self._home)
         self._restores.accounts = self._schedules.accounts = self._accounts.known
         return problem

@@ -45,7 +45,7 @@ from offsite.operator.world.act import locked
 from offsite.operator.world.job_end import job_seen
 from offsite.operator.world.job_processes import BY, Jobs
 from offsite.operator.world.look import Eyes, history_of
-from offsite.operator.world.tags import RestoreTag, TagHolder
+from offsite.operator.world.tags import TagHolder, TagName, Tags
 from offsite.repository.declared.entry import decode_owner
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.restore_log import End, NotNextError, RestoreEntry, RestoreHistory, RestoreLog
@@ -63,10 +63,10 @@ GONE_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreHands:
-    """What a restore is looked at and carried out with. `home`: the store that all operators of this home share."""
+    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share."""
 
     jobs: Jobs
-    home: Store
+    tags: Tags
 
     @property
     def eyes(self) -> Eyes:
@@ -79,7 +79,7 @@ class RestoreHands:
         for _ in range(STEPS_MAX):
             seen = self.look(wanted, known=known)
             if (step := decide_restore(wanted, seen)) is None:
-                break
+                return check_restore(wanted, seen)
             try:
                 self.carry_out(wanted, step, known=known)
             except (RestoreRunning, TooManyJobs, JobNotBegun) as error:  # others are at it, or have room first
@@ -112,9 +112,9 @@ class RestoreHands:
                 return  # somebody else did it meanwhile
             match step:
                 case TakeTag():
-                    self._tag(wanted).take(wanted.uid, wanted.place)
+                    self.tags.take(_tag(wanted), wanted.uid, wanted.place)
                 case GiveTag():
-                    self._tag(wanted).give(wanted.uid)
+                    self.tags.give(_tag(wanted), wanted.uid)
                 case Begin():
                     self._begin(wanted, seen, fence)
                 case Withdraw():
@@ -178,18 +178,14 @@ class RestoreHands:
 
     # -- the tag -------------------------------------------------------------------------------------------------------
 
-    def _tag(self, wanted: RestoreWanted) -> RestoreTag:
-        return RestoreTag(self.home, cluster=wanted.cluster, tag=wanted.tag)
-
     def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> Tag:
-        tag = self._tag(wanted)
-        if (holder := tag.holder()) is None:
+        if (holder := self.tags.holder(_tag(wanted))) is None:
             return Tag.FREE
         if holder.uid == wanted.uid:
             return Tag.HELD
         if not self._is_over(wanted, holder, known):
             return Tag.TAKEN
-        tag.give(holder.uid)  # its operator died before it did
+        self.tags.give(_tag(wanted), holder.uid)  # its operator died before it did
         return Tag.FREE
 
     def _is_over(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
@@ -199,7 +195,7 @@ class RestoreHands:
         log = RestoreLog(store=store, layout=DeclaredLayout(uid=holder.uid))
         if (history := log.read()).is_over:
             return True
-        is_gone = holder.uid not in known and self.home.now_ms() - holder.since_ms > GONE_MS
+        is_gone = holder.uid not in known and self.tags.now_ms() - holder.since_ms > GONE_MS
         job = self._job(store, history)
         if is_gone and wanted.uid in known and (job is None or job.state in _STOPPED):
             self._end(wanted, holder)
@@ -230,6 +226,10 @@ class RestoreHands:
 def word_of(uid: str, attempt: int) -> str:
     """The idempotency word of the job of an attempt."""
     return f"restore-{uid}-{attempt}"
+
+
+def _tag(wanted: RestoreWanted) -> TagName:
+    return TagName(cluster=wanted.cluster, tag=wanted.tag)
 
 
 def _wrong_source(store: Store, wanted: RestoreWanted) -> str:

@@ -91,9 +91,10 @@ class ScheduleHands:
             decided("schedule_waits", why=error.message, uid=wanted.uid)
         except OffsiteError as error:
             problem = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
-        return self._status(wanted, self._look(wanted), problem)
+        return self._status(wanted, self._look(wanted, runs=wanted.history), problem)
 
-    def _look(self, wanted: ScheduleWanted) -> _Look:
+    def _look(self, wanted: ScheduleWanted, *, runs: int = 0) -> _Look:
+        """With so many runs, the newest ones, or more."""
         found = _Look()
         for each in Timeline(store=self.home, uid=wanted.uid).newest_first():
             found.newest = found.newest or each
@@ -101,7 +102,7 @@ class ScheduleHands:
                 found.fired, found.job = each, self._job(wanted, each)
             if each.decided.kind.is_run:
                 found.runs.append(each)
-            if len(found.runs) >= wanted.history and found.fired is not None:
+            if len(found.runs) >= runs and found.fired is not None:
                 break
         return found
 

@@ -43,35 +43,57 @@ class TagState:
     holder: TagHolder | None = None
 
 
-class RestoreTag:
-    """One tag in one cluster."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagName:
+    """One tag in one cluster, by the names of both."""
 
-    def __init__(self, store: Store, *, cluster: str, tag: str) -> None:
+    cluster: str
+    tag: str
+
+    @property
+    def prefix(self) -> str:
+        """Where its log is."""
+        digest = hashlib.sha256(f"{self.cluster}\n{self.tag}".encode()).hexdigest()
+        return f"{PREFIX}{digest}/"
+
+
+class Tags:
+    """The tags of a home."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        name = hashlib.sha256(f"{cluster}\n{tag}".encode()).hexdigest()
-        self._log = NumberedLog(store=store, prefix=f"{PREFIX}{name}/", after=_after)
+        self._known: dict[TagName, TagState] = {}
 
-    def holder(self) -> TagHolder | None:
+    def now_ms(self) -> int:
+        """By the clock of the home's store."""
+        return self._store.now_ms()
+
+    def holder(self, tag: TagName) -> TagHolder | None:
         """Raises `DamagedObject`, and what the store raises, as all of these."""
-        return self._read().holder
+        return self._read(tag).holder
 
-    def take(self, uid: str, place: Place) -> bool:
+    def take(self, tag: TagName, uid: str, place: Place) -> bool:
         """Whether the restore has the tag now."""
-        now = self._read()
+        now = self._read(tag)
         if now.holder is not None:
             return now.holder.uid == uid
-        return self._append(now, uid, place)
+        return self._append(tag, now, uid, place)
 
-    def give(self, uid: str) -> None:
+    def give(self, tag: TagName, uid: str) -> None:
         """Let go what that restore holds; whoever is faster has done it."""
-        now = self._read()
+        now = self._read(tag)
         if now.holder is not None and now.holder.uid == uid:
-            self._append(now, "", now.holder.place)
+            self._append(tag, now, "", now.holder.place)
 
-    def _read(self) -> TagState:
-        return self._log.read(TagState(), is_first=True)
+    def _read(self, tag: TagName) -> TagState:
+        known = self._known.get(tag)
+        self._known[tag] = self._log(tag).read(known or TagState(), is_first=known is None)
+        return self._known[tag]
 
-    def _append(self, now: TagState, uid: str, place: Place) -> bool:
+    def _log(self, tag: TagName) -> NumberedLog[TagState]:
+        return NumberedLog(store=self._store, prefix=tag.prefix, after=_after)
+
+    def _append(self, tag: TagName, now: TagState, uid: str, place: Place) -> bool:
         entry: dict[str, JsonValue] = {
             "format": FORMAT,
             "seq": now.seq + 1,
@@ -82,7 +104,7 @@ class RestoreTag:
             "at_ms": self._store.now_ms(),
             "word": random_id(16),
         }
-        return self._log.append(encode_object(entry), to=now)
+        return self._log(tag).append(encode_object(entry), to=now)
 
 
 def _after(state: TagState, data: bytes, key: str) -> TagState:

@@ -17,6 +17,7 @@ from offsite.operator.world.job_processes import Jobs
 from offsite.operator.world.look import Eyes
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.tags import Tags
 from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import EndedJob
 from offsite.repository.jobs.records import JobRecords
@@ -156,6 +157,19 @@ class RestoreWorld:
                 return found
         return found
 
+    def sleepy_hands(self, name: str, sleeps_at: int, sleep: Callable[[], None]) -> RestoreHands:
+        """Of an operator that sleeps before that effect on a repository, and is fine else."""
+        store = {
+            place: SleepingStore(each, fails_at=-1, after=False, sleeps_at=sleeps_at, sleep=sleep)
+            for place, each in self.stores.items()
+        }
+        return self._hands(name, store.__getitem__, self.home)
+
+    def _hands(self, name: str, open_store: Callable[[Place], Store], home: Store) -> RestoreHands:
+        eyes = Eyes(open_store=open_store, facts=self, agents=self, identity=identity(name))
+        jobs = Jobs(eyes=eyes, processes=self, environment_of=lambda place, _: {"OFFSITE_REPO": place.repository})
+        return RestoreHands(jobs=jobs, tags=Tags(home))
+
     def hands(self, operator: RestoreOperator, *, faults: bool) -> RestoreHands:
         fails_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.3 else -1
         sleeps_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.2 and not self.is_asleep else -1
@@ -167,13 +181,13 @@ class RestoreWorld:
             )
 
         stores = {place: faulty(store) for place, store in self.stores.items()}
-        eyes = Eyes(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
-        jobs = Jobs(eyes=eyes, processes=self, environment_of=lambda place, _: {"OFFSITE_REPO": place.repository})
-        return RestoreHands(jobs=jobs, home=faulty(self.home))
+        return self._hands(operator.name, stores.__getitem__, faulty(self.home))
 
     def sleep(self, operator: RestoreOperator) -> None:
         """The machine of an operator is stopped for a while; what others do goes on."""
         self.is_asleep = True
+        if self.rng.random() < 0.2:
+            self.stop_one()
         (other,) = (each for each in self.operators if each is not operator)
         for _ in range(self.rng.randint(1, 6)):
             self.now_ms += self.rng.choice([5000, 20_000, 40_000])

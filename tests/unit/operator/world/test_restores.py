@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from offsite.model.errors import OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
 from offsite.operator.resources.restore import Restore
 from offsite.operator.world.restores import GONE_MS
@@ -175,6 +177,25 @@ def test_a_stopped_restore_is_cancelled_and_one_that_never_ran_is_never_begun() 
     assert other.look(stopped).phase is RestorePhase.STOPPED
     assert other.look().phase is RestorePhase.STOPPED
     assert not other.world.begun[UID]
+
+
+@pytest.mark.parametrize("effect", range(24))
+def test_an_operator_that_slept_while_a_restore_was_stopped_begins_it_no_more(effect: int) -> None:
+    course, stopped = Course(), new_restore(UID, state="stopped")
+    world, said = course.world, list[RestorePhase]()
+
+    def sleep() -> None:
+        for _ in range(4):
+            world.now_ms += 40_000
+            said.append(course.look(stopped).phase)
+
+    sleepy = world.sleepy_hands("sleepy", effect, sleep)
+    with suppress(OffsiteError):
+        sleepy.reconcile(world.wanted(course.restore), known=UIDS)
+    if RestorePhase.STOPPED in said:
+        world.ended.add(UID)  # from now on no process may do anything
+    world.run_processes()
+    assert course.look(stopped).phase in {RestorePhase.STOPPED, RestorePhase.STOPPING}
 
 
 def test_a_restore_that_somebody_cancelled_is_not_begun_again() -> None:

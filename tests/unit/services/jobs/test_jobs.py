@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +40,8 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs import work
 from offsite.services.jobs.ask import JobRequest, ask_for_job, cancel_job, tell_not_begun
 from offsite.services.jobs.forget import forget_jobs
-from offsite.services.jobs.status import START_S, JobFacts, JobState, decide_state, job_list, job_report
+from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
+from offsite.services.jobs.status import GIVEN_UP, START_S, JobFacts, JobState, decide_state, job_list, job_report
 from offsite.services.jobs.work import working
 from offsite.services.jobs.workers import Workers
 from offsite.spark.runner import RunProgress
@@ -266,3 +270,64 @@ def test_a_result_that_is_none_is_not_shown(store: Store, result: str) -> None:
     records = JobRecords(store=store, layout=JobLayout(job=job))
     records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result=result, said=""))
     assert job_report(store, job).result is None
+
+
+def test_a_lost_job_that_is_given_up_is_lost_for_good(store: Store) -> None:
+    job = ask_for_job(store, REQUEST).id
+    give_up_job(store, job, identity=ProcessIdentity.mine())
+    assert job_report(store, job).state is JobState.LOST
+    with working(store, job, cancel=nothing, clock=SystemClock()) as late:
+        assert late.is_over
+
+
+def test_a_job_that_told_its_end_keeps_it_when_it_is_given_up(store: Store) -> None:
+    job = ask_for_job(store, REQUEST).id
+    with working(store, job, cancel=nothing, clock=SystemClock()) as doing:
+        with pytest.raises(RestoreRunning):
+            give_up_job(store, job, identity=ProcessIdentity.mine())
+        doing.ended(exit_code=0, result="", said="")
+    give_up_job(store, job, identity=ProcessIdentity.mine())
+    assert job_report(store, job).state is JobState.SUCCEEDED
+
+
+def test_a_process_whose_job_was_given_up_meanwhile_is_told_to_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "LOOK_S", 0.01)
+    monkeypatch.setattr(work, "BEAT_S", 0.0)
+    job, heard = ask_for_job(store, REQUEST).id, threading.Event()
+    with working(store, job, cancel=heard.set, clock=SystemClock()):
+        terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
+        terms.claim(ProcessIdentity.mine(), "other", take_over=True)
+        assert heard.wait(10)
+
+
+def test_a_withdrawn_word_begins_no_job(store: Store) -> None:
+    withdraw_job(store, kind=REQUEST.kind, by=REQUEST.by, word="once", identity=ProcessIdentity.mine())
+    with pytest.raises(RequestRepeated):
+        ask_for_job(store, REQUEST, word="once")
+    (found,) = job_list(store).jobs
+    assert (found.state, found.arguments) == (JobState.CANCELLED, ())
+
+
+def test_a_job_that_waits_for_its_process_is_withdrawn_from_it(store: Store) -> None:
+    asked = ask_for_job(store, REQUEST, word="once")
+    withdraw_job(store, kind=REQUEST.kind, by=REQUEST.by, word="once", identity=ProcessIdentity.mine())
+    assert job_of_word(store, kind=REQUEST.kind, by=REQUEST.by, word="once") == asked.id
+    assert job_report(store, asked.id).state is JobState.CANCELLED
+
+
+def test_the_process_of_a_job_that_was_given_up_does_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    made = [sys.executable, "-c", "from offsite.cli.main import main; main()", "init", str(folder)]
+    subprocess.run(made, check=True, capture_output=True)
+    store = open_folder(folder)
+    job = ask_for_job(store, REQUEST).id
+    give_up_job(store, job, identity=ProcessIdentity.mine())
+    code = "from offsite.cli.work import main; main()"
+    environment = {**os.environ, "OFFSITE_REPO": str(folder)}
+    report = str(tmp_path / "report")
+    command = [sys.executable, "-c", code, job, "init", report]
+    assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == 0
+    assert not Path(report).exists()
+    assert job_report(store, job).exit_code == GIVEN_UP

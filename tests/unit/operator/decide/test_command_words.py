@@ -1,0 +1,137 @@
+"""What a person writes into a resource stays the value of its option, as the command line itself reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsite.cli.app import app
+from offsite.model.errors import BadResource
+from offsite.operator.decide.restore import RestoreWanted, restore_wanted
+from offsite.operator.decide.schedule import command_of
+from offsite.operator.decide.wanted import Account
+from offsite.operator.resources.parse import parse_resource
+from offsite.operator.resources.restore import Restore
+from tests.unit.operator.decide.test_schedule import schedule
+
+ACCOUNTS = (Account(name="main", endpoint="/backups"),)
+HOSTILE = (
+    "--take-over",
+    "-y",
+    "--",
+    "-o table",
+    "a --no-verify",
+    "'quoted' \"twice\"",
+    "a\nb",
+    "$(touch /tmp/x); `id`",
+    "--repo=/elsewhere",
+    "=--bootstrap=evil:9092",
+    "x --commit 7",
+    "\u202e--yes",
+    " ",
+    "@file",
+)
+TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40))
+
+
+def wanted(**spec: object) -> RestoreWanted:
+    found = parse_resource(
+        {
+            "apiVersion": "offsite.dev/v1alpha1",
+            "kind": "Restore",
+            "metadata": {"name": "back", "uid": "rrrrrrrr-1"},
+            "spec": {"backupUrl": "/backups#shop", "cluster": "target", **spec},
+        },
+        source="test",
+    )
+    assert isinstance(found, Restore)
+    return restore_wanted(found, ACCOUNTS)
+
+
+def as_read(arguments: tuple[str, ...]) -> dict[str, Any]:
+    """The options that the command line finds in `arguments`, without what it would have by itself."""
+    group, name, *rest = arguments
+    command = typer.main.get_command(app).commands[group].commands[name]  # type: ignore[attr-defined]
+    values, left, _ = command.make_parser(command.make_context(name, [], resilient_parsing=True)).parse_args(list(rest))
+    assert left == []
+    return dict(values)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, max_size=3), TEXTS)
+@settings(max_examples=150, deadline=None)
+def test_patterns_of_a_restore_never_become_other_options(topics: list[str], rename: list[str], groups: str) -> None:
+    try:
+        arguments = wanted(topics=topics, rename=rename, groups=groups).arguments
+    except BadResource:
+        assert any("\0" in each for each in (*topics, *rename, groups))
+        return
+    found = as_read(arguments)
+    expected = {"backup": "shop", "topics": topics, "offsets": "auto", "groups": [groups], "yes": True}
+    assert found == (expected | {"rename": rename} if rename else expected)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_patterns_of_a_drill_never_become_other_options(topics: list[str]) -> None:
+    try:
+        arguments = command_of(schedule(topics=topics), "shop-1")
+    except BadResource:
+        assert any("\0" in each for each in topics)
+        return
+    assert as_read(arguments) == {"backup": "shop-1", "topics": topics, "sandbox": True}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0", "\ud800"])
+@pytest.mark.parametrize("field", ["topics", "rename", "groups"])
+def test_what_no_command_line_holds_is_refused(field: str, text: str) -> None:
+    with pytest.raises(BadResource):
+        wanted(**{field: text if field == "groups" else [text]})
+
+
+@pytest.mark.parametrize("backup", ["--take-over", "a b", "../x", "a/b", "a\0", "-x", "a=b --yes", "a..b", "'a'", "ä"])
+def test_a_backup_with_a_name_that_none_has_is_refused(backup: str) -> None:
+    with pytest.raises(BadResource):
+        wanted(backupUrl=f"/backups#{backup}")
+
+
+def test_a_repository_may_hold_what_parts_it_from_the_backup() -> None:
+    found = wanted(backupUrl="s3://bucket/a#b#shop")
+    assert (found.place.repository, found.backup) == ("s3://bucket/a#b", "shop")
+
+
+@given(TEXTS)
+@settings(max_examples=100, deadline=None)
+def test_a_time_becomes_a_time_or_is_refused(time: str) -> None:
+    try:
+        arguments = wanted(timestamp=time, sourceCluster="shop").arguments
+    except BadResource:
+        return
+    (told,) = (each for each in arguments if each.startswith("--committed-at"))
+    assert told.replace("--committed-at=", "").replace("Z", "").replace(":", "").replace("-", "").replace(".", "")
+
+
+@pytest.mark.parametrize("time", ["2h-ago", "1d ago", "--yes", "tomorrow", "2026-13-01", "9" * 30, "\0"])
+def test_a_time_that_is_not_the_same_for_each_attempt_is_refused(time: str) -> None:
+    with pytest.raises(BadResource):
+        wanted(timestamp=time, sourceCluster="shop")
+
+
+def test_a_time_is_told_in_utc() -> None:
+    arguments = wanted(timestamp="2026-11-20 15:00+01:00", sourceCluster="shop").arguments
+    assert "--committed-at=2026-11-20T14:00:00.000Z" in arguments
+
+
+def test_a_version_counts_more_than_a_time() -> None:
+    found = wanted(commit=7, timestamp="2026-11-20T14:00:00Z", sourceCluster="shop")
+    assert "--commit=7" in found.arguments
+    assert not any(each.startswith("--committed-at") for each in found.arguments)
+    assert found.source_cluster == ""
+
+
+def test_no_topics_are_not_taken_for_all() -> None:
+    with pytest.raises(BadResource):
+        wanted(topics=[])

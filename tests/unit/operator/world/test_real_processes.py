@@ -1,0 +1,94 @@
+"""Restores and schedules with the processes that really do jobs, against a repository in a folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from offsite.operator.decide.restore import RestorePhase, RestoreStatus, restore_wanted
+from offsite.operator.decide.seen import AgentsSeen
+from offsite.operator.decide.wanted import Account, AgentsWanted, Place
+from offsite.operator.world.job_processes import Jobs, local_processes
+from offsite.operator.world.look import Eyes
+from offsite.operator.world.ports import BackupFacts
+from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus
+from offsite.operator.world.tags import Tags
+from offsite.operator.world.timeline import Target, Timeline
+from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.jobs.status import JobState
+from offsite.stores.posix_store import open_folder
+from offsite.stores.store import Store
+from tests.unit.operator.world.restore_world import UIDS, new_restore
+from tests.unit.operator.world.schedule_world import UID, new_schedule
+
+T = TypeVar("T")
+WAIT_S = 60
+
+
+class Nothing:
+    """No backups, no agents."""
+
+    def of(self, store: Store, backup: str) -> BackupFacts:
+        return BackupFacts()
+
+    def seen(self, uid: str) -> AgentsSeen:
+        return AgentsSeen()
+
+    def configure(self, uid: str, agents: AgentsWanted | None) -> None: ...
+
+
+def jobs_at(folder: Path) -> Jobs:
+    store = open_folder(folder)
+    Repository.init(store)
+    eyes = Eyes(open_store=lambda _: store, facts=Nothing(), agents=Nothing(), identity=ProcessIdentity.mine())
+    environment = {"OFFSITE_REPO": str(folder), "OFFSITE_BOOTSTRAP": "localhost:1"}
+    return Jobs(eyes=eyes, processes=local_processes(at_once=2), environment_of=lambda *_: environment)
+
+
+def awaited(look: Callable[[], T], done: Callable[[T], bool]) -> T:
+    until = time.monotonic() + WAIT_S
+    while not done(found := look()):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
+    return found
+
+
+def test_a_restore_of_a_backup_that_there_is_not_fails_with_the_error_of_its_command(tmp_path: Path) -> None:
+    jobs = jobs_at(tmp_path)
+    hands = RestoreHands(jobs=jobs, tags=Tags(jobs.eyes.open_store(Place(account="", repository=""))))
+    wanted = restore_wanted(new_restore(UIDS[0], repository=str(tmp_path)), (Account(name="main", endpoint=""),))
+
+    def look() -> RestoreStatus:
+        return hands.reconcile(wanted, known=UIDS)
+
+    assert look().phase is RestorePhase.RUNNING
+    status = awaited(look, lambda each: each.phase.is_final)
+    assert status.phase is RestorePhase.FAILED
+    assert status.failure is not None
+    assert status.failure.id.startswith("OFF-")
+    assert status.failure.message
+
+
+def test_a_checkpoint_of_a_backup_that_there_is_not_is_told_as_failed(tmp_path: Path) -> None:
+    jobs = jobs_at(tmp_path)
+    place = Place(account="", repository=str(tmp_path))
+    home = jobs.eyes.open_store(place)
+    hands, wanted = ScheduleHands(jobs=jobs, home=home), new_schedule(startingDeadline="1d")
+    hands.reconcile(wanted, None)
+    timeline = Timeline(store=home, uid=UID)
+    newest = next(timeline.newest_first())
+    past = replace(newest.decided, time_ms=newest.decided.time_ms - 600_000)
+    for key in [each.key for each in home.list(timeline.prefix)]:
+        home.delete(key)
+    assert timeline.append(past, None, behind=0)  # as if it had begun ten minutes ago
+
+    def look() -> ScheduleStatus:
+        return hands.reconcile(wanted, Target(place=place, backup="none", cluster="shop"))
+
+    status = awaited(look, lambda each: each.runs[0].state == JobState.FAILED.value)
+    assert status.runs[0].message.startswith("OFF-")
