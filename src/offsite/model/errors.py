@@ -287,7 +287,7 @@ class RequestRepeated(Conflict):
 
 
 class ResourceConflict(Conflict):
-    """The name of a backup belongs to another declared resource."""
+    """The name of a backup, or of an object in Kubernetes, belongs to another declared resource."""
 
     id = "OFF-1138"
 
@@ -589,6 +589,12 @@ class PutOutcomeUnknown(StoreUnavailable):
     id = "OFF-1603"
 
 
+class KubernetesUnavailable(StoreUnavailable):
+    """The API of Kubernetes did not answer, or with an error of its own."""
+
+    id = "OFF-1604"
+
+
 # -- Denied ------------------------------------------------------------------------------------------------------------
 
 
@@ -602,6 +608,12 @@ class KafkaNotAuthorized(Denied):
     """The cluster knows who we are and does not let us do that."""
 
     id = "OFF-1702"
+
+
+class KubernetesDenied(Denied):
+    """The API of Kubernetes does not know us, or does not let us do that."""
+
+    id = "OFF-1705"
 
 
 class NotAllowed(Denied):

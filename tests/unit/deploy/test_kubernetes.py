@@ -124,13 +124,12 @@ def test_the_operator_may_do_little() -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert {group for group, _ in allowed} == {"offsite.dev", "apps", "", "apiextensions.k8s.io"}
+    assert {group for group, _ in allowed} == {"offsite.dev", "apps", "apiextensions.k8s.io"}
     assert not any("*" in (*place, *verbs) for place, verbs in allowed.items())
     assert not any(resource in {"secrets", "configmaps", "pods"} for _, resource in allowed)
     for kind in KINDS:
         assert allowed["offsite.dev", kind] == {"get", "list", "watch", "patch"}
         assert allowed["offsite.dev", f"{kind}/status"] == {"get", "patch"}
-    assert allowed["", "events"] == {"create"}
 
 
 def test_the_binding_is_of_the_role_to_the_account_of_the_pod() -> None:
@@ -158,7 +157,9 @@ def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_temporary_fol
     }
     writable = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
     assert writable == ["/tmp"]
-    assert all(each["value"].startswith("/tmp") for each in container["env"])
+    folders = {each["name"]: each["value"] for each in container["env"]}
+    assert folders.pop("OFFSITE_AGENT_IMAGE") == container["image"]
+    assert all(each.startswith("/tmp") for each in folders.values())
 
 
 def test_labels_by_which_pods_are_found_are_theirs_and_never_change() -> None:

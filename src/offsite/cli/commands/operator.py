@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, run_in_kubernetes
 from offsite.cli.options.common import Output, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
@@ -23,6 +24,7 @@ from offsite.model.errors import BadOption
 from offsite.model.time import parse_duration_s
 
 if TYPE_CHECKING:
+    from offsite.operator.decide.expiry_queue import QueueRules
     from offsite.operator.folder.layout import FolderLayout
     from offsite.operator.folder.operator import FolderOperator, Look
 
@@ -36,7 +38,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the resource.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(KubernetesOptions):
     """How an operator goes about it, as typed."""
 
     every: Annotated[str, typer.Option("--every", help="From one look to the next.")] = "2s"
@@ -53,14 +55,16 @@ class RunOptions:
 @takes(RunOptions)
 def run(
     options: RunOptions,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder: resources, accounts.yaml, clusters/.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The folder: resources, accounts.yaml, clusters/.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once, do one step for each resource, and end.")] = False,
     stop_agents: Annotated[
         bool, typer.Option("--stop-agents", help="At the end, let the processes that copy end as well.")
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Bring what is declared in a folder about, until SIGINT or SIGTERM.
+    """Bring what is declared in a folder, or in Kubernetes, about, until SIGINT or SIGTERM.
 
     Agents, the processes that copy, go on when the operator ends, and the next one finds them. Several operators of one
     folder do no harm.
@@ -69,6 +73,13 @@ def run(
     from offsite.operator.folder.operator import run as go_on
 
     clock, every_s, shown = SystemClock(), parse_duration_s(options.every), _Shown(output)
+    if options.kubernetes:
+        if folder is not None or once or stop_agents:
+            raise BadOption("--kubernetes goes with neither a folder, --once nor --stop-agents")
+        run_in_kubernetes(options, _queue(options), every_s=every_s, initial_copies=options.initial_copies)
+        return
+    if folder is None:
+        raise BadOption("there is nothing to look after", hint="name a folder, or add --kubernetes")
     operator = _operator(folder, options)
     if once:
         emit(operator.look(), output=output, render=render_look)
@@ -172,12 +183,17 @@ class _Shown:
 def _operator(folder: Path, options: RunOptions) -> FolderOperator:
     _check_installed()
     from offsite.model.clock import SystemClock
-    from offsite.operator.decide.expiry_queue import QueueRules
     from offsite.operator.folder.operator import FolderOperator, OperatorRules
 
-    queue = QueueRules(at_once=options.expiry_at_once, retry_s=parse_duration_s(options.expiry_retry))
-    rules = OperatorRules(initial_copies=options.initial_copies, queue=queue)
+    rules = OperatorRules(initial_copies=options.initial_copies, queue=_queue(options))
     return FolderOperator(_layout(folder), rules, clock=SystemClock())
+
+
+def _queue(options: RunOptions) -> QueueRules:
+    _check_installed()
+    from offsite.operator.decide.expiry_queue import QueueRules
+
+    return QueueRules(at_once=options.expiry_at_once, retry_s=parse_duration_s(options.expiry_retry))
 
 
 def _layout(folder: Path) -> FolderLayout:

@@ -1,4 +1,4 @@
-"""Looks after the resources `Backup` of a folder: reconciles, tells, and takes them through the expiry queue."""
+"""Looks after the resources `Backup` of a home: reconciles, tells, and takes them through the expiry queue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import Condition, ConditionType
 from offsite.operator.decide.seen import BackupSeen
 from offsite.operator.decide.wanted import Wanted, wanted_of
-from offsite.operator.folder.agents import LocalAgents
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
-from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.keeper import Changes, Kept, TendedAgents
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.processes import Launch
-from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told, backups_of
 from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.world.act import Hands
@@ -49,8 +48,8 @@ class BackupKeeper:
     """`hands` and `launches` are those of the look, with the accounts as they are. `asked`: what is to be in the expiry
     queue, collected in a look."""
 
-    records: Records
-    agents: LocalAgents
+    records: Changes
+    agents: TendedAgents
     jobs: ExpiryJobs
     clock: Clock
     hands: Hands | None = None

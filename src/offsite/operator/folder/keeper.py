@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.folder.records import Record
+from offsite.operator.folder.records import Edit, Record
 from offsite.operator.folder.status import Told
+from offsite.operator.world.ports import Agents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,20 @@ class Keeper(Protocol):
 
     def let_go(self, record: Record) -> Kept | None:
         """One step towards the deletion that was asked for; None when nothing is left, and the record may go."""
+
+
+class Changes(Protocol):
+    """Where records are kept."""
+
+    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+        """The record as `edit` makes it; nothing that another one adds to it meanwhile is lost."""
+
+
+class TendedAgents(Agents, Protocol):
+    """Agents of a home."""
+
+    def alive(self, uid: str) -> int:
+        """How many there are, however they do."""
+
+    def problem(self, uid: str) -> str:
+        """Why they do not run, as far as it is known; empty: nothing is wrong."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, BadResource, OffsiteError
+from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_uuid
 from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
 from offsite.model.untrusted.json_object import JsonValue
@@ -31,7 +31,7 @@ from offsite.operator.folder.records import Record, Records
 from offsite.operator.folder.restores import RestoreKeeper
 from offsite.operator.folder.schedules import ScheduleKeeper
 from offsite.operator.folder.status import Statuses, Told
-from offsite.operator.world.act import Hands
+from offsite.operator.world.act import Hands, seal
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.job_processes import Jobs, local_processes
 from offsite.operator.world.look import Eyes
@@ -39,9 +39,7 @@ from offsite.operator.world.restores import RestoreHands
 from offsite.operator.world.schedules import ScheduleHands
 from offsite.operator.world.slots import Slots
 from offsite.operator.world.tags import Tags
-from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.seal import seal_backup
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
 from offsite.stores.posix_store import PosixStore
@@ -137,7 +135,7 @@ class FolderOperator:
             identity=ProcessIdentity.mine(),
         )
         launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
-        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=_seal)
+        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=seal)
         self._backups.launches = self.agents.launches = launches
         jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
         self._restores.hands = RestoreHands(jobs=jobs, tags=self._tags)
@@ -296,8 +294,3 @@ def _home(layout: FolderLayout) -> Store:
         make_private_root(layout.own)
     store.prepare()
     return store
-
-
-def _seal(store: Store, name: str) -> None:
-    with suppress(BackupNotFound):  # nothing was added to it yet: whoever makes it asks the ledger first
-        seal_backup(Repository.open(store).backup(name))

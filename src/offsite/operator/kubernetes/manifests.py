@@ -19,7 +19,27 @@ PORT = 9464
 USER_ID = 65532
 """Of nobody in particular: an image needs no entry for it."""
 CONFIGURATION_FOLDER = "/etc/offsite"
-_TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
+AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
+"""The variable that tells the operator which image agents run, where a resource names none: its own."""
+TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
+FOLDERS = {
+    "HOME": TEMPORARY_FOLDER,
+    "XDG_CACHE_HOME": f"{TEMPORARY_FOLDER}/cache",
+    "XDG_STATE_HOME": f"{TEMPORARY_FOLDER}/state",
+}
+"""Variables: the rest of a container can only be read."""
+POD_SECURITY: Manifest = {
+    "runAsNonRoot": True,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
+    "fsGroup": USER_ID,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 _SECONDS_TO_END = 120
 
 
@@ -53,7 +73,7 @@ MEMORY_MAX = Setting(path="Values.resources.limits.memory", default="2Gi", help=
 CONFIGURATION = Setting(
     path="Values.configuration.secret",
     default="offsite-configuration",
-    help=f"A Secret with clusters and accounts, mounted at {CONFIGURATION_FOLDER}. It may come later.",
+    help=f"A Secret with accounts.yaml, mounted at {CONFIGURATION_FOLDER}. It may come later.",
 )
 VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, CONFIGURATION)
 """Those that `values.yaml` holds."""
@@ -100,7 +120,6 @@ def _rules() -> tuple[Manifest, ...]:
         _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
         _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
         _allow("apps", ["deployments"], ["get", "list", "watch", "create", "patch", "delete"]),  # of agents
-        _allow("", ["events"], ["create"]),
         _allow("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]),  # kopf: which kinds there are
     )
 
@@ -123,13 +142,7 @@ def _pod(tell: Tell) -> Manifest:
     return {
         "serviceAccountName": _name(tell),
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**POD_SECURITY},
         "containers": [_container(tell)],
         "volumes": [
             {"name": "temporary", "emptyDir": {"sizeLimit": "2Gi"}},
@@ -139,14 +152,14 @@ def _pod(tell: Tell) -> Manifest:
 
 
 def _container(tell: Tell) -> Manifest:
-    folders = {"HOME": "", "XDG_CACHE_HOME": "/cache", "XDG_STATE_HOME": "/state"}
+    image = f"{tell(REPOSITORY)}:{tell(TAG)}"
     return {
         "name": "operator",
-        "image": f"{tell(REPOSITORY)}:{tell(TAG)}",
+        "image": image,
         "imagePullPolicy": tell(PULL_POLICY),
         "command": ["offsite", "operator", "run", "--kubernetes"],
         "args": ["--metrics-port", f"0.0.0.0:{PORT}"],
-        "env": [{"name": name, "value": f"{_TEMPORARY_FOLDER}{folder}"} for name, folder in folders.items()],
+        "env": variables({**FOLDERS, AGENT_IMAGE: image}),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         "startupProbe": _probe("/healthz", period_s=5, failures=24),
         "livenessProbe": _probe("/healthz", period_s=20, failures=6),
@@ -155,16 +168,17 @@ def _container(tell: Tell) -> Manifest:
             "requests": {"cpu": tell(CPU), "memory": tell(MEMORY)},
             "limits": {"memory": tell(MEMORY_MAX)},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {**CONTAINER_SECURITY},
         "volumeMounts": [
-            {"name": "temporary", "mountPath": _TEMPORARY_FOLDER},
+            {"name": "temporary", "mountPath": TEMPORARY_FOLDER},
             {"name": "configuration", "mountPath": CONFIGURATION_FOLDER, "readOnly": True},
         ],
     }
+
+
+def variables(values: Mapping[str, str]) -> list[Manifest]:
+    """As a container has them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def _probe(path: str, *, period_s: int, failures: int) -> Manifest:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import OffsiteError, ResourceConflict
+from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Start, Step, TakeSlot, Turn
@@ -23,7 +23,9 @@ from offsite.repository.declared.entry import Entry, Kind
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
+from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
 
 _TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING: Kind.RESUMED}
@@ -115,3 +117,9 @@ def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
     finally:
         with suppress(OffsiteError):  # then it runs out
             terms.end(claim)
+
+
+def seal(store: Store, name: str) -> None:
+    """Carries out what `Seal` says, in a repository."""
+    with suppress(BackupNotFound):  # nothing was added to it yet: whoever makes it asks the ledger first
+        seal_backup(Repository.open(store).backup(name))

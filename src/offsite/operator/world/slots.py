@@ -45,6 +45,10 @@ class Slots:
             return Slot.HELD
         return Slot.FREE if len(held) < self._limit else Slot.TAKEN
 
+    def held(self) -> tuple[str, ...]:
+        """Who holds one."""
+        return self._read().held
+
     def take(self, uid: str) -> bool:
         """Whether `uid` holds one now."""
         for _ in range(_TRIES):

@@ -1,0 +1,115 @@
+"""`offsite operator run --kubernetes`: the operator of Backups that are declared in Kubernetes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsite.cli.output import note
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import BadOption
+
+if TYPE_CHECKING:
+    from offsite.operator.decide.expiry_queue import QueueRules
+    from offsite.operator.kubernetes.home import HomeRules, KubernetesHome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesOptions:
+    """What there is beside the options of all homes, as typed."""
+
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Look after the Backups of a Kubernetes cluster, instead of a folder.")
+    ] = False
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", help="With --kubernetes: only in this namespace; may be repeated."),
+    ] = None
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            help="With --kubernetes: a folder or URL where several operators of the same Backups count who copies for "
+            "the first time. By default each counts its own.",
+        ),
+    ] = None
+    accounts: Annotated[
+        Path, typer.Option("--accounts", help="With --kubernetes: the accounts, as in accounts.yaml of a folder.")
+    ] = Path("/etc/offsite/accounts.yaml")
+    agent_image: Annotated[
+        str | None,
+        typer.Option(
+            "--agent-image",
+            envvar="OFFSITE_AGENT_IMAGE",
+            show_envvar=True,
+            help="With --kubernetes: the image of agents whose template names none.",
+        ),
+    ] = None
+    metrics_port: Annotated[
+        str | None,
+        typer.Option("--metrics-port", help="With --kubernetes: where to answer probes, as 9464 or 0.0.0.0:9464."),
+    ] = None
+
+
+def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s: float, initial_copies: int) -> None:
+    """Until SIGINT or SIGTERM. Raises `BadOption`."""
+    _check_installed()
+    from offsite.operator.kubernetes.home import KubernetesHome
+    from offsite.operator.kubernetes.http_cluster import HttpCluster
+    from offsite.operator.kubernetes.kopf_operator import log_in, run
+
+    clock = SystemClock()
+    home = KubernetesHome(HttpCluster(log_in), _rules(options, queue, initial_copies), clock=clock)
+    with _shown(home, options.metrics_port, clock):
+        run(home, namespaces=options.namespace or (), every_s=every_s)
+    note("stopped; agents go on")
+
+
+def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -> HomeRules:
+    from offsite.model.version import __version__
+    from offsite.operator.kubernetes.home import HomeRules
+
+    return HomeRules(
+        accounts=options.accounts.absolute(),
+        folder=_folder(),
+        image=options.agent_image or f"offsite:{__version__}",
+        namespaces=options.namespace or (),
+        state=options.state or "",
+        initial_copies=initial_copies,
+        queue=queue,
+    )
+
+
+@contextmanager
+def _shown(home: KubernetesHome, port: str | None, clock: Clock) -> Iterator[None]:
+    """A block in which probes are answered, where they were asked for."""
+    from offsite.operator.kubernetes.monitor import HomeShown
+    from offsite.services.monitor.address import parse_address
+    from offsite.services.monitor.http import StatusServer
+
+    if port is None:
+        yield
+        return
+    with StatusServer(HomeShown(home=home, clock=clock), listen=parse_address(port), clock=clock) as server:
+        note(f"metrics on http://{server.address}/metrics")
+        yield
+
+
+def _folder() -> Path:
+    """For what this process notes of its expiry jobs."""
+    states = os.environ.get("XDG_STATE_HOME")
+    return Path(states or Path.home() / ".local" / "state").absolute() / "offsite" / "operator"
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("kopf", "pydantic", "yaml") if find_spec(name) is None]
+    if missing:
+        raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[kubernetes]'")

@@ -1,0 +1,115 @@
+"""Runs the home under kopf, which watches resources, keeps the finalizer, and calls again what is not done yet. The
+only file that knows kopf.
+
+Rounds are made beside it and not by timers of kopf: those put the finalizer on every resource, and here only one with
+`expiry.deletionFinalizer` has it. They also find what no event tells of: agents that ended, a repository that is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import kopf
+
+from offsite.model.errors import KubernetesUnavailable, OffsiteError
+from offsite.model.journal import warned
+from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
+from offsite.operator.kubernetes.http_cluster import Access
+from offsite.operator.resources.backup import FINALIZER
+from offsite.operator.resources.model import GROUP, VERSION
+
+STATE_PREFIX = f"kopf.{GROUP}"
+"""How annotations begin that kopf keeps."""
+AGAIN_S = 2.0
+"""From one step of a deletion to the next."""
+_AFTER_ERROR_S = 5.0
+_RESOURCE = (GROUP, VERSION, "backups")
+
+
+def log_in() -> Access:
+    """As a pod is logged in, else as a person is by KUBECONFIG. Raises `KubernetesUnavailable` where there is
+    neither."""
+    found = _logged_in(kopf.OperatorSettings())
+    if found is None:
+        raise KubernetesUnavailable("there is no service account and no kubeconfig", hint="set KUBECONFIG")
+    tls = found.as_ssl_context() if found.server.startswith("https:") else None
+    return Access(url=found.server, headers=found.as_http_headers(), tls=tls)
+
+
+def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> None:
+    """Look after all Backups until SIGINT or SIGTERM. Agents go on then. `every_s`: from one round to the next."""
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    registry = kopf.OperatorRegistry()
+    _register(registry, home, every_s)
+    kopf.run(
+        registry=registry,
+        settings=_settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+    )
+
+
+def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: float) -> None:
+    rounds = list[asyncio.Task[None]]()
+
+    @kopf.on.startup(registry=registry)
+    async def begin(**_: object) -> None:
+        rounds.append(asyncio.create_task(_rounds(home, every_s)))
+
+    @kopf.on.cleanup(registry=registry)
+    async def end(**_: object) -> None:
+        for task in rounds:
+            task.cancel()
+
+    @kopf.on.login(registry=registry)
+    def login(settings: kopf.OperatorSettings, **_: object) -> kopf.ConnectionInfo | None:
+        return _logged_in(settings)
+
+    @kopf.on.resume(*_RESOURCE, registry=registry)
+    @kopf.on.create(*_RESOURCE, registry=registry)
+    @kopf.on.update(*_RESOURCE, registry=registry)
+    def keep(body: kopf.Body, **_: object) -> None:
+        """At once; what is not done in one look, rounds do."""
+        with suppress(OffsiteError):
+            home.keep(body)
+
+    @kopf.on.delete(*_RESOURCE, registry=registry, when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S)
+    def let_go(body: kopf.Body, **_: object) -> None:
+        if not home.let_go(body):
+            raise kopf.TemporaryError("its backups are not deleted yet", delay=AGAIN_S)
+
+    @kopf.on.event(*_RESOURCE, registry=registry)
+    async def gone(event: kopf.RawEvent, **_: object) -> None:
+        if event["type"] == "DELETED":
+            await asyncio.to_thread(home.gone, event["object"])
+
+
+async def _rounds(home: KubernetesHome, every_s: float) -> None:
+    while True:
+        try:
+            await asyncio.to_thread(home.round)
+        except Exception as error:  # noqa: BLE001  # the next round may do better, and must come
+            message = error.message if isinstance(error, OffsiteError) else repr(error)
+            warned("round", error=getattr(error, "id", type(error).__name__), why=message)
+        await asyncio.sleep(every_s)
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=STATE_PREFIX)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=STATE_PREFIX)
+    settings.posting.enabled = False  # conditions tell it, and stay
+    settings.execution.executor = ThreadPoolExecutor(max_workers=4)  # they wait for one another
+    return settings
+
+
+def _logged_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:
+    asked: Mapping[str, Any] = {"settings": settings, "logger": logging.getLogger("kopf")}
+    return kopf.login_with_service_account(**asked) or kopf.login_with_kubeconfig(**asked)

@@ -1,0 +1,210 @@
+"""The operator in a process of its own, under kopf, against a real API server: resources converge, whenever it is
+killed. What agents copy is played by the test; expiry jobs are real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from offsite.operator.kubernetes.agents import UID
+from offsite.operator.kubernetes.kopf_operator import STATE_PREFIX
+from offsite.operator.resources.backup import FINALIZER
+from offsite.operator.resources.definition import DEFINITIONS, resource_definition
+from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.repository import Repository
+from offsite.stores.posix_store import PosixStore
+from tests.backups import SELECTION, commit_next
+from tests.fetched_tools import NoTool
+from tests.integration.operator.api_server import DEFINITIONS_PATH, api_server, fetched_programs
+from tests.integration.operator.kubernetes_proxy import Proxy, proxy_of
+from tests.integration.operator.test_api_server_soak import MERGE, established, path
+from tests.processes import processes_with, wait_until
+from tests.unit.operator.resources.documents import document
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # the server is compiled once, which takes minutes
+
+DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster with our definitions, a repository, and an operator that may be killed and begun again."""
+
+    client: httpx.Client
+    proxy: Proxy
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        words = ["operator", "run", "--kubernetes", "--accounts", str(self.folder / "accounts.yaml")]
+        words += ["--every", "0.3s", "--expiry-retry", "2s"]
+        told = {"KUBECONFIG": str(self.proxy.kubeconfig), "XDG_STATE_HOME": str(self.folder / "state")}
+        with (self.folder / "operator.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from offsite.cli.main import main; main()", *words],
+                env={**os.environ, **told},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.kill()
+        for pid in processes_with("XDG_STATE_HOME", str(self.folder / "state")):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def make(self, name: str, **spec: Any) -> str:
+        made = self.client.post(path("Backup"), json=document("Backup", {"agents": {"replicas": 1}, **spec}, name=name))
+        assert made.status_code == 201, made.text
+        return str(made.json()["metadata"]["uid"])
+
+    def change(self, name: str, **spec: Any) -> int:
+        """The generation that it has then."""
+        changed = self.client.patch(path("Backup", name), json={"spec": spec}, headers=MERGE)
+        assert changed.is_success, changed.text
+        return int(changed.json()["metadata"]["generation"])
+
+    def get(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.get(path("Backup", name)).json()
+        return found
+
+    def delete(self, name: str) -> None:
+        assert self.client.delete(path("Backup", name)).is_success
+
+    def is_gone(self, name: str) -> bool:
+        return self.client.get(path("Backup", name)).status_code == 404
+
+    def is_as_declared(self, name: str, generation: int) -> bool:
+        status = self.get(name).get("status", {})
+        is_told = status.get("observedGeneration") == generation
+        return is_told and status.get("reconciled") is True and status.get("conditions") == []
+
+    def lows(self, uid: str) -> tuple[LowLevel, ...]:
+        layout = DeclaredLayout(uid=uid)
+        return DeclaredLedger(store=self.repository.store, layout=layout).read().backups
+
+    def phases(self, uid: str) -> list[Phase]:
+        return [each.phase for each in self.lows(uid)]
+
+    @property
+    def repository(self) -> Repository:
+        return Repository.open(PosixStore(root=self.folder / "backups"))
+
+    def copy(self, uid: str) -> None:
+        """As agents do."""
+        name = self.lows(uid)[-1].beginning.backup
+        backup = self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION)
+        commit_next(backup, backup.state())
+
+    def said(self) -> str:
+        return (self.folder / "operator.log").read_text()[-3000:]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    try:
+        programs = fetched_programs()
+    except NoTool as error:
+        pytest.skip(str(error))
+    with api_server(tmp_path, programs) as server, proxy_of(server, tmp_path) as proxy:
+        for definition in DEFINITIONS.values():
+            assert server.client.post(DEFINITIONS_PATH, json=resource_definition(definition)).status_code == 201
+        wait_until(lambda: established(server.client), "all definitions are established")
+        Repository.init(PosixStore(root=tmp_path / "backups"))
+        accounts = [{"name": "main", "endpoint": str(tmp_path / "backups")}]
+        (tmp_path / "accounts.yaml").write_text(yaml.safe_dump(accounts))
+        found = Cluster(client=server.client, proxy=proxy, folder=tmp_path)
+        with said_at_failure(found):
+            yield found
+
+
+@contextmanager
+def said_at_failure(cluster: Cluster) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        cluster.end()
+        sys.stdout.write(cluster.said())  # pytest shows it where the test fails
+
+
+def test_a_backup_comes_about_and_goes_whenever_the_operator_is_killed(cluster: Cluster) -> None:
+    cluster.begin()
+    uid = cluster.make("shop")
+    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    metadata = cluster.get("shop")["metadata"]
+    assert metadata["finalizers"] == [FINALIZER]
+    assert cluster.proxy.deployments.objects[f"{DEPLOYMENT}shop"]["metadata"]["labels"][UID] == uid
+    wait_until(lambda: "IncorrectBackupState" in str(cluster.get("shop").get("status")), "it tells what it waits for")
+    cluster.copy(uid)
+    wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
+    status = cluster.get("shop")["status"]
+    assert status["agents"] == {"wanted": 1, "ready": 1}
+    assert status["backups"][0]["latestRestorable"]["commit"] == 1
+    assert any(name.startswith(STATE_PREFIX) for name in cluster.get("shop")["metadata"]["annotations"])
+
+    cluster.kill()
+    generation = cluster.change("shop", state="stopped")
+    cluster.begin()
+    wait_until(lambda: cluster.is_as_declared("shop", generation), "what changed while nobody looked")
+    assert cluster.phases(uid) == [Phase.STOPPED]
+
+    generation = cluster.change("shop", state="running")
+    wait_until(lambda: cluster.phases(uid) == [Phase.STOPPED, Phase.RUNNING], "another backup begins")
+    cluster.kill()
+    cluster.begin()
+    cluster.copy(uid)
+    wait_until(lambda: cluster.is_as_declared("shop", generation), "it goes on after a kill")
+
+    cluster.delete("shop")
+    wait_until(lambda: Phase.RUNNING not in cluster.phases(uid), "what runs is stopped first")
+    cluster.kill()
+    cluster.begin()
+    wait_until(lambda: cluster.is_gone("shop"), "the finalizer is cleared")
+    assert cluster.repository.backups() == ()
+    assert cluster.proxy.deployments.objects == {}
+
+    anew = cluster.make("shop")
+    wait_until(lambda: cluster.phases(anew) == [Phase.RUNNING], "one of the same name is another one")
+    assert cluster.proxy.deployments.objects[f"{DEPLOYMENT}shop"]["metadata"]["labels"][UID] == anew
+
+
+def test_without_its_finalizer_a_backup_goes_at_once_and_its_data_stays(cluster: Cluster) -> None:
+    cluster.begin()
+    uid = cluster.make("shop", expiry={"deletionFinalizer": False})
+    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    cluster.copy(uid)
+    wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
+    assert "finalizers" not in cluster.get("shop")["metadata"]
+
+    cluster.delete("shop")
+    assert cluster.is_gone("shop")
+    wait_until(lambda: cluster.phases(uid) == [Phase.STOPPED], "it is told to stop all the same")
+    assert len(cluster.repository.backups()) == 1
+
+
+def test_the_finalizer_comes_and_goes_with_what_is_declared(cluster: Cluster) -> None:
+    cluster.begin()
+    cluster.make("shop")
+    wait_until(lambda: cluster.get("shop")["metadata"].get("finalizers") == [FINALIZER], "the finalizer comes")
+    cluster.change("shop", expiry={"deletionFinalizer": False})
+    wait_until(lambda: "finalizers" not in cluster.get("shop")["metadata"], "the finalizer goes")

@@ -1,0 +1,131 @@
+"""What the operator relies on in a cluster: held against the one in memory that other tests use, and against the
+adapter over HTTP with kmock behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import kmock
+import pytest
+
+from offsite.model.errors import BadResource, KubernetesDenied, KubernetesUnavailable, ResourceConflict
+from offsite.operator.kubernetes.cluster import Cluster
+from offsite.operator.kubernetes.http_cluster import Access, HttpCluster
+from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/shops/deployments"
+SHOP: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "shop", "namespace": "shops", "annotations": {"a": "1", "b": "2"}},
+    "spec": {"replicas": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[tuple[kmock.KubernetesEmulator, HttpCluster]]:
+    """kmock, and the adapter that asks it."""
+    loop, started, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[tuple[kmock.KubernetesEmulator, HttpCluster]] = []
+
+    async def serve() -> None:
+        async with kmock.KubernetesEmulator() as emulator, kmock.Server(emulator) as server:
+            access = Access(url=str(server.url).rstrip("/"), headers={"Authorization": "Bearer word"})
+            found.append((emulator, HttpCluster(lambda: access)))
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    yield found[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(30)
+    loop.close()
+
+
+@pytest.fixture(params=["memory", "http"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    if request.param == "memory":
+        return MemoryCluster()
+    emulator, http = request.getfixturevalue("api")
+    for key in list(emulator.objects):
+        del emulator.objects[key]
+    return http
+
+
+def test_what_was_made_is_there_and_what_was_not_is_none(cluster: Cluster) -> None:
+    assert cluster.get(f"{DEPLOYMENTS}/shop") is None
+    cluster.create(DEPLOYMENTS, SHOP)
+    found = cluster.get(f"{DEPLOYMENTS}/shop")
+    assert found is not None
+    assert found["spec"] == {"replicas": 3}
+
+
+def test_nothing_is_made_twice(cluster: Cluster) -> None:
+    cluster.create(DEPLOYMENTS, SHOP)
+    with pytest.raises(ResourceConflict):
+        cluster.create(DEPLOYMENTS, SHOP)
+
+
+def test_a_patch_is_merged_and_tells_whether_there_is_anything(cluster: Cluster) -> None:
+    assert not cluster.patch(f"{DEPLOYMENTS}/shop", {"spec": {"replicas": 1}})
+    cluster.create(DEPLOYMENTS, SHOP)
+    assert cluster.patch(f"{DEPLOYMENTS}/shop", {"metadata": {"annotations": {"a": None, "c": "3"}}})
+    found = cluster.get(f"{DEPLOYMENTS}/shop")
+    assert found is not None
+    assert found["metadata"]["annotations"] == {"b": "2", "c": "3"}
+    assert found["spec"] == {"replicas": 3}
+
+
+def test_a_collection_is_listed_over_all_namespaces(cluster: Cluster) -> None:
+    cluster.create(DEPLOYMENTS, SHOP)
+    cluster.create(DEPLOYMENTS.replace("shops", "others"), {**SHOP, "metadata": {"name": "b", "namespace": "others"}})
+    assert [each["metadata"]["name"] for each in cluster.list("/apis/apps/v1/deployments")] == ["shop", "b"]
+    assert [each["metadata"]["name"] for each in cluster.list(DEPLOYMENTS)] == ["shop"]
+
+
+def test_what_is_gone_may_be_deleted_again(cluster: Cluster) -> None:
+    cluster.create(DEPLOYMENTS, SHOP)
+    uid = (cluster.get(f"{DEPLOYMENTS}/shop") or {})["metadata"].get("uid", "")
+    for _ in range(2):
+        cluster.delete(f"{DEPLOYMENTS}/shop", uid=uid)
+    assert cluster.get(f"{DEPLOYMENTS}/shop") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, KubernetesDenied),
+        (403, KubernetesDenied),
+        (409, ResourceConflict),
+        (422, BadResource),
+        (429, KubernetesUnavailable),
+        (500, KubernetesUnavailable),
+    ],
+)
+def test_each_refusal_is_an_error_of_ours(
+    api: tuple[kmock.KubernetesEmulator, HttpCluster], status: int, error: type[Exception]
+) -> None:
+    emulator, http = api
+    emulator[f"get /broken/{status}"] << status << {"message": "why not"}
+    with pytest.raises(error, match="why not"):
+        http.get(f"/broken/{status}")
+
+
+def test_an_api_that_is_not_there_is_waited_for() -> None:
+    nowhere = HttpCluster(lambda: Access(url="http://127.0.0.1:1", headers={}))
+    with pytest.raises(KubernetesUnavailable):
+        nowhere.get(DEPLOYMENTS)
+
+
+def test_who_asks_is_told_with_each_request_and_never_shown(
+    api: tuple[kmock.KubernetesEmulator, HttpCluster],
+) -> None:
+    emulator, http = api
+    http.get(f"{DEPLOYMENTS}/nobody")
+    assert list(emulator)[-1].headers["Authorization"] == "Bearer word"
+    assert "word" not in repr(Access(url="", headers={"Authorization": "Bearer word"}))
