@@ -2,10 +2,13 @@
 
 Who was about to commit has read the log before it asked whether it still may. Either it was told no, or the log had no
 seal yet, and the number behind what it read is taken: by the seal, or by a commit in front of it. So a process that was
-stopped anywhere, for any time, adds nothing behind a seal.
+stopped anywhere, for any time, adds nothing behind a seal. A seal of a backup that has no commit completes no pass: it
+would make an empty backup one that can be restored.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
@@ -21,9 +24,10 @@ def seal_backup(backup: Backup) -> None:
     """Take the next number. Raises `CommitLost` if others go on and on, and as `Backup.commit`."""
     for left in reversed(range(_SEALS_MAX)):
         state = backup.state()
+        changes = replace(state.carried_over(Changes()), incomplete=state.incomplete or not state.seq)
         try:
             with uninterrupted():
-                backup.commit(state.carried_over(Changes()), base=state, writer=random_id(16))
+                backup.commit(changes, base=state, writer=random_id(16))
         except CommitLost:
             if not left:
                 raise

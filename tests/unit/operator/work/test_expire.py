@@ -10,10 +10,12 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupNotFound, ExpiryNotDone, RestoreRunning
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import Expired, expire
+from offsite.operator.world.facts import RepositoryFacts
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
+from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, run_once
 from tests.unit.operator.work.declared import UID, Declared
@@ -116,3 +118,12 @@ def test_the_retention_keeps_to_its_guards(site: Site) -> None:
     site.begun("a", commits=3, live=True)
     assert site.expire(retention="0s").points == 2
     assert len(site.repository.backup("a").sound_state().history) == 2, "the newest one, and the commit that let go"
+
+
+def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(site: Site) -> None:
+    site.begun("a", commits=2)
+    site.begun("b", commits=0)
+    seal_backup(site.repository.backup("b"))
+    assert not RepositoryFacts().of(site.repository.store, "b").is_whole
+    assert site.expire().kept == ("a: b has not copied everything once",)
+    assert site.is_there("a")
