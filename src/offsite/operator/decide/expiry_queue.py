@@ -67,7 +67,10 @@ def step(queue: ExpiryQueue, rules: QueueRules, look: QueueLook) -> QueueStep:
     is_due = look.now_s >= queue.until_s or bool(late)
     ready = [uid for uid in waiting if uid not in look.alive and (is_due or uid in look.deleting)]
     begun = tuple(ready[: max(0, rules.at_once - len(running))])
-    rests = is_due or bool(begun)
+    # a deletion comes out of turn, and puts off nobody else's: one that fails is begun again and again
+    is_turn = any(uid not in look.deleting for uid in begun)
+    busy = (*begun, *(each.uid for each in running))
+    rests = is_due and (is_turn or not any(uid in look.deleting for uid in busy))
     return QueueStep(
         queue=ExpiryQueue(
             waiting=(*(uid for uid in waiting if uid not in begun), *begun),

@@ -47,6 +47,20 @@ def test_who_is_to_be_deleted_comes_first_and_does_not_wait() -> None:
     assert step(first.queue, RULES, look(30, "a", "b", "c", deleting=("c",), alive=("a",))).begin == ()
 
 
+def test_a_deletion_that_fails_again_and_again_keeps_nobody_from_a_turn() -> None:
+    queue, ends_s, rests_s, begun = ExpiryQueue(), dict[str, float](), 0.0, list[str]()
+    for now_s in range(0, 3000, 2):
+        alive = tuple(uid for uid, end_s in ends_s.items() if end_s > now_s)
+        known = ("a", "b", "gone") if now_s >= rests_s else ("a", "b")
+        found = step(queue, RULES, look(now_s, *known, deleting=("gone",), alive=alive))
+        queue = found.queue
+        for uid in found.begin:
+            begun.append(uid)
+            ends_s[uid] = now_s + 5
+            rests_s = now_s + 20 if uid == "gone" else rests_s
+    assert (begun.count("a"), begun.count("b")) == (3, 2), "one in ten minutes, as ever"
+
+
 def test_who_is_gone_has_no_entry_and_who_comes_gets_one() -> None:
     first = step(ExpiryQueue(), RULES, look(0, "a", "b"))
     assert step(first.queue, RULES, look(1, "b", "d")).queue.waiting == ("b", "d")
