@@ -30,6 +30,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.pins import pinned_points
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
 
@@ -63,8 +64,12 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Low:
+    """`is_continued`: a later one goes on in the same place, for their names hold no time: what lies there is that
+    one's."""
+
     repository: Repository
     low: LowLevel
+    is_continued: bool = False
 
     @property
     def name(self) -> str:
@@ -81,7 +86,10 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
         lows = _lows(asked)
         if asked.is_deletion:
             return Expired(uid=asked.uid, removed=tuple(_remove(asked.uid, each) for each in lows))
-        return _expire_old(asked, lows, clock)
+        for each in lows:
+            if each.is_continued:
+                _forget(asked.uid, each)
+        return _expire_old(asked, [each for each in lows if not each.is_continued], clock)
 
 
 def _expire_old(asked: Expiry, lows: Sequence[_Low], clock: Clock) -> Expired:
@@ -91,10 +99,13 @@ def _expire_old(asked: Expiry, lows: Sequence[_Low], clock: Clock) -> Expired:
     backup = _opened(last)
     points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
     why = _why_not(backup, asked.minimum_ms) if older else ""
-    if why:
-        kept = tuple(f"{each.name}: {last.name} {why}" for each in older)
-        return Expired(uid=asked.uid, points=points, kept=kept)
-    return Expired(uid=asked.uid, points=points, removed=tuple(_remove(asked.uid, each) for each in older))
+    judged = [(each, f"{last.name} {why}" if why else _why_kept(each)) for each in older]
+    return Expired(
+        uid=asked.uid,
+        points=points,
+        removed=tuple(_remove(asked.uid, each) for each, kept in judged if not kept),
+        kept=tuple(f"{each.name}: {kept}" for each, kept in judged if kept),
+    )
 
 
 def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
@@ -108,8 +119,20 @@ def _why_not(last: Backup | None, minimum_ms: int) -> str:
     state = None if last is None else last.sound_state()
     if last is None or state is None or not state.completed_at_ms:
         return "has not copied everything once"
+    if not state.positions:  # as when the source was emptied, or its topics were misspelt
+        return "holds no topic"
     if state.completed_at_ms - _oldest_ms(last, state) < minimum_ms:
         return "does not reach back far enough yet"
+    return ""
+
+
+def _why_kept(older: _Low) -> str:
+    """Why an older backup stays whatever the last one has; empty: it may go."""
+    if older.low.phase.is_live:  # the clocks of two stores differ
+        return "it is not stopped"
+    backup = _opened(older)
+    if backup is not None and any(pin.holds for pin in pinned_points(backup)):
+        return "a restore point of it is pinned"
     return ""
 
 
@@ -130,18 +153,32 @@ def _opened(low: _Low) -> Backup | None:
 
 
 def _lows(asked: Expiry) -> list[_Low]:
-    """All that is left of the resource's backups, the oldest first."""
-    layout = DeclaredLayout(uid=asked.uid)
-    found = [
-        _Low(repository=repository, low=low)
-        for repository in asked.repositories
-        for low in DeclaredLedger(store=repository.store, layout=layout).read().there
-    ]
-    return sorted(found, key=lambda each: each.low.started_ms)
+    """All that is left of the resource's backups, the oldest first; one that is live is the last, whatever the clocks
+    of the stores say."""
+    found = [each for repository in asked.repositories for each in _lows_in(repository, asked.uid)]
+    return sorted(found, key=lambda each: (each.low.phase.is_live, each.low.started_ms))
+
+
+def _lows_in(repository: Repository, uid: str) -> Iterator[_Low]:
+    there = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read().there
+    newest = {low.beginning.backup: low.number for low in there}
+    for low in there:
+        yield _Low(repository=repository, low=low, is_continued=low.number != newest[low.beginning.backup])
+
+
+def _forget(uid: str, low: _Low) -> None:
+    """Enter that nothing is left of it for itself. Nothing is deleted."""
+    if low.low.phase is Phase.STOPPED:
+        _decide(uid, low, Kind.REMOVING)
+    _decide(uid, low, Kind.REMOVED)
+    decided("expired", why="a later one goes on in its place", uid=uid, backup=low.name, number=low.low.number)
 
 
 def _remove(uid: str, low: _Low) -> str:
     """Stop it where it runs, seal it, and delete it as a whole. Its name."""
+    if low.is_continued:
+        _forget(uid, low)
+        return low.name
     phase = low.low.phase
     if phase.is_live:
         _decide(uid, low, Kind.STOPPED)

@@ -11,10 +11,12 @@ from offsite.model.errors import BackupNotFound, ExpiryNotDone, RestoreRunning
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import Expired, expire
 from offsite.operator.world.facts import RepositoryFacts
+from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
+from offsite.services.retention.pins import pin_point
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, run_once
@@ -126,4 +128,50 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     seal_backup(site.repository.backup("b"))
     assert not RepositoryFacts().of(site.repository.store, "b").is_whole
     assert site.expire().kept == ("a: b has not copied everything once",)
+    assert site.is_there("a")
+
+
+def test_what_began_again_under_its_name_loses_nothing(site: Site) -> None:
+    site.begun("shop", commits=2)
+    site.declared.start("shop")
+    run_once(site.repository.backup("shop"))
+    assert site.expire() == Expired(uid=UID)
+    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    assert len(site.repository.backup("shop").sound_state().history) == 3
+    site.declared.decide(Kind.STOPPED)
+    site.declared.start("shop")
+    assert site.expire(delete=True).removed == ("shop", "shop")
+    assert site.phases() == [Phase.REMOVED] * 3
+    assert not site.is_there("shop")
+
+
+def test_what_is_live_is_the_last_one_whatever_clocks_say(site: Site, tmp_path: Path) -> None:
+    other = Site(tmp_path / "other")
+    site.begun("new", commits=0, live=True)
+    other.begun("old")  # its store's clock is ahead
+    asked = make_expiry(
+        UID,
+        [site.repository, other.repository],
+        maximum_retention="",
+        minimum_restorable="",
+        is_deletion=False,
+    )
+    assert expire(asked, clock=SystemClock()).kept == ("old: new has not copied everything once",)
+    assert (site.phases(), site.is_there("new"), other.is_there("old")) == ([Phase.RUNNING], True, True)
+
+
+def test_a_pinned_backup_stays(site: Site) -> None:
+    site.begun("a")
+    pin_point(site.repository.backup("a"), 1, reason="the audit")
+    site.begun("b", live=True)
+    assert site.expire().kept == ("a: a restore point of it is pinned",)
+    assert site.is_there("a")
+
+
+def test_a_backup_that_holds_nothing_takes_no_place(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", commits=0, live=True)
+    backup = site.repository.backup("b")
+    backup.commit(Changes(), base=backup.state(), writer="w")
+    assert site.expire().kept == ("a: b holds no topic",)
     assert site.is_there("a")
