@@ -22,8 +22,8 @@ VANISHED_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is seen of one resource: `documents` that declare it; `is_unclear`: the file that declared it last is there
-    and cannot be read; `uid`: for it, if it is new."""
+    """What is seen of one resource: `documents` that declare it; `is_unclear`: some file is there that cannot be
+    read, and may declare it: files are renamed; `uid`: for it, if it is new."""
 
     key: Key
     documents: Sequence[Document]

@@ -4,6 +4,7 @@ cannot be read, or not to its end, is told apart from one that declares nothing.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ FILE_MAX_BYTES = 1024 * 1024
 """Of a file with resources: some hundreds fit."""
 _NAME = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,{NAME_MAX - 2}}}[a-z0-9])?")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+OF_VALUES = (RecursionError, ValueError, TypeError, KeyError, AttributeError)
+"""What the reader of YAML raises where it means that a value is wrong: `!!int x`, a number of 5,000 digits."""
 
 Key = tuple[str, str]
 """Kind and name."""
@@ -68,7 +72,10 @@ def read_file(path: Path) -> Iterator[Document]:
 def read_text(path: Path) -> str:
     """Raises `BadResource`."""
     try:
-        if path.stat().st_size > FILE_MAX_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+            raise BadResource(f"{path.name} is no file")
+        if found.st_size > FILE_MAX_BYTES:
             raise BadResource(f"{path.name} is larger than 1 MiB", hint="put resources into several files")
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -83,6 +90,8 @@ def load_documents(text: str, *, source: str) -> list[object]:
         found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.YAMLError as error:
         raise BadResource(f"{source} is no YAML: {_said(error)}") from error
+    except OF_VALUES as error:
+        raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
     if not found:  # an editor that saves it leaves it empty for a moment
         raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
     return found

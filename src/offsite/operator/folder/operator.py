@@ -169,11 +169,11 @@ class FolderOperator:
         found = [""]
 
         def edit(record: Record | None) -> Record | None:
-            unclear = declared.unclear.get(record.source, "") if record is not None else ""
+            unclear = "" if record is None else _unclear(declared, record)
             sight = Sight(
                 key=key,
                 documents=documents,
-                is_unclear=bool(unclear),
+                is_unclear=bool(declared.unclear),
                 now_ms=self._clock.now_ms(),
                 uid=random_uuid(),
             )
@@ -285,6 +285,15 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
         except (OffsiteError, OSError) as error:
             warned("look", why=safe_line(error))
         clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
+
+
+def _unclear(declared: Declared, record: Record) -> str:
+    """Why it is not known whether a record is still declared; empty: it is known, or asked to go."""
+    if record.is_deleted or not declared.unclear:
+        return ""
+    if own := declared.unclear.get(record.source):
+        return own
+    return f"{record.source} is gone, and {min(declared.unclear)}, which may declare it, cannot be read"
 
 
 def _home(layout: FolderLayout) -> Store:

@@ -14,7 +14,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
-from offsite.operator.folder.documents import Key
+from offsite.operator.folder.documents import OF_VALUES, Key
 from offsite.operator.folder.files import read_whole, write_whole
 from offsite.operator.folder.layout import STATUS_SUFFIX, FolderLayout
 from offsite.operator.folder.records import Record
@@ -118,10 +118,10 @@ def _metadata(key: Key, record: Record | None) -> Fields:
 
 
 def _read(path: Path) -> Fields:
-    """Nothing is decided by it, so what cannot be read is none."""
+    """Nothing is decided by it, so what cannot be read is none. A file that somebody else wrote there may be anything."""
     try:
         found = yaml.safe_load(read_whole(path) or b"")
-    except (yaml.YAMLError, OffsiteError):
+    except (yaml.YAMLError, OffsiteError, *OF_VALUES):
         return {}
     return cast("Fields", found) if isinstance(found, Mapping) else {}
 
@@ -129,4 +129,5 @@ def _read(path: Path) -> Fields:
 def _conditions(document: Fields) -> list[Fields]:
     status = document.get("status")
     found = status.get("conditions") if isinstance(status, Mapping) else None
-    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    told = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+    return [each for each in told if isinstance(each.get("type"), str)]

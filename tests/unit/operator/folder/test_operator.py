@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +132,37 @@ def test_a_file_that_is_empty_or_no_yaml_takes_nothing_away(home: Home) -> None:
         assert not home.record(operator, "shop").is_deleted
         assert home.conditions("shop")["MisconfiguredBackup"]
     assert home.lows(uid)[0].phase is Phase.RUNNING
+
+
+def test_a_file_that_was_renamed_and_cannot_be_read_takes_nothing_away(home: Home) -> None:
+    operator, uid = running(home)
+    (home.root / "shop.yaml").rename(home.root / "shops.yaml")
+    whole = (home.root / "shops.yaml").read_text()
+    (home.root / "shops.yaml").write_text(whole[: len(whole) // 2] + "\n  - {")
+    looked(home, operator, times=8)
+    assert (home.record(operator, "shop").uid, home.record(operator, "shop").is_deleted) == (uid, False)
+    assert "shops.yaml, which may declare it, cannot be read" in home.conditions("shop")["MisconfiguredBackup"]
+    (home.root / "shops.yaml").write_text(whole)
+    looked(home, operator)
+    assert home.status("shop")["status"]["reconciled"]
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "a: " + "1" * 5000, "a: !!int x", "a: !!map [b]", "a: !!bool x"])
+def test_whatever_a_file_holds_the_others_are_looked_after(home: Home, text: str) -> None:
+    operator, _ = running(home)
+    (home.root / "strange.yaml").write_text(text)
+    os.mkfifo(home.root / "pipe.yaml")
+    assert {each.name for each in operator.look().waiting} == {"strange.yaml", "pipe.yaml"}
+    (home.root / "accounts.yaml").write_text(text)
+    assert {each.name for each in operator.look().waiting} == {"strange.yaml", "pipe.yaml", "accounts.yaml"}
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "status: {conditions: [{type: [a]}]}"])
+def test_a_status_that_somebody_else_wrote_is_written_over(home: Home, text: str) -> None:
+    operator, _ = running(home)
+    (home.root / "backup-shop.status.yaml").write_text(text)
+    operator.look()
+    assert home.status("shop")["metadata"]["name"] == "shop"
 
 
 def test_two_documents_of_one_name_are_an_error_for_both(home: Home) -> None:
