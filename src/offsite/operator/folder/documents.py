@@ -98,9 +98,9 @@ def load_documents(text: str, *, source: str) -> list[object]:
 
 
 def _may_declare(path: Path) -> bool:
-    """A link that leads nowhere may: it is not known what it declared. A pipe never ends."""
+    """A link that leads nowhere, or a pipe, may: it is not known what it declares, or did."""
     is_own = path.name.endswith(STATUS_SUFFIX) or path.name == ACCOUNTS or path.name.startswith(".")
-    return path.suffix in {".yaml", ".yml"} and not is_own and (path.is_file() or path.is_symlink())
+    return path.suffix in {".yaml", ".yml"} and not is_own and not path.is_dir()
 
 
 def _document(document: object, source: str) -> Document:

@@ -118,7 +118,7 @@ def _metadata(key: Key, record: Record | None) -> Fields:
 
 
 def _read(path: Path) -> Fields:
-    """Nothing is decided by it, so what cannot be read is none. A file that somebody else wrote there may be anything."""
+    """Nothing is decided by it, so what cannot be read is none. Somebody else may have written anything there."""
     try:
         found = yaml.safe_load(read_whole(path) or b"")
     except (yaml.YAMLError, OffsiteError, *OF_VALUES):

@@ -70,8 +70,8 @@ def test_a_folder_that_there_is_not_declares_nothing_away(tmp_path: Path) -> Non
         read_declared(tmp_path / "nothing")
 
 
-def test_a_link_that_leads_nowhere_is_told_and_a_pipe_is_passed_over(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_and_a_pipe_are_told(tmp_path: Path) -> None:
     (tmp_path / "link.yaml").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "pipe.yaml")
 
-    assert list(read_declared(tmp_path).unclear) == ["link.yaml"]
+    assert list(read_declared(tmp_path).unclear) == ["link.yaml", "pipe.yaml"]
