@@ -56,6 +56,7 @@ def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> N
 
 
 def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: float) -> None:
+    """The ids of handlers become names of annotations: the names of functions in here would be refused."""
     rounds = list[asyncio.Task[None]]()
 
     @kopf.on.startup(registry=registry)
@@ -71,15 +72,17 @@ def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: fl
     def login(settings: kopf.OperatorSettings, **_: object) -> kopf.ConnectionInfo | None:
         return _logged_in(settings)
 
-    @kopf.on.resume(*_RESOURCE, registry=registry)
-    @kopf.on.create(*_RESOURCE, registry=registry)
-    @kopf.on.update(*_RESOURCE, registry=registry)
+    @kopf.on.resume(*_RESOURCE, registry=registry, id="keep")
+    @kopf.on.create(*_RESOURCE, registry=registry, id="keep")
+    @kopf.on.update(*_RESOURCE, registry=registry, id="keep")
     def keep(body: kopf.Body, **_: object) -> None:
         """At once; what is not done in one look, rounds do."""
         with suppress(OffsiteError):
             home.keep(body)
 
-    @kopf.on.delete(*_RESOURCE, registry=registry, when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S)
+    @kopf.on.delete(
+        *_RESOURCE, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S
+    )
     def let_go(body: kopf.Body, **_: object) -> None:
         if not home.let_go(body):
             raise kopf.TemporaryError("its backups are not deleted yet", delay=AGAIN_S)

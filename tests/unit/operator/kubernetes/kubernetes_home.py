@@ -30,7 +30,7 @@ from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 BACKUPS = "/apis/offsite.dev/v1alpha1/namespaces/shops/backups"
 SHOP = f"{BACKUPS}/shop"
 DEPLOYMENT = "/apis/apps/v1/namespaces/shops/deployments/shop"
-IMAGE = "registry.example/offsite:1"
+IMAGE = "offsite:1"
 
 
 @dataclass(slots=True)

@@ -110,6 +110,6 @@ def _folder() -> Path:
 def _check_installed() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("kopf", "pydantic", "yaml") if find_spec(name) is None]
+    missing = [name for name in ("cronsim", "kopf", "pydantic", "yaml") if find_spec(name) is None]
     if missing:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[kubernetes]'")
