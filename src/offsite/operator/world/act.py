@@ -19,10 +19,11 @@ from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, St
 from offsite.operator.decide.wanted import Place, Wanted
 from offsite.operator.world.look import Eyes
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.entry import Entry, Kind
+from offsite.repository.declared.entry import Beginning, Entry, Kind
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.seal import seal_backup
@@ -70,7 +71,24 @@ class Hands:
                 hint="choose another path, or a timestamp format that tells them apart",
             )
         beginning = replace(step.beginning, backup=name)
+        self._check_place(store, wanted.uid, beginning)
         self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings)
+
+    def _check_place(self, store: Store, uid: str, beginning: Beginning) -> None:
+        """What lies at the name is nobody's but this resource's, and of the same topics. Raises `ResourceConflict`."""
+        there = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().there
+        mine = [each.beginning for each in there if each.beginning.backup == beginning.backup]
+        if not mine and store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None:
+            raise ResourceConflict(
+                f"the backup {beginning.backup} in {store.url} was made by somebody else, and would be deleted with "
+                "this resource",
+                hint="choose another path, or a timestamp format",
+            )
+        if mine and _of_source(mine[-1]) != _of_source(beginning):
+            raise ResourceConflict(
+                f"the backup {beginning.backup} in {store.url} is of another cluster, or of other topics",
+                hint="choose another path, or a timestamp format that tells them apart",
+            )
 
     def _turn(self, wanted: Wanted, step: Turn) -> None:
         history = self._append(wanted, step.place, _TURNS[step.to], step.number)
@@ -105,6 +123,11 @@ class Hands:
         if found is not None:
             decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=fence)
         return found
+
+
+def _of_source(beginning: Beginning) -> Beginning:
+    """What a backup that goes on under its name keeps."""
+    return replace(beginning, path="", tag="")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from offsite.model.errors import ResourceConflict
 from offsite.operator.folder.operator import FolderOperator, Look, run
 from offsite.repository.declared.history import Phase
+from tests.backups import SELECTION
 from tests.processes import wait_until
 from tests.script_clock import Script
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
@@ -459,3 +460,28 @@ def test_a_folder_that_is_away_for_a_while_changes_nothing(home: Home) -> None:
 
     assert [each.waiting for each in looks] == [(), (), ()]
     assert home.record(operator, "shop").uid == uid
+
+
+def test_a_backup_that_somebody_else_made_is_neither_taken_over_nor_deleted(home: Home) -> None:
+    home.repository.create_backup("shop", cluster_id="cluster", selection=SELECTION)
+    operator = home.operator(queue=QUICK)
+    home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"timestampFormat": ""}))
+    looked(home, operator)
+    assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
+    assert home.lows(home.record(operator, "shop").uid) == ()
+
+
+def test_what_begins_again_under_its_name_is_of_the_same_topics(home: Home) -> None:
+    spec = {"agents": {"replicas": 0}, "destination": {"timestampFormat": ""}}
+    operator = home.operator(queue=QUICK)
+    home.put("shop.yaml", resource(**spec))
+    looked(home, operator)
+    uid = home.record(operator, "shop").uid
+    home.copy(uid)
+    home.put("shop.yaml", resource(topics=["orders"], **spec))
+    looked(home, operator)
+    assert "of other topics" in home.conditions("shop")["MisconfiguredBackup"]
+    assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED]
+    home.put("shop.yaml", resource(**spec))
+    looked(home, operator)
+    assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
