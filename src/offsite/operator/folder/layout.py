@@ -71,5 +71,6 @@ class FolderLayout:
         return self.root / f"{kind.lower()}-{name}{STATUS_SUFFIX}"
 
     def declared(self, kind: str, name: str) -> Path:
-        """Where `apply` puts a resource that no file declares yet."""
-        return self.root / f"{kind.lower()}-{name}.yaml"
+        """Where `apply` puts a resource that no file declares yet: never where the status of another one is."""
+        suffix = ".yml" if name.endswith(".status") else ".yaml"
+        return self.root / f"{kind.lower()}-{name}{suffix}"

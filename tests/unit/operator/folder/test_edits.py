@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from offsite.model.errors import BadResource, ResourceImmutable, ResourceNotFound
+from offsite.operator.folder.documents import read_declared
 from offsite.operator.folder.edits import Change, apply, plan_removal, remove
 from tests.unit.operator.folder.home import Home, opened_home, resource, restore
 
@@ -29,6 +30,11 @@ def test_a_resource_gets_a_file_of_its_own(home: Home) -> None:
     apply(home.layout, text, source="x.yaml")
 
     assert (home.root / "backup-shop.yaml").read_text() == text
+
+
+def test_no_resource_is_put_where_the_status_of_another_one_is(home: Home) -> None:
+    assert put(home, resource("shop.status")) == [("backup-shop.status.yml", Change.CREATED)]
+    assert [each.key for each in read_declared(home.root).documents] == [("Backup", "shop.status")]
 
 
 def test_what_changes_is_told(home: Home) -> None:
