@@ -18,6 +18,7 @@ from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import ConditionType
 from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.admission import Sight, admit
 from offsite.operator.folder.agents import LocalAgents
@@ -39,6 +40,7 @@ from offsite.operator.world.restores import RestoreHands
 from offsite.operator.world.schedules import ScheduleHands
 from offsite.operator.world.slots import Slots
 from offsite.operator.world.tags import Tags
+from offsite.repository.declared.entry import Kind
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
@@ -135,13 +137,18 @@ class FolderOperator:
             identity=ProcessIdentity.mine(),
         )
         launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
-        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=seal)
+        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=seal, in_force=self._in_force)
         self._backups.launches = self.agents.launches = launches
         jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
         self._restores.hands = RestoreHands(jobs=jobs, tags=self._tags)
         self._schedules.hands = ScheduleHands(jobs=jobs, home=self._home)
         self._restores.accounts = self._schedules.accounts = self._accounts.known
         return problem
+
+    def _in_force(self, wanted: Wanted, kind: Kind) -> bool:
+        """Nothing begins for a resource that is to be deleted, and nothing is decided by an old spec."""
+        now = next((each for each in self.records.all() if each.uid == wanted.uid), None)
+        return now is not None and now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
 
     def _read_accounts(self) -> Accounts:
         known = read_accounts(self._layout)

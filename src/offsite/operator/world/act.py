@@ -34,14 +34,23 @@ _TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING:
 Seal = Callable[[Store, str], None]
 """Let nothing be added any more to the backup of that name by whoever was about to."""
 
+InForce = Callable[[Wanted, Kind], bool]
+"""Whether what is declared is still what is wanted, so that something of that kind may be entered."""
+
+
+def _always(wanted: Wanted, kind: Kind) -> bool:  # noqa: ARG001  # as `InForce`
+    return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What a step is carried out with."""
+    """What a step is carried out with. `in_force` is asked under the lock: the ledger knows of a later spec only where
+    something was entered by it."""
 
     eyes: Eyes
     slots: Slots
     seal: Seal
+    in_force: InForce = _always
 
     def carry_out(self, wanted: Wanted, step: Step) -> None:
         """Raises `RestoreRunning` while another operator holds the lock, `ResourceConflict` where a name is somebody
@@ -102,6 +111,9 @@ class Hands:
         store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.uid)
         ledger = DeclaredLedger(store=store, layout=layout)
         with locked(store, layout, self.eyes) as fence:
+            if not self.in_force(wanted, kind):
+                decided("not_any_more", why="another spec is in force", uid=wanted.uid, what=kind.value)
+                return None
             history = ledger.read()
             entry = Entry(
                 seq=history.seq + 1,

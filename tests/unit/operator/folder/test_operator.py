@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import ResourceConflict
+from offsite.operator.decide.backup import Turn
+from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
+from offsite.operator.world.act import Hands
 from offsite.repository.declared.history import Phase
 from tests.backups import SELECTION
 from tests.processes import wait_until
@@ -485,3 +488,21 @@ def test_what_begins_again_under_its_name_is_of_the_same_topics(home: Home) -> N
     home.put("shop.yaml", resource(**spec))
     looked(home, operator)
     assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
+
+
+def test_who_slept_in_front_of_a_decision_decides_nothing_by_an_old_spec(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, uid = running(home)
+    sleeper, turn = home.operator(), Hands._turn
+    home.put("shop.yaml", resource(state="stopped"))
+
+    def slept(self: Hands, wanted: Wanted, step: Turn) -> None:
+        monkeypatch.setattr(Hands, "_turn", turn)
+        home.put("shop.yaml", resource(agents={"replicas": 1}))
+        looked(home, operator)
+        turn(self, wanted, step)
+
+    monkeypatch.setattr(Hands, "_turn", slept)
+    sleeper.look()
+    assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
