@@ -246,6 +246,7 @@ class Changes:
     `expired` names what retention lets go: the segments inside, of the live history or of a branch, are needed by no
     restore point that is left once `forgotten` ones are gone. `compacted`: `segments` hold less of these ranges than
     the `removed` ones did. `pinned` keeps restore points, `unpinned` are numbers of those that are no longer kept so.
+    `seal`: it does nothing but take its number, so that nobody else can; no source was looked at.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -256,6 +257,7 @@ class Changes:
     cut_back: tuple[CutBack, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     incomplete: bool = False
+    seal: bool = False
     progress: PassProgress | None = None
     positions: tuple[Position, ...] = ()
     topics: tuple[TopicShape, ...] = ()

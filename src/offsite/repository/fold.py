@@ -125,10 +125,12 @@ class Folding:
 
     def _completed_at_ms(self, commit: Commit) -> int:
         """When a pass was complete last. Commits of retention say nothing of it: a backup that died would look alive.
+        Nor do seals: one that was stopped would look as if it had everything up to then.
         Roll-ups count, as they always did: only a run that follows makes them."""
         changes = commit.changes
         is_retention = changes.is_upkeep and (changes.takes_away or bool(changes.forgotten))
-        return self._state.completed_at_ms if changes.incomplete or is_retention else commit.committed_at_ms
+        is_no_pass = changes.incomplete or changes.seal or is_retention
+        return self._state.completed_at_ms if is_no_pass else commit.committed_at_ms
 
     def cut_back(self, cut: CutBack) -> None:
         """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""

@@ -24,7 +24,7 @@ def seal_backup(backup: Backup) -> None:
     """Take the next number. Raises `CommitLost` if others go on and on, and as `Backup.commit`."""
     for left in reversed(range(_SEALS_MAX)):
         state = backup.state()
-        changes = replace(state.carried_over(Changes()), incomplete=state.incomplete or not state.seq)
+        changes = replace(state.carried_over(Changes(seal=True)), incomplete=state.incomplete or not state.seq)
         try:
             with uninterrupted():
                 backup.commit(changes, base=state, writer=random_id(16))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
@@ -13,6 +13,11 @@ from offsite.operator.resources.go_time import format_go_time
 from offsite.repository.declared.entry import Beginning, Settings, settings_of
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_REFUSED = re.compile(
+    r"(LD_|DYLD_|PYTHON|JAVA_|JDK_|_JAVA|AWS_|GOOGLE_|AZURE_|OFFSITE_|SPARK_|PYSPARK_).*|PATH|HOME|SHELL|IFS|BASH_ENV|ENV",
+    re.IGNORECASE,
+)
+"""Variables that choose code, or lead secrets elsewhere."""
 _DOTS = re.compile(r"\.{2,}")
 
 
@@ -68,6 +73,7 @@ def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
     nowhere to go."""
     parse_parameters(backup.spec.parameters)
     spec, name = backup.spec, backup.metadata.name
+    _check_environment(spec.agents.template.environment, name)
     account = account_of(spec.destination.account, accounts, f"backup {name}")
     place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)
     if not place.repository:
@@ -101,3 +107,13 @@ def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
         known = ", ".join(each.name for each in accounts) or "none"
         raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {known}")
     return found
+
+
+def _check_environment(environment: Mapping[str, str], backup: str) -> None:
+    """Whoever declares a backup may not choose what its processes run, nor where the secrets of an account go."""
+    refused = sorted(name for name in environment if _REFUSED.fullmatch(name))
+    if refused:
+        raise BadResource(
+            f"backup {backup}: spec.agents.template.environment may not set {', '.join(refused)}",
+            hint="what opens a repository belongs into accounts.yaml, what reaches a cluster into clusters/",
+        )

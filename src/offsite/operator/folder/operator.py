@@ -252,6 +252,7 @@ class FolderOperator:
     def _step_queue(self) -> None:
         try:
             uids = self.records.uids()
+            self._slots.keep_only(uids)
             for uid in self._backups.asked.keys() - uids:
                 del self._backups.asked[uid]
             self.jobs.step(self._backups.asked)

@@ -8,20 +8,20 @@ seal, and of two that believe to have it in hand each commit has one winner.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import OffsiteError, RestoreRunning
 from offsite.model.ids import random_id
-from offsite.model.journal import noted, warned
+from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
+from offsite.operator.work.beating import beating
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.follow.follower import Follower
 from offsite.services.outages import Outages
@@ -96,7 +96,7 @@ class Agent:
 
     def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
         noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
-        with self._beating(claim) as is_lost:
+        with beating(self._terms, claim) as is_lost:
 
             def guard() -> None:
                 if is_lost():
@@ -126,26 +126,3 @@ class Agent:
     def _newest(self) -> LowLevel | None:
         self._history = self._ledger.read(self._history)
         return self._history.backups[-1] if self._history.backups else None
-
-    @contextmanager
-    def _beating(self, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
-        """A block in which the lease gets signs of life. The value tells whether somebody else has it."""
-        over, lost = threading.Event(), threading.Event()
-
-        def beat() -> None:
-            while not over.wait(BEAT_S):
-                try:
-                    self._terms.beat(claim)
-                except RestoreTakenOver:
-                    lost.set()
-                    return
-                except OffsiteError as error:  # the next one may get through
-                    warned("agent_beat", error=error.id, why=error.message, uid=self._parts.uid)
-
-        thread = threading.Thread(target=beat, name="offsite-agent", daemon=True)
-        thread.start()
-        try:
-            yield lost.is_set
-        finally:
-            over.set()
-            thread.join()

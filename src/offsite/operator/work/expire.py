@@ -15,6 +15,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, ExpiryNotDone, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
+from offsite.operator.work.beating import beating
 from offsite.repository.backup import Backup
 from offsite.repository.declared.entry import Entry, Kind
 from offsite.repository.declared.history import LowLevel, Phase
@@ -254,7 +255,8 @@ def _alone(repository: Repository, lease: LeaseLayout) -> Iterator[None]:
     terms = LeaseTerms(store=repository.store, lease=lease)
     claim = terms.claim(ProcessIdentity.mine(), random_id(), take_over=False)
     try:
-        yield
+        with beating(terms, claim):
+            yield
     finally:
         with suppress(OffsiteError):
             terms.end(claim)

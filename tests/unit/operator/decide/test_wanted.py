@@ -53,6 +53,10 @@ def test_any_format_gives_a_name_that_a_backup_may_have(layout: str, at_ms: int)
         ({"destination": {"account": "none"}}, "the account 'none'"),
         ({"parameters": {"intervall": "5s"}}, "there is no such parameter"),
         ({"parameters": {"interval": "soon"}}, "spec.parameters.interval"),
+        *(
+            ({"agents": {"template": {"environment": {name: "x"}}}}, f"may not set {name}")
+            for name in ("LD_PRELOAD", "PYTHONPATH", "PATH", "AWS_ENDPOINT_URL", "JAVA_TOOL_OPTIONS", "OFFSITE_REPO")
+        ),
     ],
 )
 def test_what_there_is_not_is_told(spec: dict[str, object], said: str) -> None:

@@ -175,3 +175,12 @@ def test_a_backup_that_holds_nothing_takes_no_place(site: Site) -> None:
     backup.commit(Changes(), base=backup.state(), writer="w")
     assert site.expire().kept == ("a: b holds no topic",)
     assert site.is_there("a")
+
+
+def test_a_seal_is_no_sign_that_the_source_was_read(site: Site) -> None:
+    site.begun("a", commits=2)
+    backup = site.repository.backup("a")
+    completed_ms = backup.state().completed_at_ms
+    seal_backup(backup)
+    sealed = backup.state()
+    assert (sealed.seq, sealed.completed_at_ms, sealed.incomplete) == (3, completed_ms, False)

@@ -1,0 +1,35 @@
+"""Signs of life of a process that has a lease in hand, from a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from offsite.model.errors import OffsiteError, RestoreTakenOver
+from offsite.model.journal import warned
+from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
+
+
+@contextmanager
+def beating(terms: LeaseTerms, claim: LeaseClaim) -> Iterator[Callable[[], bool]]:
+    """A block in which the lease gets signs of life. The value tells whether somebody else has it."""
+    over, lost = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT_S):
+            try:
+                terms.beat(claim)
+            except RestoreTakenOver:
+                lost.set()
+                return
+            except OffsiteError as error:  # the next one may get through
+                warned("beat", error=error.id, why=error.message, lease=terms.lease.what)
+
+    thread = threading.Thread(target=beat, name="offsite-beat", daemon=True)
+    thread.start()
+    try:
+        yield lost.is_set
+    finally:
+        over.set()
+        thread.join()
