@@ -16,6 +16,9 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.reading_clock import reading_now_ms
 from offsite.stores.store import Store
 
+SILENT_MS = 300_000
+"""An operator tells once a minute that it looks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevelReport:
@@ -39,7 +42,8 @@ class DeclaredReport:
     """The backups of one declared resource, the newest first. `name`, `conditions` (type → message) and `queue` (its
     place in the expiry queue, 0: none) are as its operator told at `told_at_ms` (epoch ms, -1: never). `agent`,
     `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets go), empty for none.
-    `problem`: why nothing else is known."""
+    `silent`: no operator has told anything for five minutes, so what was told may be no more. `problem`: why nothing
+    else is known."""
 
     uid: str
     generation: int = 0
@@ -51,6 +55,7 @@ class DeclaredReport:
     conditions: Mapping[str, str] = field(default_factory=dict)
     queue: int = 0
     told_at_ms: int = -1
+    silent: bool = True
     problem: str = ""
 
 
@@ -85,6 +90,7 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
         conditions=dict(told.conditions) if told else {},
         queue=told.queue if told else 0,
         told_at_ms=told.at_ms if told else -1,
+        silent=told is None or now_ms - told.at_ms > SILENT_MS,
     )
 
 
