@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -25,6 +24,10 @@ from tests.unit.metastore.commands import command
 
 TOPIC = "_confluent-ksql-Shop_command_topic"
 NULL = Record(50, 1, CREATE_TIME, b'"a"', None)
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @dataclass
@@ -233,7 +236,7 @@ def test_a_file_that_a_crash_left_empty_hides_none_that_is_not(
     (old,) = place.files
     place.source.make_anew(command(9))
     with monkeypatch.context() as killed:
-        killed.setattr(BackupFile, "append", lambda *_: signal.raise_signal(signal.SIGINT))
+        killed.setattr(BackupFile, "append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             place.live.catch_up()
     assert len(place.files) == 2
