@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption, BadResource
 from offsite.model.time import parse_duration_s
+from offsite.operator.resources.parse import meant
 
 DEFAULTS: Mapping[str, str] = {
     "interval": "10s",
@@ -37,9 +37,7 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
     """Raises `BadResource` for one that there is not, or that cannot be read."""
     for name in given:
         if name not in DEFAULTS:
-            near = difflib.get_close_matches(name, DEFAULTS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(DEFAULTS)}"
-            raise BadResource(f"spec.parameters.{name}: there is no such parameter", hint=hint)
+            raise BadResource(f"spec.parameters.{name}: there is no such parameter", hint=meant(name, tuple(DEFAULTS)))
     words = {**DEFAULTS, **given}
     return Parameters(
         interval_s=_seconds(words, "interval"),

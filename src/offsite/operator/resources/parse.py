@@ -25,7 +25,7 @@ def parse_resource(document: object, *, source: str) -> Resource:
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise BadResource(f"{source}: {kind!r} is no kind of resource", hint=_meant(str(kind), tuple(KINDS)))
+        raise BadResource(f"{source}: {kind!r} is no kind of resource", hint=meant(str(kind), tuple(KINDS)))
     if document.get("apiVersion") != API_VERSION:
         given = document.get("apiVersion")
         raise BadResource(f"{source}: apiVersion {given!r} is not known", hint=f"write {API_VERSION}")
@@ -40,7 +40,7 @@ def _told(error: ValidationError, model: type[BaseModel], source: str) -> BadRes
     problems = [f"{_path(each['loc'])}: {_said(each['type'], each['msg'])}" for each in found[:_NAMED_MAX]]
     more = f"; and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
     hints = [
-        _meant(str(each["loc"][-1]), _fields_at(model, each["loc"][:-1]))
+        meant(str(each["loc"][-1]), _fields_at(model, each["loc"][:-1]))
         for each in found
         if each["type"] == "extra_forbidden"
     ]
@@ -66,7 +66,8 @@ def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> tuple[str,
     return tuple(each.alias or name for name, each in model.model_fields.items())
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
+def meant(name: str, known: Sequence[str]) -> str:
+    """A hint for a name that there is not: the one that was probably meant, or all that there are."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return f"did you mean {lower[near[0]]}?" if near else f"known are: {', '.join(known)}"
