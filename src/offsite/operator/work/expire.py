@@ -8,11 +8,11 @@ One such job of a backup runs at a time, whoever operates: a lease in each repos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, ExpiryNotDone, OffsiteError
+from offsite.model.errors import BackupNotFound, ExpiryNotDone
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.work.beating import beating
@@ -226,9 +226,7 @@ def _decide(uid: str, low: _Low, kind: Kind) -> None:
     """Enter what happens to a backup, under the lock. Raises `RestoreRunning` while an operator holds it."""
     layout, store = DeclaredLayout(uid=uid), low.repository.store
     ledger, mine = DeclaredLedger(store=store, layout=layout), ProcessIdentity.mine()
-    terms = LeaseTerms(store=store, lease=layout.lock)
-    claim = terms.claim(mine, random_id(), take_over=False)
-    try:
+    with LeaseTerms(store=store, lease=layout.lock).held(mine) as claim:
         for _ in range(_TRIES):
             history = ledger.read()
             entry = Entry(
@@ -245,18 +243,10 @@ def _decide(uid: str, low: _Low, kind: Kind) -> None:
             if ledger.append(entry, to=history) is not None:
                 return
         raise ExpiryNotDone(f"others decide about {low.name} all the time", hint="it is tried again")
-    finally:
-        with suppress(OffsiteError):
-            terms.end(claim)
 
 
 @contextmanager
 def _alone(repository: Repository, lease: LeaseLayout) -> Iterator[None]:
     terms = LeaseTerms(store=repository.store, lease=lease)
-    claim = terms.claim(ProcessIdentity.mine(), random_id(), take_over=False)
-    try:
-        with beating(terms, claim):
-            yield
-    finally:
-        with suppress(OffsiteError):
-            terms.end(claim)
+    with terms.held(ProcessIdentity.mine()) as claim, beating(terms, claim):
+        yield

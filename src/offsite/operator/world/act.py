@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict
+from offsite.model.errors import BackupNotFound, ResourceConflict
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Start, Step, TakeSlot, Turn
@@ -145,13 +145,8 @@ def _of_source(beginning: Beginning) -> Beginning:
 @contextmanager
 def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
     """A block that holds the lock; its number. Raises `RestoreRunning` while another operator does."""
-    terms = LeaseTerms(store=store, lease=layout.lock)
-    claim = terms.claim(eyes.identity, random_id(), take_over=False)
-    try:
+    with LeaseTerms(store=store, lease=layout.lock).held(eyes.identity) as claim:
         yield claim.term
-    finally:
-        with suppress(OffsiteError):  # then it runs out
-            terms.end(claim)
 
 
 def seal(store: Store, name: str) -> None:

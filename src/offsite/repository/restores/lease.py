@@ -7,10 +7,12 @@ be gone, or until it has been silent for `TTL_S` by the store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -56,6 +58,16 @@ class LeaseTerms:
             data = encode_object({"format": FORMAT, **_fields(claim)})
             if self.store.put_if_absent(self.lease.key(term, "claim"), data) is not PutResult.OTHER:
                 return claim
+
+    @contextmanager
+    def held(self, holder: ProcessIdentity) -> Iterator[LeaseClaim]:
+        """A block that holds the next term, and ends it behind. Raises `RestoreRunning` while another process does."""
+        claim = self.claim(holder, random_id(), take_over=False)
+        try:
+            yield claim
+        finally:
+            with suppress(OffsiteError):  # then it runs out
+                self.end(claim)
 
     def beat(self, claim: LeaseClaim) -> None:
         """Say that the holder lives. Raises `RestoreTakenOver`."""
