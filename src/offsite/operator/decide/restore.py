@@ -170,6 +170,11 @@ class RestoreStatus:
     conditions: tuple[RestoreCondition, ...] = ()
 
 
+def is_final(phase: object) -> bool:
+    """Whether a restore that was told to be in `phase` is over for good."""
+    return phase in {each.value for each in _PHASES.values()}
+
+
 def restore_wanted(restore: Restore, accounts: Sequence[Account]) -> RestoreWanted:
     """What `restore` asks for. Raises `BadResource`."""
     spec, who = restore.spec, f"restore {restore.metadata.name}"
@@ -188,6 +193,20 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account]) -> RestoreWant
         tag=spec.tag,
         source_cluster=spec.source_cluster if spec.timestamp and not spec.commit else "",
         arguments=_arguments(spec, backup, who),
+    )
+
+
+def leaving(uid: str, place: Place, *, cluster: str, tag: str) -> RestoreWanted:
+    """What is asked for where a resource goes, or is gone: that its restore is stopped. Nothing begins by it."""
+    return RestoreWanted(
+        uid=uid,
+        state=RestoreState.STOPPED,
+        place=place,
+        backup="",
+        cluster=cluster,
+        tag=tag,
+        source_cluster="",
+        arguments=(),
     )
 
 

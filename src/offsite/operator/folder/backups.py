@@ -9,14 +9,14 @@ from functools import partial
 
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import BadResource, Denied, NoRepository, OffsiteError, ResourceConflict, UserError
+from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.journal import warned
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import Condition, ConditionType
 from offsite.operator.decide.seen import BackupSeen
 from offsite.operator.decide.wanted import Wanted, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
-from offsite.operator.folder.keeper import Changes, Kept, TendedAgents
+from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, with_place
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.processes import Launch
 from offsite.operator.folder.records import Record
@@ -67,7 +67,7 @@ class BackupKeeper:
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
         hands.eyes.open_store(wanted.place)
-        record = self._with_place(record, wanted)
+        record = with_place(self.records, record, wanted.place)
         done = reconcile(hands, wanted, record.places)
         self._ask_for_expiry(record, backup, done.seen)
         agents: dict[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": done.seen.agents.ready}
@@ -135,20 +135,6 @@ class BackupKeeper:
         is_same = agents.configured is not None and agents.ready >= backup.spec.agents.replicas
         return is_young and is_same and calm.record == record
 
-    def _with_place(self, record: Record, wanted: Wanted) -> Record:
-        """The record as it is now, with the place noted before anything begins there: nothing that is begun is ever
-        lost sight of. Raises `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
-
-        def edit(now: Record | None) -> Record | None:
-            if now is None or now.uid != record.uid or now.is_deleted or wanted.place in now.places:
-                return now
-            return replace(now, places=(*now.places, wanted.place))
-
-        now = self.records.change(record.kind, record.name, edit)
-        if now is None or now.uid != record.uid or now.is_deleted:
-            raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="look again")
-        return now
-
     def _stopped(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> BackupSeen | None:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
         seen = look(hands.eyes, record.uid, record.places)
@@ -178,11 +164,3 @@ class BackupKeeper:
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:
     return [Told(type=each.type.value, message=each.message) for each in conditions]
-
-
-def problem_of(error: OffsiteError) -> Told:
-    """What to tell of a backup that could not be looked at."""
-    is_setting = isinstance(error, UserError | NoRepository | Denied)
-    kind = ConditionType.MISCONFIGURED_BACKUP if is_setting else ConditionType.INCORRECT_BACKUP_STATE
-    hint = f"; {error.hint}" if error.hint else ""
-    return Told(type=kind.value, message=f"{error.id}: {error.message}{hint}")

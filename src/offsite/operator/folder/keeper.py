@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from offsite.model.errors import ResourceConflict
 from offsite.model.untrusted.json_object import JsonValue
+from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.records import Edit, Record
 from offsite.operator.folder.status import Told
 from offsite.operator.world.ports import Agents
@@ -14,10 +16,11 @@ from offsite.operator.world.ports import Agents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How a resource is after a look. `told`: what is not as declared; `fields`: what else its status tells."""
+    """How a resource is after a look. `told`: what is not as declared; `fields`: what else its status tells,
+    None where nothing newer is known."""
 
     told: Sequence[Told] = ()
-    fields: Mapping[str, JsonValue]
+    fields: Mapping[str, JsonValue] | None = None
 
 
 class Keeper(Protocol):
@@ -36,6 +39,12 @@ class Changes(Protocol):
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
         """The record as `edit` makes it; nothing that another one adds to it meanwhile is lost."""
 
+    def find(self, kind: str, name: str) -> Record | None:
+        """The record of that name, in the namespace of the one that is looked at; None where there is none."""
+
+    def uids(self) -> Collection[str]:
+        """Those of all resources that there are, as they were minutes ago at most."""
+
 
 class TendedAgents(Agents, Protocol):
     """Agents of a home."""
@@ -45,3 +54,18 @@ class TendedAgents(Agents, Protocol):
 
     def problem(self, uid: str) -> str:
         """Why they do not run, as far as it is known; empty: nothing is wrong."""
+
+
+def with_place(records: Changes, record: Record, place: Place) -> Record:
+    """The record as it is now, with the place noted before anything begins there: nothing that is begun is ever lost
+    sight of. Raises `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
+
+    def edit(now: Record | None) -> Record | None:
+        if now is None or now.uid != record.uid or now.is_deleted or place in now.places:
+            return now
+        return replace(now, places=(*now.places, place))
+
+    now = records.change(record.kind, record.name, edit)
+    if now is None or now.uid != record.uid or now.is_deleted:
+        raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="look again")
+    return now

@@ -21,8 +21,9 @@ from offsite.operator.resources.backup import Expiry
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
 """A variable of expiry jobs over several accounts: by the URL of each repository, the variables that open it."""
+SPARK_MASTER = "OFFSITE_SPARK_MASTER"
 _NOT_INHERITED = frozenset(
-    {"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", "OFFSITE_SPARK_MASTER", "OFFSITE_LOG_FILE"}
+    {"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", SPARK_MASTER, "OFFSITE_LOG_FILE"}
 )
 """What is for the operator itself, or for a command that somebody types."""
 
@@ -53,7 +54,7 @@ class Launches:
         argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
         told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster))}
         if agents.template.spark_master:
-            told["OFFSITE_SPARK_MASTER"] = agents.template.spark_master
+            told[SPARK_MASTER] = agents.template.spark_master
         template, account = agents.template.environment, self.accounts.account(place)
         given = variables_of(account, template)
         essence = (__version__, argv, sorted({**given, **told}.items()), self.properties(agents.cluster))
@@ -76,22 +77,24 @@ class Launches:
         return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
 
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
-        """The variables of a job in a repository, about a cluster, or none where the name is empty. Raises
-        `BadResource`."""
-        own = {"OFFSITE_REPO": place.repository}
+        """The environment of a job in a repository, about a cluster, or none where the name is empty. Its
+        Spark is that of the operator: it has no template of its own. Raises `BadResource`."""
+        own = {name: os.environ[name] for name in (SPARK_MASTER,) if name in os.environ}
+        own["OFFSITE_REPO"] = place.repository
         if cluster:
-            self.properties(cluster)
+            self.reach(cluster)
             own["OFFSITE_KAFKA_CONFIG"] = str(self.layout.cluster(cluster))
-        return {**variables_of(self.accounts.account(place), {}), **own}
+        return {**variables_of(self.accounts.account(place), self._inherited()), **own}
 
     def properties(self, cluster: str) -> bytes:
-        """The file that says how to reach a cluster. Raises `BadResource` where there is none."""
+        """What agents reach their cluster with. Raises `BadResource` where there is nothing."""
+        return self.reach(cluster)
+
+    def reach(self, cluster: str) -> bytes:
+        """The file that says how to reach a cluster from here. Raises `BadResource` where there is none."""
         path = self.layout.cluster(cluster)
         if (data := read_whole(path)) is None:
-            raise BadResource(
-                f"there is no cluster {cluster!r}",
-                hint=f"write its bootstrap.servers into clusters/{path.name}",
-            )
+            raise BadResource(f"there is no cluster {cluster!r}", hint=f"write its bootstrap.servers into {path}")
         return data
 
     def _inherited(self) -> dict[str, str]:

@@ -14,34 +14,20 @@ from dataclasses import dataclass, field
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_uuid
-from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
-from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.backup import ConditionType
+from offsite.model.journal import decided, safe_line, warned
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.admission import Sight, admit
 from offsite.operator.folder.agents import LocalAgents
-from offsite.operator.folder.backups import BackupKeeper, problem_of
 from offsite.operator.folder.documents import Declared, Document, Key, read_declared
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
-from offsite.operator.folder.keeper import Keeper, Kept
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.keepers import Keepers, Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.restores import RestoreKeeper
-from offsite.operator.folder.schedules import ScheduleKeeper
-from offsite.operator.folder.status import Statuses, Told
-from offsite.operator.world.act import Hands, seal
-from offsite.operator.world.facts import RepositoryFacts
-from offsite.operator.world.job_processes import Jobs, local_processes
-from offsite.operator.world.look import Eyes
-from offsite.operator.world.restores import RestoreHands
-from offsite.operator.world.schedules import ScheduleHands
-from offsite.operator.world.slots import Slots
-from offsite.operator.world.tags import Tags
-from offsite.repository.declared.entry import Kind
-from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.operator.folder.status import Statuses, Told, status_of
+from offsite.operator.world.job_processes import local_processes
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
 from offsite.stores.posix_store import PosixStore
@@ -78,28 +64,16 @@ class Look:
 
 
 class FolderOperator:
-    """`keepers`: of kinds beside `Backup`."""
-
-    def __init__(
-        self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock, keepers: Mapping[str, Keeper] | None = None
-    ) -> None:
+    def __init__(self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock) -> None:
         self._layout, self._rules, self._clock = layout, rules, clock
         self.records, self.statuses = Records(layout=layout), Statuses(layout)
         self.agents = LocalAgents(layout, clock=clock)
         self.jobs = ExpiryJobs(layout, rules.queue, clock=clock)
-        self._backups = BackupKeeper(records=self.records, agents=self.agents, jobs=self.jobs, clock=clock)
-        self._restores, self._schedules = RestoreKeeper(records=self.records), ScheduleKeeper(records=self.records)
-        self._processes = local_processes(at_once=rules.jobs_at_once)
-        own: Mapping[str, Keeper] = {
-            "Backup": self._backups,
-            "Restore": self._restores,
-            "Schedule": self._schedules,
-        }
-        self._keepers: Mapping[str, Keeper] = {**own, **(keepers or {})}
+        self._keepers = Keepers(
+            self.records, self.agents, self.jobs, processes=local_processes(at_once=rules.jobs_at_once), clock=clock
+        )
         self._accounts: Accounts | None = None
-        self._facts = RepositoryFacts()
-        self._home = _home(layout)
-        self._slots, self._tags = Slots(self._home, limit=rules.initial_copies), Tags(self._home)
+        self._shared = Shared.of(_home(layout), initial_copies=rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
 
     def look(self) -> Look:
@@ -130,25 +104,10 @@ class FolderOperator:
             problem = {self._layout.accounts.name: f"{error.message}{'; ' if error.hint else ''}{error.hint}"}
         if self._accounts is None:
             return problem
-        eyes = Eyes(
-            open_store=self._accounts.open_store,
-            facts=self._facts,
-            agents=self.agents,
-            identity=ProcessIdentity.mine(),
-        )
         launches = Launches(layout=self._layout, accounts=self._accounts, command=self._rules.command)
-        self._backups.hands = Hands(eyes=eyes, slots=self._slots, seal=seal, in_force=self._in_force)
-        self._backups.launches = self.agents.launches = launches
-        jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
-        self._restores.hands = RestoreHands(jobs=jobs, tags=self._tags)
-        self._schedules.hands = ScheduleHands(jobs=jobs, home=self._home)
-        self._restores.accounts = self._schedules.accounts = self._accounts.known
+        self.agents.launches = launches
+        self._keepers.open(launches, self._shared)
         return problem
-
-    def _in_force(self, wanted: Wanted, kind: Kind) -> bool:
-        """Nothing begins for a resource that is to be deleted, and nothing is decided by an old spec."""
-        now = next((each for each in self.records.all() if each.uid == wanted.uid), None)
-        return now is not None and now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
 
     def _read_accounts(self) -> Accounts:
         known = read_accounts(self._layout)
@@ -193,15 +152,7 @@ class FolderOperator:
 
     def _look_after(self, record: Record, problems: Mapping[Key, str]) -> str:
         """Why it is not as declared; empty: it is."""
-        keeper, problem = self._keepers.get(record.kind, _NO_KEEPER), problems.get(record.key, "")
-        try:
-            kept = keeper.let_go(record) if record.is_deleted else keeper.keep(record)
-        except OffsiteError as error:
-            kept = Kept(told=[problem_of(error)], fields=self._as_it_was(record))
-        except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
-            failed("look", why=safe_line(error), trace=safe_trace(error), kind=record.kind, name=record.name)
-            told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=f"a bug: {safe_line(error)}")
-            kept = Kept(told=[told], fields=self._as_it_was(record))
+        kept, problem = self._keepers.look(record), problems.get(record.key, "")
         return self._tell(record.key, record, kept, problem) if kept is not None else self._remove(record)
 
     def _remove(self, record: Record) -> str:
@@ -224,38 +175,32 @@ class FolderOperator:
 
     def _refuse(self, key: Key, problem: str) -> str:
         """Tell what is wrong with a resource that was never as it may be."""
-        return self._tell(key, None, Kept(fields={}), problem)
+        return self._tell(key, None, Kept(), problem)
 
     def _tell(self, key: Key, record: Record | None, kept: Kept, problem: str) -> str:
-        status: dict[str, JsonValue] = {"observedGeneration": record.generation if record is not None else 0}
-        told = list(kept.told)
-        kind = ConditionType.MISCONFIGURED_BACKUP.value if key[0] == "Backup" else f"Misconfigured{key[0]}"
+        kind = f"Misconfigured{key[0]}"
+        told, fields = list(kept.told), kept.fields
+        before = self.statuses.read(*key).get("status")
+        before = before if isinstance(before, Mapping) else {}
         if problem:
             told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
-        conditions = self.statuses.conditions(key, told, self._clock.now_ms())
-        status |= {"reconciled": not told, "conditions": conditions, **kept.fields}
-        if problem and key[0] != "Backup":
-            status |= {"phase": "FailedValidation", "message": problem}
+            if key[0] == "Restore":
+                fields = {**(before if fields is None else fields), "phase": "FailedValidation"}
+        generation = record.generation if record is not None else 0
+        status = status_of(key[0], generation, told, fields, before=before, now_ms=self._clock.now_ms())
         try:
             self.statuses.write(key, record, status)
         except OffsiteError as error:  # it is written in the next look
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
         return problem or "; ".join(f"{each.type}: {each.message}" for each in told)
 
-    def _as_it_was(self, record: Record) -> Mapping[str, JsonValue]:
-        """What the status told beside conditions: nothing newer is known."""
-        status = self.statuses.read(*record.key).get("status")
-        left_out = {"observedGeneration", "reconciled", "conditions"}
-        known = status if isinstance(status, Mapping) else {}
-        return {name: value for name, value in known.items() if name not in left_out}
-
     def _step_queue(self) -> None:
         try:
             uids = self.records.uids()
-            self._slots.keep_only(uids)
-            for uid in self._backups.asked.keys() - uids:
-                del self._backups.asked[uid]
-            self.jobs.step(self._backups.asked)
+            self._shared.slots.keep_only(uids)
+            for uid in self._keepers.asked.keys() - uids:
+                del self._keepers.asked[uid]
+            self.jobs.step(self._keepers.asked)
             self.jobs.forget_others(uids)
         except OffsiteError as error:
             warned("expiry_queue", error=error.id, why=error.message)
@@ -266,19 +211,6 @@ class FolderOperator:
             if self._unclear.get(name) != why:
                 warned("file_not_read", why=why, file=name)
         self._unclear = dict(unclear)
-
-
-class _NoKeeper:
-    """Of a kind that nothing looks after here."""
-
-    def keep(self, record: Record) -> Kept:
-        return Kept(fields={"phase": "Pending", "message": f"nothing looks after a {record.kind} here"})
-
-    def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # as the port has it
-        return None
-
-
-_NO_KEEPER = _NoKeeper()
 
 
 def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Callable[[Look], None]) -> None:

@@ -1,19 +1,23 @@
-"""Looks after the resources `Restore` of a folder: each is done once, by a job of this machine."""
+"""Looks after the resources `Restore` of a home: each is done once, by a job of this machine.
+
+Where it is done is noted in its record before anything begins. So one that never began goes at once, whatever is wrong
+with it, and one that did is stopped by what is noted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from offsite.model.check import check
 from offsite.model.errors import BadResource
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.restore import RestorePhase, RestoreStatus, RestoreWanted, restore_wanted
+from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, leaving, restore_wanted
 from offsite.operator.decide.wanted import Account
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.keeper import Changes, Kept, with_place
+from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
-from offsite.operator.resources.restore import Restore, RestoreState
+from offsite.operator.resources.restore import Restore
 from offsite.operator.world.restores import RestoreHands
 
 
@@ -21,26 +25,36 @@ from offsite.operator.world.restores import RestoreHands
 class RestoreKeeper:
     """`hands` and `accounts` are those of the look."""
 
-    records: Records
+    records: Changes
     hands: RestoreHands | None = None
     accounts: Collection[Account] = ()
 
     def keep(self, record: Record) -> Kept:
-        hands, wanted = self._parts(record)
+        hands, restore = self._parts(record)
+        wanted = restore_wanted(restore, tuple(self.accounts))
+        if wanted.place not in record.places:
+            with_place(self.records, record, wanted.place)
         return _kept(hands.reconcile(wanted, known=self.records.uids()))
 
     def let_go(self, record: Record) -> Kept | None:
         """One that runs is told to stop, and waited for; what it wrote stays."""
-        hands, wanted = self._parts(record)
-        status = hands.reconcile(replace(wanted, state=RestoreState.STOPPED), known=self.records.uids())
-        return None if status.phase.is_final or status.phase is RestorePhase.PENDING else _kept(status)
+        if not record.places:
+            return None
+        hands, restore = self._parts(record)
+        stopped = _stopped(restore, record)
+        status = hands.reconcile(stopped, known=self.records.uids())
+        return None if status.phase.is_final else _kept(status)
 
-    def _parts(self, record: Record) -> tuple[RestoreHands, RestoreWanted]:
+    def _parts(self, record: Record) -> tuple[RestoreHands, Restore]:
         restore = record.resource()
         check(isinstance(restore, Restore), "a keeper of restores")
         if self.hands is None:
             raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
-        return self.hands, restore_wanted(restore, tuple(self.accounts))  # type: ignore[arg-type]
+        return self.hands, restore  # type: ignore[return-value]  # as was checked
+
+
+def _stopped(restore: Restore, record: Record) -> RestoreWanted:
+    return leaving(record.uid, record.places[-1], cluster=restore.spec.cluster, tag=restore.spec.tag)
 
 
 def _kept(status: RestoreStatus) -> Kept:

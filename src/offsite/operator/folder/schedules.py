@@ -1,4 +1,4 @@
-"""Looks after the resources `Schedule` of a folder: each time fires once, as a job of this machine."""
+"""Looks after the resources `Schedule` of a home: each time fires once, as a job of this machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.schedule import schedule_wanted
 from offsite.operator.decide.wanted import Account, wanted_of
-from offsite.operator.folder.keeper import Kept
-from offsite.operator.folder.records import Record, Records
+from offsite.operator.folder.keeper import Changes, Kept
+from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
@@ -26,7 +26,7 @@ _MISCONFIGURED = "MisconfiguredSchedule"
 class ScheduleKeeper:
     """`hands` and `accounts` are those of the look."""
 
-    records: Records
+    records: Changes
     hands: ScheduleHands | None = None
     accounts: Collection[Account] = ()
 

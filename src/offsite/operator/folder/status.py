@@ -1,9 +1,9 @@
-"""The status of a resource: what an operator saw of it last, as a file beside the one that declares it. Written whole,
-and only when it changed."""
+"""The status of a resource: what an operator saw of it last, the same in all homes; and here as a file beside the one
+that declares it, written whole, and only when it changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -18,8 +18,10 @@ from offsite.operator.folder.documents import OF_VALUES, Key
 from offsite.operator.folder.files import read_whole, write_whole
 from offsite.operator.folder.layout import STATUS_SUFFIX, FolderLayout
 from offsite.operator.folder.records import Record
+from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import API_VERSION
 from offsite.operator.resources.parse import KINDS
+from offsite.operator.resources.status import fitted
 from offsite.stores.posix_errors import wrapped
 
 Fields = Mapping[str, JsonValue]
@@ -63,20 +65,31 @@ class Statuses:
                 if path not in kept and kind in {each.lower() for each in KINDS} and _read(path).get("status"):
                     path.unlink(missing_ok=True)
 
-    def conditions(self, key: Key, told: Iterable[Told], now_ms: int) -> list[JsonValue]:
-        """As they are written. The time of one that was there before stays."""
-        before = {each.get("type"): each for each in _conditions(self.read(*key))}
-        now = format_time(now_ms)
-        return [
+
+def status_of(  # noqa: PLR0913  # a status has so many parts
+    kind: str, generation: int, told: Sequence[Told], fields: Fields | None, *, before: Fields, now_ms: int
+) -> dict[str, JsonValue]:
+    """The status of a resource in any home, within the bounds of its model. `fields`: what else a look saw; None where
+    it saw nothing: then what was told `before` stays. So does the time of a condition that was there before."""
+    since = {each.get("type"): each.get("lastTransitionTime") for each in _conditions(before)}
+    known = before if fields is None else fields
+    status: dict[str, JsonValue] = {
+        **known,
+        "observedGeneration": generation,
+        "reconciled": not told,
+        "conditions": [
             {
                 "type": each.type,
                 "status": "True",
                 "reason": each.type,
                 "message": each.message,
-                "lastTransitionTime": before.get(each.type, {}).get("lastTransitionTime", now),
+                "lastTransitionTime": since.get(each.type) or format_time(now_ms),
+                "observedGeneration": generation,
             }
             for each in told
-        ]
+        ],
+    }
+    return fitted(status, DEFINITIONS[kind].status)
 
 
 def backups_of(seen: BackupSeen) -> list[JsonValue]:
@@ -126,8 +139,7 @@ def _read(path: Path) -> Fields:
     return cast("Fields", found) if isinstance(found, Mapping) else {}
 
 
-def _conditions(document: Fields) -> list[Fields]:
-    status = document.get("status")
-    found = status.get("conditions") if isinstance(status, Mapping) else None
+def _conditions(status: Fields) -> list[Fields]:
+    found = status.get("conditions")
     told = [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
     return [each for each in told if isinstance(each.get("type"), str)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import GROUP, VERSION
 
 Body = Mapping[str, Any]
@@ -38,6 +39,7 @@ class Cluster(Protocol):
 class Named:
     """A resource by its names, and the uid of the one that is meant."""
 
+    kind: str
     namespace: str
     name: str
     uid: str
@@ -45,11 +47,11 @@ class Named:
     @classmethod
     def of(cls, body: Body) -> Named:
         metadata = body["metadata"]
-        return cls(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+        return cls(kind=body["kind"], namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
 
     @property
     def path(self) -> str:
-        return f"{backups_path(self.namespace)}/{self.name}"
+        return f"{resources_path(self.kind, self.namespace)}/{self.name}"
 
     @property
     def deployments_path(self) -> str:
@@ -61,7 +63,7 @@ class Named:
         return f"{self.deployments_path}/{self.name}"
 
 
-def backups_path(namespace: str = "") -> str:
-    """Of the Backups of a namespace, or of all."""
+def resources_path(kind: str, namespace: str = "") -> str:
+    """Of the resources of a kind in a namespace, or in all."""
     place = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{GROUP}/{VERSION}{place}/backups"
+    return f"/apis/{GROUP}/{VERSION}{place}/{DEFINITIONS[kind].plural}"

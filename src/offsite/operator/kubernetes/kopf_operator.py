@@ -1,8 +1,9 @@
 """Runs the home under kopf, which watches resources, keeps the finalizer, and calls again what is not done yet. The
 only file that knows kopf.
 
-Rounds are made beside it and not by timers of kopf: those put the finalizer on every resource, and here only one with
-`expiry.deletionFinalizer` has it. They also find what no event tells of: agents that ended, a repository that is back.
+Rounds are made beside it and not by timers of kopf: those put the finalizer on every resource, and here only those
+have it that something is to be done for before they go. They also find what no event tells of: agents that ended, a
+repository that is back.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from offsite.model.journal import warned
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.kubernetes.http_cluster import Access
 from offsite.operator.resources.backup import FINALIZER
+from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import GROUP, VERSION
 
 STATE_PREFIX = f"kopf.{GROUP}"
@@ -28,7 +30,6 @@ STATE_PREFIX = f"kopf.{GROUP}"
 AGAIN_S = 2.0
 """From one step of a deletion to the next."""
 _AFTER_ERROR_S = 5.0
-_RESOURCE = (GROUP, VERSION, "backups")
 
 
 def log_in() -> Access:
@@ -42,7 +43,7 @@ def log_in() -> Access:
 
 
 def run(home: KubernetesHome, *, namespaces: Sequence[str], every_s: float) -> None:
-    """Look after all Backups until SIGINT or SIGTERM. Agents go on then. `every_s`: from one round to the next."""
+    """Look after all resources until SIGINT or SIGTERM. Agents go on then. `every_s`: from one round to the next."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
     registry = kopf.OperatorRegistry()
     _register(registry, home, every_s)
@@ -72,22 +73,29 @@ def _register(registry: kopf.OperatorRegistry, home: KubernetesHome, every_s: fl
     def login(settings: kopf.OperatorSettings, **_: object) -> kopf.ConnectionInfo | None:
         return _logged_in(settings)
 
-    @kopf.on.resume(*_RESOURCE, registry=registry, id="keep")
-    @kopf.on.create(*_RESOURCE, registry=registry, id="keep")
-    @kopf.on.update(*_RESOURCE, registry=registry, id="keep")
+    for definition in DEFINITIONS.values():
+        _look_after(registry, home, (GROUP, VERSION, definition.plural))
+
+
+def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources: tuple[str, str, str]) -> None:
+    """All resources of a kind."""
+
+    @kopf.on.resume(*resources, registry=registry, id="keep")
+    @kopf.on.create(*resources, registry=registry, id="keep")
+    @kopf.on.update(*resources, registry=registry, id="keep")
     def keep(body: kopf.Body, **_: object) -> None:
         """At once; what is not done in one look, rounds do."""
         with suppress(OffsiteError):
             home.keep(body)
 
     @kopf.on.delete(
-        *_RESOURCE, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S
+        *resources, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S
     )
     def let_go(body: kopf.Body, **_: object) -> None:
         if not home.let_go(body):
-            raise kopf.TemporaryError("its backups are not deleted yet", delay=AGAIN_S)
+            raise kopf.TemporaryError("something is left to do before it may go", delay=AGAIN_S)
 
-    @kopf.on.event(*_RESOURCE, registry=registry)
+    @kopf.on.event(*resources, registry=registry)
     async def gone(event: kopf.RawEvent, **_: object) -> None:
         if event["type"] == "DELETED":
             await asyncio.to_thread(home.gone, event["object"])

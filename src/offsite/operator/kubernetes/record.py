@@ -1,4 +1,4 @@
-"""A Backup of Kubernetes as the record that keepers look at, with all repositories that it may have backups in.
+"""A resource of Kubernetes as the record that keepers look at, with all repositories that it may have something in.
 
 Each of those is noted in an annotation of its own before anything begins there. So a note is never lost to another one,
 and goes with the resource.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from offsite.model.check import check
 from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.records import Edit, Record
-from offsite.operator.kubernetes.cluster import Body, Cluster, Named
+from offsite.operator.kubernetes.cluster import Body, Cluster, Named, resources_path
 from offsite.operator.resources.model import GROUP
 
 PLACE = f"place.{GROUP}/"
@@ -24,7 +25,7 @@ PLACE = f"place.{GROUP}/"
 def record_of(body: Body) -> Record:
     metadata = body["metadata"]
     return Record(
-        kind="Backup",
+        kind=body["kind"],
         name=metadata["name"],
         uid=metadata["uid"],
         generation=metadata["generation"],
@@ -43,23 +44,39 @@ def place_notes(places: Iterable[Place]) -> dict[str, str]:
     return {PLACE + _hash(each): json.dumps(each, sort_keys=True) for each in fields}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRecord:
-    """The port `Changes` for the one resource that is looked at."""
+@dataclass(slots=True, kw_only=True)
+class ClusterRecords:
+    """The port `Changes`. `named`: the resource that is looked at; `known`: the uids of all, as they were listed last,
+    None before that."""
 
     cluster: Cluster
-    named: Named
+    named: Named | None = None
+    known: frozenset[str] | None = None
 
-    def change(self, kind: str, name: str, edit: Edit) -> Record | None:  # noqa: ARG002  # there is but one
-        """Only places are ever added to it."""
-        body = self.cluster.get(self.named.path)
-        before = record_of(body) if body is not None and body["metadata"]["uid"] == self.named.uid else None
+    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+        """Only places are ever added, and only to the resource that is looked at."""
+        named = self._looked_at
+        check((kind, name) == (named.kind, named.name), "only what is looked at is changed")
+        body = self.cluster.get(named.path)
+        before = record_of(body) if body is not None and body["metadata"]["uid"] == named.uid else None
         after = edit(before)
         if before is None or after is None or after == before:
             return after
         notes = place_notes(each for each in after.places if each not in before.places)
-        is_noted = self.cluster.patch(self.named.path, {"metadata": {"uid": self.named.uid, "annotations": notes}})
+        is_noted = self.cluster.patch(named.path, {"metadata": {"uid": named.uid, "annotations": notes}})
         return after if is_noted else None
+
+    def find(self, kind: str, name: str) -> Record | None:
+        body = self.cluster.get(f"{resources_path(kind, self._looked_at.namespace)}/{name}")
+        return None if body is None else record_of(body)
+
+    def uids(self) -> Collection[str]:
+        return (self.known or frozenset()) | {self._looked_at.uid}
+
+    @property
+    def _looked_at(self) -> Named:
+        check(self.named is not None, "something is looked at")
+        return self.named  # type: ignore[return-value]  # as was checked
 
 
 def _places(body: Body) -> Iterator[Place]:

@@ -1,77 +1,52 @@
-"""The status of a Backup as Kubernetes stores it: the fields of `resources/status.py` and no others. Pure."""
+"""The status of a resource as Kubernetes stores it: that of all homes, merged into what is there. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from offsite.model.time import format_time
 from offsite.operator.decide.backup import ConditionType
-from offsite.operator.folder.status import Told
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.status import Told, status_of
 from offsite.operator.kubernetes.cluster import Body
-from offsite.operator.resources.status import BackupStatus, KeptBackup
-
-BACKUPS_MAX = 64
-MESSAGE_MAX = 1024
-_BACKUP = frozenset(each.alias or name for name, each in KeptBackup.model_fields.items())
 
 
-def status_of(body: Body, told: Sequence[Told], fields: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    """`fields`: what a look saw of backups and agents; of what is not there nothing newer is known, and what was told
-    stays."""
-    generation = body["metadata"]["generation"]
-    before: Mapping[str, Any] = body.get("status") or {}
-    since = {each["type"]: each.get("lastTransitionTime") for each in before.get("conditions") or ()}
-    found: dict[str, Any] = {
-        "observedGeneration": generation,
-        "reconciled": not told,
-        "conditions": [
-            _condition(each, _message(each, fields), generation, since.get(each.type) or format_time(now_ms))
-            for each in told
-        ],
-    }
-    found |= {name: before[name] for name in ("backups", "agents") if name in before}
-    found |= _seen(fields)
-    status = BackupStatus.model_validate(found)
-    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
+    """What is told of the resource that `body` is."""
+    told = [_with_reason(each, kept.fields or {}) for each in kept.told]
+    return status_of(
+        body["kind"],
+        body["metadata"]["generation"],
+        told,
+        kept.fields,
+        before=body.get("status") or {},
+        now_ms=now_ms,
+    )
 
 
 def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes `status` of the one that `body` has; empty where they are the same."""
+    """What makes `status` of the one that `body` has; empty where they are the same. Maps in it are merged, so what is
+    gone is named."""
     before = body.get("status") or {}
     if before == status:
         return {}
-    gone = dict.fromkeys(before.keys() - status.keys())
-    return {"metadata": {"uid": body["metadata"]["uid"]}, "status": {**gone, **status}}
+    return {"metadata": {"uid": body["metadata"]["uid"]}, "status": _merging(before, status)}
 
 
-def _message(told: Told, fields: Mapping[str, Any]) -> str:
-    """With the reason why agents do not run, where Kubernetes tells one."""
-    agents: Mapping[str, Any] = fields.get("agents") or {}
-    is_of_agents = told.type == ConditionType.DEPLOYMENT_ROLLING_OUT
-    return f"{told.message}: {agents['problem']}" if is_of_agents and "problem" in agents else told.message
-
-
-def _condition(told: Told, message: str, generation: int, since: str) -> dict[str, Any]:
-    return {
-        "type": told.type,
-        "status": "True",
-        "reason": told.type,
-        "message": message[:MESSAGE_MAX],
-        "lastTransitionTime": since,
-        "observedGeneration": generation,
-    }
-
-
-def _seen(fields: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if "backups" in fields:
-        found["backups"] = list(_backups(fields["backups"]))
-    if agents := fields.get("agents"):
-        found["agents"] = {"wanted": agents["replicas"], "ready": agents["ready"]}
+def _merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        was = before.get(name)
+        is_merged = isinstance(value, Mapping) and isinstance(was, Mapping)
+        found[name] = _merging(was, value) if is_merged else value  # type: ignore[arg-type]  # as was asked
     return found
 
 
-def _backups(backups: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for each in backups[-BACKUPS_MAX:]:
-        yield {name: value for name, value in each.items() if name in _BACKUP}
+def _with_reason(told: Told, fields: Mapping[str, Any]) -> Told:
+    """With the reason why agents do not run, where Kubernetes tells one."""
+    agents: Mapping[str, Any] = fields.get("agents") or {}
+    is_of_agents = told.type == ConditionType.DEPLOYMENT_ROLLING_OUT
+    return (
+        replace(told, message=f"{told.message}: {agents['problem']}") if is_of_agents and "problem" in agents else told
+    )

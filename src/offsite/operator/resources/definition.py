@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
 from offsite.operator.resources.restore import Restore, RestoreSpec
 from offsite.operator.resources.schedule import Schedule
 from offsite.operator.resources.schema import Schema, structural_schema, unchanged
-from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus
+from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus, Status
 
 CATEGORY = "offsite"
 
@@ -46,7 +44,7 @@ class Definition:
     """What Kubernetes has to know of a kind beside its fields."""
 
     model: type[Resource]
-    status: type[BaseModel]
+    status: type[Status]
     short_name: str
     rules: tuple[Rule, ...] = ()
     columns: tuple[Column, ...]

@@ -1,16 +1,20 @@
 """What the operator tells of a resource: the shape of `status`, the same in a file beside it and in Kubernetes. Pure.
 
 Everything may be absent: it is not known yet. Every string and every list is bounded, so that a status never grows past
-what Kubernetes stores.
+what Kubernetes stores. A field that is not here is pruned there without a word, so what keepers write is tested against
+these models.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from offsite.operator.resources.model import Strict, Text
+from offsite.operator.resources.schema import Schema, structural_schema
 
 Word = Annotated[str, StringConstraints(max_length=63)]
 Time = Annotated[str, StringConstraints(max_length=40), Field(json_schema_extra={"format": "date-time"})]
@@ -49,6 +53,8 @@ class Status(Strict):
 
     observed_generation: Count | None = None
     """The generation of the resource that was last looked at."""
+    reconciled: bool | None = None
+    """Whether all is as declared: there is no condition."""
     conditions: Conditions | None = None
     """What is not as declared; one of each type."""
 
@@ -75,6 +81,10 @@ class KeptBackup(Strict):
     """The account that opens the repository."""
     phase: Word = ""
     """How far it is."""
+    restorable: bool | None = None
+    """Whether a commit held all of its topics once."""
+    problem: Text = ""
+    """Why it could not be looked at."""
     oldest_data: Point | None = None
     """The oldest restore point."""
     latest_restorable: Point | None = None
@@ -84,15 +94,17 @@ class KeptBackup(Strict):
 class AgentCount(Strict):
     """How many processes copy or stand by."""
 
-    wanted: Count = 0
+    replicas: Count = 0
     """As declared."""
     ready: Count = 0
     """That answer."""
+    problem: Text = ""
+    """Why the others do not, as far as it is known."""
 
 
 class BackupStatus(Status):
-    reconciled: bool | None = None
-    """Whether all is as declared: there is no condition."""
+    state: Word = ""
+    """What is brought about: `running`, `paused`, `stopped`, `deleting`."""
     backups: Annotated[tuple[KeptBackup, ...], Field(max_length=64)] | None = None
     """The backups of this resource, from the oldest to the newest, which is the one that goes on."""
     agents: AgentCount | None = None
@@ -113,6 +125,8 @@ class Progress(Strict):
 class RestoreStatus(Status):
     phase: Word = ""
     """How far it is."""
+    attempts: Count = 0
+    """Jobs that were begun for it: another one only where the process of the one before vanished."""
     progress: Progress | None = None
     """In numbers."""
     job: Annotated[str, StringConstraints(max_length=160)] = ""
@@ -130,18 +144,41 @@ class Run(Strict):
     """When it was due."""
     phase: Word = ""
     """What became of it."""
-    started: Time | None = None
-    """When it began."""
-    ended: Time | None = None
-    """When it ended."""
+    job: Annotated[str, StringConstraints(max_length=160)] = ""
+    """The job that carried it out."""
     message: Text = ""
     """What came of it, or why not."""
 
 
 class ScheduleStatus(Status):
+    state: Word = ""
+    """`waiting` for its next time, or `suspended`."""
     last_schedule_time: Time | None = None
     """The last time that was due and begun."""
     next_schedule_time: Time | None = None
     """The next time that is due."""
     runs: Annotated[tuple[Run, ...], Field(max_length=100)] | None = None
     """The last runs, from the oldest to the newest; as many as `spec.history` says."""
+
+
+def fitted(status: Mapping[str, Any], model: type[Status]) -> dict[str, Any]:
+    """`status` within the bounds of its model: of a text the beginning, of a list the newest entries, which are the
+    last. One that is longer would be refused as a whole."""
+    found: dict[str, Any] = _fitted(status, _schema(model))
+    return found
+
+
+@cache
+def _schema(model: type[BaseModel]) -> Schema:
+    return structural_schema(model)
+
+
+def _fitted(value: Any, schema: Schema) -> Any:  # noqa: ANN401  # any JSON
+    if isinstance(value, str):
+        return value[: schema.get("maxLength")]
+    if isinstance(value, list | tuple):
+        return [_fitted(each, schema.get("items", {})) for each in value[-schema.get("maxItems", len(value)) :]]
+    if isinstance(value, Mapping):
+        children = schema.get("properties", {})
+        return {name: _fitted(each, children.get(name, {})) for name, each in value.items()}
+    return value

@@ -18,8 +18,8 @@ BY = "offsite operator"
 """Who asks for jobs: the same for all operators, for it is a part of the word by which they find each other's jobs."""
 
 EnvironmentOf = Callable[[Place, str], Mapping[str, str]]
-"""The variables of a command line: the repository of a place with its credentials, and the cluster of that name; no
-cluster where the name is empty. Raises `BadResource` for a name that is not known."""
+"""The whole environment of a command line: the repository of a place with its credentials, and no other's, and the
+cluster of that name; no cluster where the name is empty. Raises `BadResource` for a name that is not known."""
 
 
 class JobProcesses(Protocol):
@@ -34,7 +34,7 @@ class JobProcesses(Protocol):
 
 def local_processes(*, at_once: int) -> JobProcesses:
     """Processes of this machine, at most so many at once."""
-    return Workers(environment={}, at_once=at_once)
+    return Workers(environment={}, at_once=at_once, inherited={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

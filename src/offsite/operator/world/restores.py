@@ -39,8 +39,8 @@ from offsite.operator.decide.restore import (
     Withdraw,
     check_restore,
     decide_restore,
+    leaving,
 )
-from offsite.operator.resources.restore import RestoreState
 from offsite.operator.world.act import locked
 from offsite.operator.world.job_end import job_seen
 from offsite.operator.world.job_processes import BY, Jobs
@@ -203,16 +203,7 @@ class RestoreHands:
 
     def _end(self, wanted: RestoreWanted, holder: TagHolder) -> None:
         """Take a restore that is gone to its end, as if it were declared to be stopped."""
-        gone = RestoreWanted(
-            uid=holder.uid,
-            state=RestoreState.STOPPED,
-            place=holder.place,
-            backup="",
-            cluster=wanted.cluster,
-            tag=wanted.tag,
-            source_cluster="",
-            arguments=(),
-        )
+        gone = leaving(holder.uid, holder.place, cluster=wanted.cluster, tag=wanted.tag)
         for _ in range(STEPS_MAX):
             step = decide_restore(gone, self.look(gone))
             if step is None or isinstance(step, GiveTag):

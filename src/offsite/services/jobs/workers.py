@@ -22,10 +22,13 @@ _MODULE = "from offsite.cli.work import main; main()"
 
 class Workers:
     """Begins workers, at most `at_once`. `environment`: where the repository and the clusters are, as the variables of
-    the command line: arguments can be seen by everybody on a machine."""
+    the command line: arguments can be seen by everybody on a machine. `inherited`: the variables beside, by default
+    those of this process."""
 
-    def __init__(self, *, environment: Mapping[str, str], at_once: int = AT_ONCE) -> None:
-        self._environment, self._at_once = environment, at_once
+    def __init__(
+        self, *, environment: Mapping[str, str], at_once: int = AT_ONCE, inherited: Mapping[str, str] | None = None
+    ) -> None:
+        self._environment, self._at_once, self._inherited = environment, at_once, inherited
         self._lock = threading.Lock()
         self._begun: list[subprocess.Popen[bytes]] = []
         self._kept = 0
@@ -56,7 +59,8 @@ class Workers:
         """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
         `environment` is added to that of all. Raises `JobNotBegun`."""
         command = [sys.executable, "-c", _MODULE, job, *arguments]
-        inherited = {name: value for name, value in os.environ.items() if name not in _CLUSTER}
+        mine = os.environ if self._inherited is None else self._inherited
+        inherited = {name: value for name, value in mine.items() if name not in _CLUSTER}
         try:
             process = subprocess.Popen(
                 command,

@@ -17,6 +17,7 @@ from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.operator import FolderOperator, OperatorRules
 from offsite.operator.folder.records import Record
+from offsite.operator.resources.definition import DEFINITIONS
 from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -84,7 +85,9 @@ class Home:
         return path
 
     def status(self, name: str, kind: str = "backup") -> dict[str, Any]:
+        """What is told fits the schema of Kubernetes, which would drop what does not."""
         found: dict[str, Any] = yaml.safe_load((self.root / f"{kind}-{name}.status.yaml").read_text())
+        DEFINITIONS[kind.capitalize()].status.model_validate(found["status"])
         return found
 
     def conditions(self, name: str) -> dict[str, str]:

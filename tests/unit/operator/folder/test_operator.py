@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import ResourceConflict
 from offsite.operator.decide.backup import Turn
 from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
@@ -209,7 +208,7 @@ def test_what_is_wrong_with_a_restore_is_told_as_its_phase(home: Home) -> None:
 
     status = home.status("back", "restore")["status"]
     assert status["phase"] == "FailedValidation"
-    assert "immutable" in status["message"]
+    assert "immutable" in status["conditions"][0]["message"]
 
 
 def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
@@ -222,7 +221,7 @@ def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
     home.put("back.yaml", restore(state="running"))
     operator.look()
 
-    assert "stopped for good" in home.status("back", "restore")["status"]["message"]
+    assert "stopped for good" in home.status("back", "restore")["status"]["conditions"][0]["message"]
 
 
 def test_a_file_that_comes_back_within_a_moment_was_never_away(home: Home) -> None:
@@ -429,8 +428,9 @@ def test_nothing_is_begun_for_a_resource_that_goes_meanwhile(home: Home) -> None
     record = home.record(operator, "shop")
     operator.records.change("Backup", "shop", lambda _: None)
 
-    with pytest.raises(ResourceConflict):
-        operator._backups.keep(record)
+    kept = operator._keepers.look(record)
+    assert kept is not None
+    assert "is being deleted" in kept.told[0].message
     assert home.lows(record.uid) == ()
 
 

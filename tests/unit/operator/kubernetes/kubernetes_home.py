@@ -6,31 +6,60 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from offsite.operator.kubernetes.cluster import Body, Named
-from offsite.operator.kubernetes.home import HomeRules, KubernetesHome, wants_finalizer
+from offsite.operator.kubernetes.cluster import Body, Named, resources_path
+from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
+from offsite.operator.kubernetes.pod import HomeRules
 from offsite.operator.resources.backup import FINALIZER
+from offsite.operator.resources.definition import DEFINITIONS
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
 from offsite.repository.repository import Repository
+from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import Store
 from tests.backups import SELECTION, commit_next
 from tests.processes import is_alive, wait_until
 from tests.unit.operator.folder.home import QUICK, SCRIPT, HandClock
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 
-BACKUPS = "/apis/offsite.dev/v1alpha1/namespaces/shops/backups"
-SHOP = f"{BACKUPS}/shop"
+SHOP = f"{resources_path('Backup', 'shops')}/shop"
 DEPLOYMENT = "/apis/apps/v1/namespaces/shops/deployments/shop"
 IMAGE = "offsite:1"
+
+
+@dataclass(slots=True)
+class PlayedJobs:
+    """The port `JobProcesses`: what was begun, by the ids of jobs. Nothing runs: a test plays it."""
+
+    begun: dict[str, tuple[Sequence[str], Mapping[str, str]]] = field(default_factory=dict)
+
+    def room(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        assert job not in self.begun, "a job is begun once"
+        self.begun[job] = (arguments, environment)
+
+    def works(self, store: Store, job: str, identity: ProcessIdentity) -> LeaseClaim:
+        return LeaseTerms(store=store, lease=JobLayout(job=job).lease).claim(identity, job, take_over=False)
+
+    def ends(self, store: Store, job: str, claim: LeaseClaim, *, exit_code: int = 0) -> None:
+        records = JobRecords(store=store, layout=JobLayout(job=job))
+        records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""))
+        LeaseTerms(store=store, lease=records.layout.lease).end(claim)
 
 
 @dataclass(slots=True)
@@ -38,6 +67,7 @@ class World:
     root: Path
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
     clock: HandClock = field(default_factory=HandClock)
+    jobs: PlayedJobs = field(default_factory=PlayedJobs)
 
     def home(self, **rules: Any) -> KubernetesHome:
         """As an operator that begins anew has it."""
@@ -49,27 +79,33 @@ class World:
             command=(sys.executable, "-S", str(self.root / "script.py")),
             **rules,
         )
-        return KubernetesHome(self.cluster, found, clock=self.clock)
+        return KubernetesHome(self.cluster, found, clock=self.clock, processes=self.jobs)
 
     def make(self, name: str = "shop", **spec: Any) -> str:
         """Declare a backup; its uid."""
-        body = {"apiVersion": "offsite.dev/v1alpha1", "kind": "Backup", "spec": {"agents": {"replicas": 1}, **spec}}
-        self.cluster.create(BACKUPS, body | {"metadata": {"name": name, "namespace": "shops"}})
-        self.finalize(name)
-        return str(self.body(name)["metadata"]["uid"])
+        return self.declare("Backup", name, agents={"replicas": 1} | spec.pop("agents", {}), **spec)
+
+    def declare(self, kind: str, name: str, **spec: Any) -> str:
+        metadata = {"name": name, "namespace": "shops"}
+        document = {"apiVersion": "offsite.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+        self.cluster.create(resources_path(kind, "shops"), document)
+        self.finalize(name, kind)
+        return str(self.body(name, kind)["metadata"]["uid"])
 
     def change(self, **spec: Any) -> None:
         self.cluster.patch(SHOP, {"spec": spec})
 
-    def delete(self) -> None:
-        self.cluster.delete(SHOP, uid=self.body()["metadata"]["uid"])
+    def delete(self, name: str = "shop", kind: str = "Backup") -> Body:
+        """The resource as it was before."""
+        body = self.body(name, kind)
+        self.cluster.delete(Named.of(body).path, uid=body["metadata"]["uid"])
+        return body
 
-    def finalize(self, name: str = "shop") -> None:
+    def finalize(self, name: str = "shop", kind: str = "Backup") -> None:
         """As kopf does: the finalizer is there where it is wanted."""
-        body = self.body(name)
-        self.cluster.patch(
-            f"{BACKUPS}/{name}", {"metadata": {"finalizers": [FINALIZER] if wants_finalizer(body) else []}}
-        )
+        body = self.body(name, kind)
+        finalizers = [FINALIZER] if wants_finalizer(body) else []
+        self.cluster.patch(Named.of(body).path, {"metadata": {"finalizers": finalizers}})
 
     def kubelet(self) -> None:
         """Let as many pods be ready as are asked for."""
@@ -85,17 +121,19 @@ class World:
             self.kubelet()
             self.clock.sleep(11)
 
-    def body(self, name: str = "shop") -> Body:
-        found = self.cluster.get(f"{BACKUPS}/{name}")
+    def body(self, name: str = "shop", kind: str = "Backup") -> Body:
+        found = self.cluster.get(f"{resources_path(kind, 'shops')}/{name}")
         assert found is not None
         return found
 
-    def status(self, name: str = "shop") -> dict[str, Any]:
-        found: dict[str, Any] = self.body(name).get("status") or {}
+    def status(self, name: str = "shop", kind: str = "Backup") -> dict[str, Any]:
+        """It fits the schema: Kubernetes would drop what does not."""
+        found: dict[str, Any] = self.body(name, kind).get("status") or {}
+        DEFINITIONS[kind].status.model_validate(found)
         return found
 
-    def conditions(self, name: str = "shop") -> dict[str, str]:
-        return {each["type"]: each["message"] for each in self.status(name)["conditions"]}
+    def conditions(self, name: str = "shop", kind: str = "Backup") -> dict[str, str]:
+        return {each["type"]: each["message"] for each in self.status(name, kind)["conditions"]}
 
     def deployment(self) -> Body:
         found = self.cluster.get(DEPLOYMENT)
@@ -149,7 +187,11 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     (root / "script.py").write_text(SCRIPT)
     for place in ("backups", "elsewhere"):
         Repository.init(PosixStore(root=root / place))
-    accounts = [{"name": name, "endpoint": str(root / name)} for name in ("backups", "elsewhere")]
+    accounts = [
+        {"name": name, "endpoint": str(root / name), "environment": {"AWS_ACCESS_KEY_ID": f"key-of-{name}"}}
+        for name in ("backups", "elsewhere")
+    ]
+    (root / "shop.properties").write_text("bootstrap.servers=localhost:9092\n")
     (root / "accounts.yaml").write_text(yaml.safe_dump(accounts))
     (root / "accounts.yaml").chmod(0o600)
     world = World(root=root)

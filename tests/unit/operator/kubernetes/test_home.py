@@ -33,7 +33,7 @@ def test_a_declared_backup_gets_agents_begins_and_tells_what_one_can_restore_to(
     status = world.status()
     assert phases(world, uid) == [Phase.RUNNING]
     assert (status["reconciled"], status["observedGeneration"]) == (True, 1)
-    assert status["agents"] == {"wanted": 1, "ready": 1}
+    assert status["agents"] == {"replicas": 1, "ready": 1}
     (low,) = status["backups"]
     assert low["backup"].startswith("shop-20")
     assert low["latestRestorable"]["commit"] == low["oldestData"]["commit"] == 1
@@ -184,10 +184,12 @@ def test_an_operator_that_begins_anew_in_the_middle_of_a_deletion_goes_on(world:
     home, _ = world.running()
     body = world.body()
     world.delete()
+    (world.root / "hangs").touch()
     for _ in range(3):
         home = world.home()
         assert not home.let_go(body)
         world.look(home, times=1)
+    (world.root / "hangs").unlink()
     world.let_go(world.home(), body)
     assert world.home().let_go(body), "it is asked once more"
 
@@ -302,7 +304,10 @@ def since(world: World, kind: str) -> Any:
 def test_an_api_that_does_not_answer_is_waited_for(world: World) -> None:
     home, uid = world.running()
     world.cluster.is_away = True
-    for call in (home.round, lambda: home.keep({"metadata": {"namespace": "shops", "name": "shop", "uid": uid}})):
+    for call in (
+        home.round,
+        lambda: home.keep({"kind": "Backup", "metadata": {"namespace": "shops", "name": "shop", "uid": uid}}),
+    ):
         with pytest.raises(KubernetesUnavailable):
             call()
     world.cluster.is_away = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +47,7 @@ def jobs_at(folder: Path) -> Jobs:
     store = open_folder(folder)
     Repository.init(store)
     eyes = Eyes(open_store=lambda _: store, facts=Nothing(), agents=Nothing(), identity=ProcessIdentity.mine())
-    environment = {"OFFSITE_REPO": str(folder), "OFFSITE_BOOTSTRAP": "localhost:1"}
+    environment = {**os.environ, "OFFSITE_REPO": str(folder), "OFFSITE_BOOTSTRAP": "localhost:1"}
     return Jobs(eyes=eyes, processes=local_processes(at_once=2), environment_of=lambda *_: environment)
 
 

@@ -1,4 +1,4 @@
-"""`offsite operator run --kubernetes`: the operator of Backups that are declared in Kubernetes."""
+"""`offsite operator run --kubernetes`: the operator of what is declared in Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
     from offsite.operator.decide.expiry_queue import QueueRules
-    from offsite.operator.kubernetes.home import HomeRules, KubernetesHome
+    from offsite.operator.kubernetes.home import KubernetesHome
+    from offsite.operator.kubernetes.pod import HomeRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,8 @@ class KubernetesOptions:
     """What there is beside the options of all homes, as typed."""
 
     kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", help="Look after the Backups of a Kubernetes cluster, instead of a folder.")
+        bool,
+        typer.Option("--kubernetes", help="Look after the resources of a Kubernetes cluster, instead of a folder."),
     ] = False
     namespace: Annotated[
         list[str] | None,
@@ -73,7 +75,7 @@ def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s:
 
 def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -> HomeRules:
     from offsite.model.version import __version__
-    from offsite.operator.kubernetes.home import HomeRules
+    from offsite.operator.kubernetes.pod import HomeRules
 
     return HomeRules(
         accounts=options.accounts.absolute(),

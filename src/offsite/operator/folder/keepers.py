@@ -1,0 +1,112 @@
+"""The keepers of all kinds of resources, and what they look and act with: the same in every home.
+
+A home knows who its resources are, and stores what is told of them. What becomes of them is decided here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offsite.model.clock import Clock
+from offsite.model.errors import Denied, NoRepository, OffsiteError, UserError
+from offsite.model.journal import failed, safe_line, safe_trace
+from offsite.operator.decide.wanted import Wanted
+from offsite.operator.folder.backups import BackupKeeper
+from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
+from offsite.operator.folder.keeper import Changes, Keeper, Kept, TendedAgents
+from offsite.operator.folder.launches import Launches
+from offsite.operator.folder.records import Record
+from offsite.operator.folder.restores import RestoreKeeper
+from offsite.operator.folder.schedules import ScheduleKeeper
+from offsite.operator.folder.status import Told
+from offsite.operator.world.act import Hands, seal
+from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.world.job_processes import JobProcesses, Jobs
+from offsite.operator.world.look import Eyes
+from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.schedules import ScheduleHands
+from offsite.operator.world.slots import Slots
+from offsite.operator.world.tags import Tags
+from offsite.repository.declared.entry import Kind
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all operators of a home agree on, and the store that it is in."""
+
+    store: Store
+    slots: Slots
+    tags: Tags
+
+    @classmethod
+    def of(cls, store: Store, *, initial_copies: int) -> Shared:
+        return cls(store=store, slots=Slots(store, limit=initial_copies), tags=Tags(store))
+
+
+class Keepers:
+    """`processes`: of restores, checkpoints and drills."""
+
+    def __init__(
+        self, records: Changes, agents: TendedAgents, queue: ExpiryJobs, *, processes: JobProcesses, clock: Clock
+    ) -> None:
+        self._records, self._agents, self._facts = records, agents, RepositoryFacts()
+        self._processes = processes
+        self._backups = BackupKeeper(records=records, agents=agents, jobs=queue, clock=clock)
+        self._restores, self._schedules = RestoreKeeper(records=records), ScheduleKeeper(records=records)
+        self._of: Mapping[str, Keeper] = {
+            "Backup": self._backups,
+            "Restore": self._restores,
+            "Schedule": self._schedules,
+        }
+        self._looked: Record | None = None
+
+    @property
+    def asked(self) -> dict[str, Asked]:
+        """What is to be in the expiry queue, by uids."""
+        return self._backups.asked
+
+    def open(self, launches: Launches, shared: Shared) -> None:
+        """Look with these from now on. Before it was called once, looks tell that accounts cannot be read."""
+        accounts = launches.accounts
+        eyes = Eyes(
+            open_store=accounts.open_store, facts=self._facts, agents=self._agents, identity=ProcessIdentity.mine()
+        )
+        self._backups.hands = Hands(eyes=eyes, slots=shared.slots, seal=seal, in_force=self._in_force)
+        self._backups.launches = launches
+        jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
+        self._restores.hands = RestoreHands(jobs=jobs, tags=shared.tags)
+        self._schedules.hands = ScheduleHands(jobs=jobs, home=shared.store)
+        self._restores.accounts = self._schedules.accounts = accounts.known
+
+    def look(self, record: Record) -> Kept | None:
+        """One step of a resource towards what is declared, or towards the deletion that was asked for; None when
+        nothing is left, and the resource may go. An error in one is told of it, and stops no other."""
+        keeper, self._looked = self._of[record.kind], record
+        try:
+            return keeper.let_go(record) if record.is_deleted else keeper.keep(record)
+        except OffsiteError as error:
+            return Kept(told=[problem_of(record.kind, error)])
+        except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
+            failed("look", why=safe_line(error), trace=safe_trace(error), kind=record.kind, name=record.name)
+            return Kept(told=[Told(type=f"Incorrect{record.kind}State", message=f"a bug: {safe_line(error)}")])
+
+    def _in_force(self, wanted: Wanted, kind: Kind) -> bool:
+        """Nothing begins for a resource that is to be deleted, and nothing is decided by an old spec. What is gone may
+        only be stopped."""
+        now = self._records.find(*self._looked.key) if self._looked is not None else None
+        if now is None or now.uid != wanted.uid:
+            return kind is Kind.STOPPED
+        return now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
+
+
+def problem_of(kind: str, error: OffsiteError) -> Told:
+    """What to tell of a resource that could not be looked at."""
+    is_setting = isinstance(error, UserError | NoRepository | Denied)
+    hint = f"; {error.hint}" if error.hint else ""
+    return Told(
+        type=f"Misconfigured{kind}" if is_setting else f"Incorrect{kind}State",
+        message=f"{error.id}: {error.message}{hint}",
+    )

@@ -1,0 +1,90 @@
+"""What the pod of the operator was given: rules, accounts, clusters, and a store that operators share. Jobs (restores,
+checkpoints, drills, expiry) run in this pod, and are begun with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offsite.model.errors import BadResource
+from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
+from offsite.operator.folder.keepers import Shared
+from offsite.operator.folder.launches import OFFSITE, Launches
+from offsite.operator.folder.layout import FolderLayout
+from offsite.stores.open_store import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeRules:
+    """What the operator is told. `namespaces`: of the resources, none for all; `accounts`: a file, which has those of
+    the clusters beside it; `folder`: of this process, for its expiry jobs; `state`: the store that all operators of
+    these resources share, empty for the folder; `image`: of agents; `jobs_at_once`: restores, checkpoints and drills
+    that run here at a time (each has a Spark of its own)."""
+
+    accounts: Path
+    folder: Path
+    image: str
+    namespaces: Sequence[str] = ()
+    state: str = ""
+    initial_copies: int = 1
+    queue: QueueRules = field(default_factory=QueueRules)
+    jobs_at_once: int = 1
+    command: Sequence[str] = OFFSITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLayout(FolderLayout):
+    """The accounts in a file of any name, and clusters beside it: all of them may be keys of one Secret."""
+
+    file: Path
+
+    @property
+    def accounts(self) -> Path:
+        return self.file
+
+    def cluster(self, name: str) -> Path:
+        return self.root / f"{name}.properties"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLaunches(Launches):
+    """Agents find their cluster in a Secret that the operator does not read: Kubernetes tells where there is none."""
+
+    def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
+        return b""
+
+
+class Pod:
+    """Reads accounts anew for each look, and keeps what they opened."""
+
+    def __init__(self, rules: HomeRules) -> None:
+        self._rules = rules
+        self._layout = PodLayout(root=rules.accounts.parent, file=rules.accounts)
+        self._accounts: Accounts | None = None
+        self.shared: Shared | None = None
+        """None until it was opened once."""
+
+    def open(self) -> tuple[Launches, Shared]:
+        """What a look is made with. Raises `BadResource` where the accounts cannot be read: what they open is never
+        taken for moved. Raises what the shared store raises, as long as it was never there."""
+        if not self._layout.accounts.exists():
+            raise BadResource(
+                f"there is no {self._layout.accounts.name}",
+                hint="put it into the Secret offsite-configuration of the operator",
+            )
+        opened = self._accounts.opened if self._accounts is not None else {}
+        accounts = self._accounts = Accounts(known=read_accounts(self._layout), opened=opened)
+        if self.shared is None:
+            self.shared = _shared(self._rules, accounts)
+        return PodLaunches(layout=self._layout, accounts=accounts, command=self._rules.command), self.shared
+
+
+def _shared(rules: HomeRules, accounts: Accounts) -> Shared:
+    """Raises `BadRepositoryUrl`, and what the store raises."""
+    first = accounts.known[0] if accounts.known else None
+    store = open_store(rules.state or str(rules.folder / "state"), environment=variables_of(first, os.environ))
+    store.prepare()
+    return Shared.of(store, initial_copies=rules.initial_copies)
