@@ -21,6 +21,7 @@ from offsite.cli.output import EXIT_PARTIAL
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.option import declared
+from offsite.operator.kubernetes.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX
 from offsite.operator.resources.schema import Schema, structural_schema
@@ -107,6 +108,9 @@ def metrics_page() -> str:
         "## The backup of a metastore",
         "What `offsite metastore backup --follow --metrics-port` offers: each series has the label `topic` alone.",
         _table(head, ((f"`{each.name}`", each.kind, _code([TOPIC]), each.help) for each in METASTORE_SERIES)),
+        "## The operator",
+        "What `offsite operator run --kubernetes --metrics-port` offers.",
+        _table(head, ((f"`{each.name}`", "gauge", _code([KIND]), each.help) for each in OPERATOR_SERIES)),
     )
 
 

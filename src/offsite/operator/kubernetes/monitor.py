@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.operator.kubernetes.home import KubernetesHome
+from offsite.operator.kubernetes.home import KubernetesHome, Rounds
+from offsite.operator.resources.parse import KINDS
 from offsite.services.monitor.exposition import Exposition
 from offsite.services.monitor.health import Health
 
 SILENT_MAX_S = 600.0
 """A round takes as long as its slowest repositories: with less, an operator that waits would be ended."""
+KIND = "kind"
+"""The label of all series."""
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSeries:
+    """One gauge, with a value for each kind of resource."""
+
+    name: str
+    help: str
+    read: Callable[[Rounds], Mapping[str, int]]
+
+
+OPERATOR_SERIES = (
+    OperatorSeries(
+        name="offsite_operator_resources",
+        help="Resources that are declared, as of the last round.",
+        read=lambda rounds: rounds.resources,
+    ),
+    OperatorSeries(
+        name="offsite_operator_unreconciled_resources",
+        help="Those of them that were not as declared: their conditions say why. A restore that failed stays one until "
+        "it is deleted.",
+        read=lambda rounds: rounds.waiting,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +51,8 @@ class HomeShown:
 
     def metrics(self, accept: str) -> Exposition:  # noqa: ARG002  # there is one form
         rounds = self.home.rounds
-        lines = (
-            "# HELP offsite_operator_backups Backups that are declared.",
-            "# TYPE offsite_operator_backups gauge",
-            f"offsite_operator_backups {rounds.resources}",
-            "# HELP offsite_operator_unreconciled_backups Those of them that were not as declared in the last round.",
-            "# TYPE offsite_operator_unreconciled_backups gauge",
-            f"offsite_operator_unreconciled_backups {rounds.waiting}",
-        )
-        return Exposition(text="".join(f"{line}\n" for line in lines).encode(), content_type=_TEXT)
+        text = "".join(_lines(each, each.read(rounds)) for each in OPERATOR_SERIES)
+        return Exposition(text=text.encode(), content_type=_TEXT)
 
     def health(self) -> Health:
         silent_s = self.clock.monotonic_s() - self.home.rounds.ended_s
@@ -41,3 +62,8 @@ class HomeShown:
 
     def ready(self) -> Health:
         return self.health()
+
+
+def _lines(series: OperatorSeries, values: Mapping[str, int]) -> str:
+    told = "".join(f'{series.name}{{{KIND}="{kind}"}} {values.get(kind, 0)}\n' for kind in KINDS)
+    return f"# HELP {series.name} {series.help}\n# TYPE {series.name} gauge\n{told}"
