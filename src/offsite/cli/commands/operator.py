@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, run_in_kubernetes
+from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, check_not_given, run_in_kubernetes
 from offsite.cli.options.common import Output, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
@@ -78,6 +78,7 @@ def run(
             raise BadOption("--kubernetes goes with neither a folder, --once nor --stop-agents")
         run_in_kubernetes(options, _queue(options), every_s=every_s, initial_copies=options.initial_copies)
         return
+    check_not_given(options)
     if folder is None:
         raise BadOption("there is nothing to look after", hint="name a folder, or add --kubernetes")
     operator = _operator(folder, options)

@@ -60,17 +60,25 @@ class KubernetesOptions:
 
 
 def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s: float, initial_copies: int) -> None:
-    """Until SIGINT or SIGTERM. Raises `BadOption`."""
+    """Until SIGINT or SIGTERM. Raises `BadOption`, and `KubernetesUnavailable` where nobody is logged in."""
     _check_installed()
     from offsite.operator.kubernetes.home import KubernetesHome
     from offsite.operator.kubernetes.http_cluster import HttpCluster
     from offsite.operator.kubernetes.kopf_operator import log_in, run
 
+    log_in()  # who cannot is told so now: later it may pass
     clock = SystemClock()
     home = KubernetesHome(HttpCluster(log_in), _rules(options, queue, initial_copies), clock=clock)
     with _shown(home, options.metrics_port, clock):
         run(home, namespaces=options.namespace or (), every_s=every_s)
     note("stopped; agents go on")
+
+
+def check_not_given(options: KubernetesOptions) -> None:
+    """What counts in Kubernetes alone is not taken for something else. Raises `BadOption`."""
+    given = {"--namespace": options.namespace, "--state": options.state, "--metrics-port": options.metrics_port}
+    if wrong := [name for name, value in given.items() if value]:
+        raise BadOption(f"{', '.join(wrong)} goes with --kubernetes alone", hint="add --kubernetes, or leave it away")
 
 
 def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -> HomeRules:
