@@ -85,7 +85,7 @@ def test_every_value_of_the_chart_is_used_and_explained() -> None:
     lines = read("helm/offsite/values.yaml").splitlines()
     told = [before.strip() for before, line in pairwise(lines) if '"' in line and "#" not in line]
     values = [path for path in used if path.startswith("Values.")]
-    assert len(told) == len(values) == 7
+    assert len(told) == len(values) == 8
     assert all(each.startswith("# ") for each in told)
 
 

@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 PORT = 9464
 USER_ID = 65532
-"""Of nobody in particular: an image needs no entry for it."""
+"""Of the user of the image (deploy/image/Dockerfile)."""
 CONFIGURATION_FOLDER = "/etc/offsite"
 AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
 """The variable that tells the operator which image agents run, where a resource names none: its own."""
@@ -68,14 +68,23 @@ PULL_POLICY = Setting(
     help="When the image is fetched: Always, IfNotPresent, Never.",
 )
 CPU = Setting(path="Values.resources.requests.cpu", default="250m", help="What is set aside for the operator.")
-MEMORY = Setting(path="Values.resources.requests.memory", default="512Mi", help="The same, of memory.")
-MEMORY_MAX = Setting(path="Values.resources.limits.memory", default="2Gi", help="With more it is ended.")
+MEMORY = Setting(path="Values.resources.requests.memory", default="1Gi", help="The same, of memory.")
+MEMORY_MAX = Setting(
+    path="Values.resources.limits.memory",
+    default="4Gi",
+    help="With more it is ended. A restore, a checkpoint or a drill runs in here, with a Spark.",
+)
+STATE = Setting(
+    path="Values.state",
+    default="",
+    help="A store for slots, tags and times of schedules, as s3://bucket/prefix. Empty: they go with the pod.",
+)
 CONFIGURATION = Setting(
     path="Values.configuration.secret",
     default="offsite-configuration",
-    help=f"A Secret with accounts.yaml, mounted at {CONFIGURATION_FOLDER}. It may come later.",
+    help=f"A Secret with accounts.yaml and <cluster>.properties, mounted at {CONFIGURATION_FOLDER}. It may come later.",
 )
-VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, CONFIGURATION)
+VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION)
 """Those that `values.yaml` holds."""
 
 Tell = Callable[[Setting], str]
@@ -158,7 +167,7 @@ def _container(tell: Tell) -> Manifest:
         "image": image,
         "imagePullPolicy": tell(PULL_POLICY),
         "command": ["offsite", "operator", "run", "--kubernetes"],
-        "args": ["--metrics-port", f"0.0.0.0:{PORT}"],
+        "args": [f"--state={tell(STATE)}", "--metrics-port", f"0.0.0.0:{PORT}"],
         "env": variables({**FOLDERS, AGENT_IMAGE: image}),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         "startupProbe": _probe("/healthz", period_s=5, failures=24),
