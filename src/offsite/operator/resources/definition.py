@@ -14,7 +14,7 @@ from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
 from offsite.operator.resources.restore import Restore, RestoreSpec
 from offsite.operator.resources.schedule import Schedule
-from offsite.operator.resources.schema import Schema, structural_schema, unchanged
+from offsite.operator.resources.schema import Schema, structural_schema, unchanged, without_defaults
 from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus, Status
 
 CATEGORY = "offsite"
@@ -166,7 +166,11 @@ def _whole(definition: Definition) -> Schema:
         "description": envelope["description"],
         "type": "object",
         **({"required": ["spec"]} if "spec" in envelope["required"] else {}),
-        "properties": {"metadata": _metadata(), "spec": spec, "status": structural_schema(definition.status)},
+        "properties": {
+            "metadata": _metadata(),
+            "spec": spec,
+            "status": without_defaults(structural_schema(definition.status)),
+        },
     }
 
 

@@ -40,6 +40,18 @@ def structural_schema(model: type[BaseModel]) -> Schema:
     return _structural(made, made.get("$defs", {}))
 
 
+def without_defaults(schema: Schema) -> Schema:
+    """For a status: what was not told stays away. An API server would fill it in, and the status would never be what
+    was written."""
+    made = {name: value for name, value in schema.items() if name != "default"}
+    if "properties" in made:
+        made["properties"] = _each(made["properties"], without_defaults)
+    for name in ("items", "additionalProperties"):
+        if name in made:
+            made[name] = without_defaults(made[name])
+    return made
+
+
 def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     node = _resolved(node, definitions)
     names = node.get("propertyNames", {})

@@ -156,6 +156,11 @@ def test_the_status_is_a_subresource_of_its_own() -> None:
     assert all(made["spec"]["versions"][0]["subresources"] == {"status": {}} for made in MADE.values())
 
 
+def test_nothing_is_filled_in_into_a_status() -> None:
+    for schema in SCHEMAS.values():
+        assert [path for path, node in nodes(schema["properties"]["status"]) if "default" in node] == []
+
+
 def test_short_names_are_no_others() -> None:
     names = [made["spec"]["names"] for made in MADE.values()]
     assert [each["shortNames"] for each in names] == [["obk"], ["ors"], ["osc"]]
