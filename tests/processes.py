@@ -9,10 +9,10 @@ from pathlib import Path
 PATIENCE_S = 60.0
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
+    deadline_s = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S} s for: {what}"
+        assert time.monotonic() < deadline_s, f"waited {limit_s} s for: {what}"
         time.sleep(0.02)
 
 

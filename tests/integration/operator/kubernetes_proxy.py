@@ -43,6 +43,9 @@ DISCOVERY: dict[str, Any] = {
     "/apis": {"kind": "APIGroupList", "groups": [_group(*each) for each in _GROUPS.items()]},
 }
 
+FORBIDDEN: dict[str, Any] = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
+"""The role of the operator lets it list no namespaces."""
+
 
 @dataclass(slots=True)
 class Proxy:
@@ -98,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if place in DISCOVERY:
             self._tell(200, DISCOVERY[place])
+        elif place == "/api/v1/namespaces":
+            self._tell(403, FORBIDDEN)
         elif place.endswith("/events"):
             self._tell(201, {})
         elif place.startswith(_APPS):

@@ -1,10 +1,11 @@
 """The operator in a process of its own, under kopf, against a real API server: resources converge, whenever it is
-killed. What agents copy is played by the test; expiry jobs are real."""
+killed. What agents copy is played by the test; jobs are real."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -25,6 +27,7 @@ from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
 from offsite.repository.repository import Repository
+from offsite.services.jobs.status import JobReport, JobState, job_list
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
 from tests.fetched_tools import NoTool
@@ -48,13 +51,15 @@ class Cluster:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
-    def begin(self) -> None:
+    def begin(self, *more: str, pod: str = "") -> None:
+        """With `pod`, under that name of a host."""
         words = ["operator", "run", "--kubernetes", "--accounts", str(self.folder / "accounts.yaml")]
-        words += ["--every", "0.3s", "--expiry-retry", "2s"]
+        words += ["--every", "0.3s", "--expiry-retry", "2s", *more]
+        named = f"import socket; socket.gethostname = lambda: {pod!r}; " if pod else ""
         told = {"KUBECONFIG": str(self.proxy.kubeconfig), "XDG_STATE_HOME": str(self.folder / "state")}
         with (self.folder / "operator.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from offsite.cli.main import main; main()", *words],
+                [sys.executable, "-c", f"{named}from offsite.cli.main import main; main()", *words],
                 env={**os.environ, **told},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -67,6 +72,7 @@ class Cluster:
         self.process.wait()
 
     def end(self) -> None:
+        """The operator and all that runs beside it, as when a pod ends."""
         if self.process is not None:
             self.kill()
         for pid in processes_with("XDG_STATE_HOME", str(self.folder / "state")):
@@ -74,9 +80,22 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
 
     def make(self, name: str, **spec: Any) -> str:
-        made = self.client.post(path("Backup"), json=document("Backup", {"agents": {"replicas": 1}, **spec}, name=name))
+        return self.declare("Backup", name, agents={"replicas": 1}, **spec)
+
+    def declare(self, kind: str, name: str, **spec: Any) -> str:
+        made = self.client.post(path(kind), json=document(kind, spec, name=name))
         assert made.status_code == 201, made.text
         return str(made.json()["metadata"]["uid"])
+
+    def restore(self, name: str, backup: str, cluster: str) -> str:
+        return self.declare("Restore", name, backupUrl=f"{self.folder / 'backups'}#{backup}", cluster=cluster)
+
+    def status(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(name, kind).get("status") or {}
+        return found
+
+    def jobs(self, kind: str) -> list[JobReport]:
+        return [each for each in job_list(self.repository.store).jobs if each.kind == kind]
 
     def change(self, name: str, **spec: Any) -> int:
         """The generation that it has then."""
@@ -84,15 +103,15 @@ class Cluster:
         assert changed.is_success, changed.text
         return int(changed.json()["metadata"]["generation"])
 
-    def get(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.client.get(path("Backup", name)).json()
+    def get(self, name: str, kind: str = "Backup") -> dict[str, Any]:
+        found: dict[str, Any] = self.client.get(path(kind, name)).json()
         return found
 
-    def delete(self, name: str) -> None:
-        assert self.client.delete(path("Backup", name)).is_success
+    def delete(self, name: str, kind: str = "Backup") -> None:
+        assert self.client.delete(path(kind, name)).is_success
 
-    def is_gone(self, name: str) -> bool:
-        return self.client.get(path("Backup", name)).status_code == 404
+    def is_gone(self, name: str, kind: str = "Backup") -> bool:
+        return self.client.get(path(kind, name)).status_code == 404
 
     def is_as_declared(self, name: str, generation: int) -> bool:
         status = self.get(name).get("status", {})
@@ -133,6 +152,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         Repository.init(PosixStore(root=tmp_path / "backups"))
         accounts = [{"name": "main", "endpoint": str(tmp_path / "backups")}]
         (tmp_path / "accounts.yaml").write_text(yaml.safe_dump(accounts))
+        (tmp_path / "shop.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
         found = Cluster(client=server.client, proxy=proxy, folder=tmp_path)
         with said_at_failure(found):
             yield found
@@ -158,7 +178,7 @@ def test_a_backup_comes_about_and_goes_whenever_the_operator_is_killed(cluster: 
     cluster.copy(uid)
     wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
     status = cluster.get("shop")["status"]
-    assert status["agents"] == {"wanted": 1, "ready": 1}
+    assert status["agents"] == {"replicas": 1, "ready": 1}
     assert status["backups"][0]["latestRestorable"]["commit"] == 1
     assert any(name.startswith(STATE_PREFIX) for name in cluster.get("shop")["metadata"]["annotations"])
 
@@ -208,3 +228,78 @@ def test_the_finalizer_comes_and_goes_with_what_is_declared(cluster: Cluster) ->
     wait_until(lambda: cluster.get("shop")["metadata"].get("finalizers") == [FINALIZER], "the finalizer comes")
     cluster.change("shop", expiry={"deletionFinalizer": False})
     wait_until(lambda: "finalizers" not in cluster.get("shop")["metadata"], "the finalizer goes")
+
+
+def test_a_restore_is_done_once_though_its_status_is_lost_and_the_operator_killed(cluster: Cluster) -> None:
+    cluster.begin()
+    cluster.restore("back", "none", "shop")
+    wait_until(lambda: cluster.status("Restore", "back").get("phase") == "Failed", "its command fails", limit_s=120)
+    told = cluster.status("Restore", "back")
+    assert told["failureReason"].startswith("OFF-")
+    assert (told["attempts"], told["reconciled"]) == (1, False)
+    wait_until(lambda: "finalizers" not in cluster.get("back", "Restore")["metadata"], "the finalizer goes")
+
+    cluster.kill()
+    assert cluster.client.patch(path("Restore", "back") + "/status", json={"status": None}, headers=MERGE).is_success
+    cluster.begin()
+    wait_until(lambda: cluster.status("Restore", "back") == told | {"conditions": ANY}, "its log tells what was lost")
+    assert len(cluster.jobs("restore")) == 1
+    cluster.delete("back", "Restore")
+    wait_until(lambda: cluster.is_gone("back", "Restore"), "nothing is left to do")
+
+
+def test_a_restore_goes_on_in_another_pod_and_is_stopped_before_it_goes(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a broker that never answers
+        (cluster.folder / "silent.properties").write_text(f"bootstrap.servers=127.0.0.1:{silent.getsockname()[1]}\n")
+        backup = cluster.repository.create_backup("shop-1", cluster_id="cluster", selection=SELECTION)
+        commit_next(backup, backup.state())
+        cluster.begin(pod="pod-1")
+        cluster.restore("back", "shop-1", "silent")
+        wait_until(
+            lambda: [each.state for each in cluster.jobs("restore")] == [JobState.RUNNING], "it runs", limit_s=60
+        )
+        assert cluster.get("back", "Restore")["metadata"]["finalizers"] == [FINALIZER]
+
+        cluster.end()
+        cluster.begin(pod="pod-2")
+        wait_until(lambda: cluster.status("Restore", "back").get("attempts") == 2, "it goes on", limit_s=240)
+        wait_until(lambda: cluster.jobs("restore")[0].state is JobState.RUNNING, "the second job runs", limit_s=60)
+        assert [each.state for each in cluster.jobs("restore")] == [JobState.RUNNING, JobState.LOST]
+
+        cluster.delete("back", "Restore")
+        assert not cluster.is_gone("back", "Restore"), "it is stopped first"
+        wait_until(lambda: cluster.is_gone("back", "Restore"), "it is stopped", limit_s=120)
+        assert cluster.jobs("restore")[0].state is JobState.CANCELLED
+        assert len(cluster.jobs("restore")) == 2
+
+
+def test_a_schedule_fires_each_time_once_whenever_the_operator_is_killed(cluster: Cluster) -> None:
+    cluster.begin()
+    uid = cluster.make("shop")
+    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    cluster.declare("Schedule", "often", backup="shop", action="checkpoint", cron="* * * * *")
+    wait_until(lambda: cluster.status("Schedule", "often").get("state") == "waiting", "it is looked after")
+    assert cluster.status("Schedule", "often")["nextScheduleTime"]
+    wait_until(lambda: cluster.jobs("checkpoint") != [], "its time comes", limit_s=90)
+    cluster.kill()
+    cluster.begin()
+    wait_until(lambda: len(cluster.status("Schedule", "often")["runs"]) > 1, "the next time comes", limit_s=120)
+    runs = cluster.status("Schedule", "often")["runs"]
+    assert len({each["time"] for each in runs}) == len(runs)
+    assert len(cluster.jobs("checkpoint")) == len({each["job"] for each in runs if "job" in each})
+
+    cluster.delete("often", "Schedule")
+    assert cluster.is_gone("often", "Schedule")
+
+
+def test_only_the_namespaces_that_were_named_are_looked_after(cluster: Cluster) -> None:
+    cluster.begin("--namespace", "default")
+    others = path("Backup").replace("/default/", "/others/")
+    assert cluster.client.post(others, json=document("Backup", {}, name="theirs")).status_code == 201
+    uid = cluster.make("shop")
+    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    cluster.copy(uid)
+    wait_until(lambda: cluster.is_as_declared("shop", 1), "all is as declared")
+    theirs = cluster.client.get(f"{others}/theirs").json()
+    assert "status" not in theirs
+    assert "finalizers" not in theirs["metadata"]
