@@ -18,7 +18,7 @@ from offsite.operator.resources.model import (
 )
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
-FINALIZER = "offsite.dev/backup-deletion"
+FINALIZER = "offsite.dev/deletion"
 
 
 class BackupState(StrEnum):

@@ -271,7 +271,7 @@ def test_the_finalizer_stays_until_a_deletion_ends_well(home: Home) -> None:
         return "it ended with 14" in str(home.conditions("shop"))
 
     wait_until(has_failed, "a failed deletion")
-    assert home.record(operator, "shop").finalizers == ("offsite.dev/backup-deletion",)
+    assert home.record(operator, "shop").finalizers == ("offsite.dev/deletion",)
     home.flag("exit", "0")
 
     def is_gone() -> bool:
