@@ -48,6 +48,12 @@ class Outage:
 
 OnOutage = Callable[[Outage | None], None]
 """Told of each attempt that failed, and with None of the end of an outage."""
+OnWorked = Callable[[], None]
+"""Told of each round that went well, and of each commit in one that has not ended."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class Outages:
@@ -55,6 +61,7 @@ class Outages:
 
     def __init__(self, *, give_up_after_s: float, clock: Clock, on_outage: OnOutage) -> None:
         self.current: Outage | None = None
+        self.on_worked: OnWorked = _nothing
         self._give_up_after_s = give_up_after_s
         self._clock = clock
         self._on_outage = on_outage
@@ -84,6 +91,7 @@ class Outages:
     def worked(self) -> None:
         """Tell of a round that went well, or of a commit in one that has not ended."""
         self._has_worked = True
+        self.on_worked()
         if self.current is not None:
             self.current = None
             decided(

@@ -14,11 +14,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
+from offsite.model.time import format_time
+from offsite.operator.decide.parameters import parse_parameters
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import AgentsWanted, Place, Wanted
 from offsite.operator.resources.backup import BackupState
 from offsite.repository.declared.entry import Beginning, Settings
 from offsite.repository.declared.history import Phase
+
+QUIET_MS = 15 * 60_000
+QUIET_ROUNDS = 3
 
 
 class ConditionType(StrEnum):
@@ -216,9 +221,25 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
         return live.problem
     if live.low.phase is not _phase(wanted.state):
         return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}"
-    if wanted.state is BackupState.RUNNING and live.is_initial:
-        return f"{live.low.beginning.backup} has not copied everything once"
-    return ""
+    if wanted.state is not BackupState.RUNNING:
+        return ""
+    first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
+    return "; ".join(filter(None, (first, _silence(wanted, live))))
+
+
+def _silence(wanted: Wanted, live: LowLevelSeen) -> str:
+    """Since when nothing shows that a backup goes on, and why where that is known; empty: it does."""
+    if live.quiet_ms <= quiet_max_ms(wanted.settings):
+        return ""
+    why = live.outage or ("its agents say nothing" if wanted.agents.replicas else "its spec asks for no agents")
+    return f"nothing shows that {live.low.beginning.backup} went on since {format_time(live.well_ms)}: {why}"
+
+
+def quiet_max_ms(settings: Settings) -> int:
+    """How long a backup that runs may show nothing: a commit comes every five minutes, and the word of its agent every
+    minute, but with each round at most."""
+    interval_s = parse_parameters(dict(settings.parameters)).interval_s
+    return max(QUIET_MS, int(QUIET_ROUNDS * interval_s * 1000))
 
 
 def _wrong_settings(wanted: Wanted, seen: BackupSeen) -> str:

@@ -12,7 +12,9 @@ from offsite.repository.declared.history import LowLevel, Phase
 class LowLevelSeen:
     """One low-level backup. `is_whole`: a commit of it held all of its topics once, so one can restore from it.
     `is_copied`: an agent has it in hand now. Oldest and latest restorable point: commit (0: none) and time (epoch ms,
-    -1: none). `problem`: why nothing else is known of it; empty where it was read."""
+    -1: none). `well_ms`: when it was last known to go on, `quiet_ms`: how long ago that is, while it runs, both by the
+    store's clock; `outage`: what its agent waits out since. `problem`: why nothing else is known of it; empty where it
+    was read."""
 
     place: Place
     low: LowLevel
@@ -22,6 +24,9 @@ class LowLevelSeen:
     oldest_ms: int = -1
     latest_commit: int = 0
     latest_ms: int = -1
+    well_ms: int = 0
+    quiet_ms: int = 0
+    outage: str = ""
     problem: str = ""
 
     @property

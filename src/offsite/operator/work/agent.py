@@ -9,15 +9,15 @@ seal, and of two that believe to have it in hand each commit has one winner.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, RestoreRunning
-from offsite.model.ids import random_id
 from offsite.model.journal import noted
 from offsite.model.uninterrupted import let_interrupt
 from offsite.operator.work.beating import beating
+from offsite.operator.work.voice import Voice
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -62,39 +62,48 @@ class Agent:
         self._layout = DeclaredLayout(uid=parts.uid)
         self._ledger = DeclaredLedger(store=parts.store, layout=self._layout)
         self._terms = LeaseTerms(store=parts.store, lease=self._layout.agent)
+        self._voice = Voice(parts.store, self._layout, parts.clock)
         self._history: History | None = None
 
     def run(self) -> None:
         """Raises the error that cannot be waited out, or was for too long."""
+        self._parts.outages.on_worked = self._voice.works
         while True:
             let_interrupt()
             try:
                 self.step()
+                self._voice.rests()
                 self._parts.outages.worked()
             except OffsiteError as error:
                 self._history = None
-                self._parts.outages.wait(error)
+                self._wait(error)
+
+    def _wait(self, error: OffsiteError) -> None:
+        self._voice.fails(error)
+        self._parts.outages.wait(error)
 
     def step(self) -> None:
         """One look: copies for as long as the backup is this agent's, else waits a moment."""
         low = self._newest()
         if low is None or low.phase is not Phase.RUNNING:
+            self._voice.rests()
             self._parts.clock.sleep(LOOK_S)
             return
-        try:
-            claim = self._terms.claim(self._parts.identity, random_id(), take_over=False)
-        except RestoreRunning:
-            self._parts.clock.sleep(STAND_BY_S)
-            return
-        try:
-            self._copy(low, claim)
-        except ToldOtherwise as told:
-            noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
-        finally:
-            with suppress(OffsiteError):  # then it runs out
-                self._terms.end(claim)
+        with ExitStack() as held:
+            try:
+                claim = held.enter_context(self._terms.held(self._parts.identity))
+            except RestoreRunning:
+                self._voice.rests()
+                self._parts.clock.sleep(STAND_BY_S)
+                return
+            try:
+                self._copy(low, claim)
+            except ToldOtherwise as told:
+                self._voice.rests()
+                noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
 
     def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
+        self._voice.takes(low.number)
         noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
         with beating(self._terms, claim) as is_lost:
 
@@ -116,7 +125,7 @@ class Agent:
                 follower.work()
             except OffsiteError as error:
                 follower.forget()
-                parts.outages.wait(error)
+                self._wait(error)
                 continue
             parts.outages.worked()
             while (left_s := interval_s - (parts.clock.monotonic_s() - began_s)) > 0:

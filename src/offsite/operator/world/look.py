@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.model.errors import OffsiteError
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place
 from offsite.operator.world.ports import Agents, BackupFacts, Facts, OpenStore
+from offsite.repository.declared.agent_word import AgentWord, get_agent_word
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -43,11 +44,22 @@ def history_of(store: Store, uid: str) -> History:
 def _in_place(eyes: Eyes, uid: str, place: Place) -> Iterator[LowLevelSeen]:
     store, layout = eyes.open_store(place), DeclaredLayout(uid=uid)
     history = history_of(store, uid)
-    newest = history.backups[-1].number if history.backups else 0
-    is_held = bool(newest) and LeaseTerms(store=store, lease=layout.agent).holder(asking=eyes.identity) is not None
+    newest = history.backups[-1] if history.backups else None
+    terms = LeaseTerms(store=store, lease=layout.agent)
+    is_held = newest is not None and terms.holder(asking=eyes.identity) is not None
     for low in history.there:
         # an agent has the newest one in hand, or the one before while it has not heard of it
-        yield _seen(eyes, store, place, low, is_copied=is_held and low.number == newest)
+        seen = _seen(eyes, store, place, low, is_copied=is_held and low is newest)
+        yield _heard(store, layout, seen) if low.phase is Phase.RUNNING else seen
+
+
+def _heard(store: Store, layout: DeclaredLayout, seen: LowLevelSeen) -> LowLevelSeen:
+    """With what shows that it goes on: a complete pass, the word of its agent, or that it was begun just now."""
+    word = get_agent_word(store, layout)
+    if word is None or word.number != seen.low.number:
+        word = AgentWord(number=seen.low.number)
+    well_ms = max(seen.low.running_ms, seen.latest_ms, word.well_ms)
+    return replace(seen, well_ms=well_ms, quiet_ms=store.now_ms() - well_ms, outage=word.why)
 
 
 def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: bool) -> LowLevelSeen:

@@ -33,13 +33,15 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevel:
-    """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet."""
+    """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
+    begun or resumed last."""
 
     number: int
     beginning: Beginning
     settings: Settings
     phase: Phase
     started_ms: int
+    running_ms: int = 0
     stopped_ms: int = 0
 
 
@@ -90,6 +92,7 @@ def _started(history: History, entry: Entry) -> History:
         settings=entry.settings,
         phase=Phase.RUNNING,
         started_ms=entry.at_ms,
+        running_ms=entry.at_ms,
     )
     return replace(history, backups=(*history.backups, begun))
 
@@ -99,7 +102,8 @@ def _turned(before: Phase, then: Phase) -> Callable[[History, Entry], History]:
         found = _found(history, entry)
         if found.phase is not before:
             raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be {then}")
-        return _with(history, replace(found, phase=then))
+        running_ms = entry.at_ms if then is Phase.RUNNING else found.running_ms
+        return _with(history, replace(found, phase=then, running_ms=running_ms))
 
     return apply
 

@@ -3,6 +3,7 @@
 declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, create-only
 declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
 declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
+declared/<uid>/agent-word.json              what the agent that copies says of its work (overwritten, never trusted)
 declared/<uid>/audit/<seq:020>-<attempt>.jsonl
                                             what was deleted of its backups, noted before, behind entry `seq`
 declared/<uid>/restore/<seq:020>.json       what was decided of the restore with that uid, create-only
@@ -49,6 +50,10 @@ class DeclaredLayout:
     @property
     def told_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/told.json"
+
+    @property
+    def agent_word_key(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/agent-word.json"
 
     @property
     def restore_prefix(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from offsite.operator.decide.backup import (
+    QUIET_MS,
     ConditionType,
     ConfigureAgents,
     GiveSlot,
@@ -53,6 +54,7 @@ def turn(phase: Phase) -> Turn:
     return Turn(place=AS_DECLARED.place, number=1, to=phase)
 
 
+MODIFIED = [ConditionType.MISCONFIGURED_BACKUP]
 START = Start(place=AS_DECLARED.place, beginning=AS_DECLARED.beginning, settings=AS_DECLARED.settings)
 
 
@@ -131,6 +133,10 @@ def test_agents_are_configured_and_those_of_an_old_place_stay_until_it_is_stoppe
         (wanted(snapshotDuration="1d"), seen(low()), [ConditionType.MISCONFIGURED_BACKUP]),
         (wanted(tag="new"), seen(low()), [ConditionType.MISCONFIGURED_BACKUP]),
         (AS_DECLARED, seen(), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (AS_DECLARED, seen(replace(low(), quiet_ms=QUIET_MS)), []),
+        (AS_DECLARED, seen(replace(low(), quiet_ms=QUIET_MS + 1)), [ConditionType.INCORRECT_BACKUP_STATE]),
+        (wanted(parameters={"interval": "1h"}), seen(replace(low(), quiet_ms=QUIET_MS + 1), of=wanted()), MODIFIED),
+        (wanted(state="paused"), seen(replace(low(Phase.PAUSED), quiet_ms=QUIET_MS + 1)), []),
         (AS_DECLARED, seen(replace(low(), problem="OFF-1302: x")), [ConditionType.INCORRECT_BACKUP_STATE]),
     ],
 )
@@ -150,3 +156,12 @@ def test_an_unreconciled_backup_goes_through_the_later_stages_all_the_same() -> 
 def test_two_that_are_live_become_one() -> None:
     other = replace(low(), low=replace(low().low, number=2, started_ms=2))
     assert toggle(AS_DECLARED, seen(low(), other), Slot.FREE) == turn(Phase.STOPPED)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_backup_of_which_nothing_shows_that_it_goes_on_tells_since_when_and_why(whole: bool) -> None:
+    quiet = replace(low(whole=whole), quiet_ms=QUIET_MS + 1, well_ms=1_700_000_000_000)
+    (told,) = check(AS_DECLARED, seen(quiet), Slot.HELD)
+    assert told.message.endswith("aaaa-1 went on since 2023-11-14T22:13:20.000Z: its agents say nothing")
+    (told,) = check(AS_DECLARED, seen(replace(quiet, outage="OFF-0301: no broker")), Slot.HELD)
+    assert told.message.endswith(": OFF-0301: no broker")

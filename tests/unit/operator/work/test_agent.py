@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from offsite.model.errors import StoreUnreachable
+from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentParts, Guard
+from offsite.repository.declared.agent_word import AgentWord, get_agent_word
 from offsite.repository.declared.entry import Kind, Settings
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
@@ -78,6 +79,10 @@ class World:
                 identity=identity(name),
             )
         )
+
+    @property
+    def word(self) -> AgentWord | None:
+        return get_agent_word(self.store, self.declared.layout)  # type: ignore[arg-type]
 
     @property
     def terms(self) -> LeaseTerms:
@@ -159,3 +164,43 @@ def test_what_does_not_answer_is_waited_out(world: World) -> None:
     world.during[2] = lambda: world.declared.decide(Kind.STOPPED)
     world.agent().step()
     assert (world.rounds, world.forgotten) == ([0, 1], 1)
+
+
+def test_an_agent_says_when_it_went_well_last_and_what_it_waits_out(world: World) -> None:
+    world.declared.start()
+    said: list[AgentWord | None] = []
+
+    def fail() -> None:
+        raise KafkaUnreachable("no broker answers")
+
+    def hear() -> None:
+        said.append(world.word)
+
+    world.during |= {1: fail}
+    agent = world.agent()
+    began_ms = world.store.now_ms()
+    agent._parts.outages.on_worked = agent._voice.works
+    sleep = world.clock.sleep
+
+    def sleep_and_hear(duration_s: float) -> None:
+        sleep(duration_s)
+        hear()
+        if len(world.rounds) == 2:
+            world.declared.decide(Kind.STOPPED)
+
+    world.clock.sleep = sleep_and_hear  # type: ignore[method-assign]
+    agent.step()
+    assert said[0] == AgentWord(number=1, well_ms=began_ms)
+    assert AgentWord(number=1, well_ms=began_ms, why="OFF-1501: no broker answers") in said
+    assert said[-1] is not None
+    assert (said[-1].why, said[-1].well_ms > began_ms) == ("", True)
+
+
+def test_an_agent_that_stands_by_says_nothing(world: World) -> None:
+    world.declared.start()
+    world.terms.claim(identity("two"), "word", take_over=False)
+    agent = world.agent()
+    agent._parts.outages.on_worked = agent._voice.works
+    agent.step()
+    agent._parts.outages.worked()
+    assert world.word is None

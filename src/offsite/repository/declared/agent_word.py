@@ -1,0 +1,55 @@
+"""What the agent that copies says of its work: when it went well last, and why it does not go on. Overwritten.
+
+Silence proves nothing, and neither does a process that runs: only what is said here, or a commit, shows that a backup
+goes on. It is a hint to people, by which nothing is copied, removed or fenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.journal import warned
+from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.stores.store import Store
+
+WHY_MAX = 500
+_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWord:
+    """`number`: of the low-level backup; `well_ms`: when a round or a commit of it went well last, by the store's
+    clock, 0: not yet; `why`: the error that it waits out since then, empty for none."""
+
+    number: int
+    well_ms: int = 0
+    why: str = ""
+
+
+def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> None:
+    """Raises what the store raises."""
+    fields = {"format": FORMAT, "number": word.number, "well_ms": word.well_ms, "why": word.why[:WHY_MAX]}
+    store.put_overwrite(layout.agent_word_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers
+
+
+def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
+    """None where nothing was said, or it cannot be read. Raises what the store raises."""
+    key = layout.agent_word_key
+    data = store.get_range(key, 0, _BYTES_MAX + 1)
+    if data is None:
+        return None
+    try:
+        if len(data) > _BYTES_MAX:
+            raise DamagedObject(f"{key} is too large to be said by an agent")
+        item = parse_json_object(data, source=key, damaged=DamagedObject)
+        return AgentWord(
+            number=item.count("number"),
+            well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
+            why=item.text("why")[:WHY_MAX],
+        )
+    except OffsiteError as error:
+        warned("hint", why=error.message, uid=layout.uid)
+        return None
