@@ -6,8 +6,10 @@ also while a repository does not answer. They outlive operators.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,15 +17,17 @@ from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
-from offsite.model.untrusted.json_object import JsonObject
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.files import locked, read_json, write_json
 from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.processes import begin, bound_log, is_alive, kill, last_line, tell_to_end
+from offsite.operator.folder.processes import begin, bound_log, is_alive, is_here, kill, last_line, tell_to_end
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.stores.plain_files import make_private_root
+from offsite.stores.posix_errors import wrapped
 
 READY_MS = 3_000
 """So long a process runs before it counts: one that cannot start ends within."""
@@ -33,6 +37,12 @@ PAUSE_MAX_MS = 300_000
 END_MAX_MS = 45_000
 """A process that was told to end has so long: it needs 30 s at most."""
 _WANTED = "wanted.json"
+_LOOKED = "looked"
+"""A file that an operator of a machine touches once in a while: by the server's clock where the folder is one."""
+LOOKED_EVERY_S = 60.0
+SILENT_S = 7 * 24 * 3600.0
+"""A machine of which no operator looked for so long, and no agent said a word, is gone: one that copies says something
+every five minutes. What is noted of its agents goes. Should one run all the same, the lease of its backup holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +124,7 @@ class LocalAgents:
                     self._tend(folder.name)
             except OffsiteError as error:  # the others are looked after all the same
                 warned("agents", error=error.id, why=error.message, uid=folder.name)
+        self._tend_others()
 
     def end_all(self) -> None:
         """Let none run any more."""
@@ -124,6 +135,34 @@ class LocalAgents:
             self.tend(tuple)
             self._clock.sleep(0.2)
         self.tend(tuple)
+
+    def _tend_others(self) -> None:
+        """Machines that share the folder, and this one under a former name."""
+        root = self._layout.agents_of_all
+        others = [each for each in root.iterdir() if each != self._layout.agents] if root.is_dir() else []
+        try:
+            with wrapped("look at the agents of", str(root)):
+                looked_s = _looked(self._layout.agents)
+                for other in others:
+                    if _is_ours(other) or looked_s - _last_sign_s(other) > SILENT_S:
+                        self._end_former(other)
+        except OffsiteError as error:  # it is looked at again
+            warned("agents", error=error.id, why=error.message)
+
+    def _end_former(self, folder: Path) -> None:
+        """End agents that were begun under another name of this machine; those that are to run are begun under the new
+        one. What is noted goes when none of them is left."""
+        living = {path: each for path, each in _noted_in(folder).items() if is_alive(each.identity)}
+        for path, each in living.items():
+            if not each.told_ms:
+                decided("agent_ends", why="the machine has another name now", number=each.number)
+                write_json(path, _noted_fields(replace(each, told_ms=self._clock.now_ms())))
+                tell_to_end(each.identity)
+            elif self._clock.now_ms() - each.told_ms > END_MAX_MS:
+                kill(each.identity)
+        if not living:
+            decided("agents_forgotten", why="none of them is left", host=folder.name)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _tend(self, uid: str) -> None:
         noted = [self._ended(uid, each) for each in self.processes(uid)]
@@ -205,19 +244,7 @@ class LocalAgents:
         return self.launches.agent(uid, wanted)
 
     def _noted(self, uid: str, process: AgentProcess) -> AgentProcess:
-        write_json(
-            self._path(uid, process.number),
-            {
-                "number": process.number,
-                "holder": dict(process.identity.fields),
-                "salt": process.salt,
-                "fingerprint": process.fingerprint,
-                "started_ms": process.started_ms,
-                "told_ms": process.told_ms,
-                "ended_ms": process.ended_ms,
-                "failures": process.failures,
-            },
-        )
+        write_json(self._path(uid, process.number), _noted_fields(process))
         return process
 
     def _wanted(self, uid: str) -> AgentsWanted | None:
@@ -225,7 +252,8 @@ class LocalAgents:
         return None if item is None else _agents_wanted(item)
 
     def _folders(self) -> list[Path]:
-        return sorted(self._layout.agents.iterdir()) if self._layout.agents.is_dir() else []
+        found = self._layout.agents.iterdir() if self._layout.agents.is_dir() else ()
+        return sorted(each for each in found if each.name != _LOOKED)
 
     def _folder(self, uid: str) -> Path:
         return self._layout.agents / uid
@@ -235,6 +263,46 @@ class LocalAgents:
 
     def _log(self, uid: str, number: int) -> Path:
         return self._folder(uid) / f"{number}.log"
+
+
+def _looked(folder: Path) -> float:
+    """Leave a sign that an operator looks here; its time, in seconds."""
+    sign = folder / _LOOKED
+    if not sign.exists() or time.time() - sign.stat().st_mtime > LOOKED_EVERY_S:
+        make_private_root(folder)
+        sign.touch(mode=0o600)
+        os.utime(sign)
+    return sign.stat().st_mtime
+
+
+def _last_sign_s(folder: Path) -> float:
+    """The newest one of a machine: a look, or something that an agent said or that was noted of it."""
+    return max((path.stat().st_mtime for path in folder.rglob("*") if path.is_file()), default=0.0)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether agents there were begun on this boot of this machine, so that nothing of them is out of sight."""
+    noted = _noted_in(folder).values()
+    return bool(noted) and all(is_here(each.identity) for each in noted)
+
+
+def _noted_in(folder: Path) -> dict[Path, AgentProcess]:
+    """All processes of a machine, by where they are noted. Raises `DamagedObject`."""
+    found = {path: read_json(path) for path in sorted(folder.glob("*/[0-9]*.json"))}
+    return {path: _process(item) for path, item in found.items() if item is not None}
+
+
+def _noted_fields(process: AgentProcess) -> Mapping[str, JsonValue]:
+    return {
+        "number": process.number,
+        "holder": dict(process.identity.fields),
+        "salt": process.salt,
+        "fingerprint": process.fingerprint,
+        "started_ms": process.started_ms,
+        "told_ms": process.told_ms,
+        "ended_ms": process.ended_ms,
+        "failures": process.failures,
+    }
 
 
 def _fields(agents: AgentsWanted) -> dict[str, str | int]:

@@ -55,7 +55,12 @@ class FolderLayout:
     @property
     def agents(self) -> Path:
         """Of this machine: processes of another one can neither be seen nor signalled."""
-        return self.own / "agents" / (socket.gethostname() or "localhost")
+        return self.agents_of_all / (socket.gethostname() or "localhost")
+
+    @property
+    def agents_of_all(self) -> Path:
+        """By the names of machines that share the folder, and of this one as it was called before."""
+        return self.own / "agents"
 
     @property
     def jobs(self) -> Path:

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -78,8 +78,14 @@ def is_alive(identity: ProcessIdentity) -> bool:
     """Whether a process of this machine still runs. One of an earlier boot, or of a container that was, does not."""
     mine = ProcessIdentity.mine()
     _reap()
-    is_here = (identity.host, identity.boot, identity.namespace) == (mine.host, mine.boot, mine.namespace)
-    return is_here and not identity.is_gone(seen_from=mine)
+    return is_here(identity) and not replace(identity, host=mine.host).is_gone(seen_from=mine)
+
+
+def is_here(identity: ProcessIdentity) -> bool:
+    """Whether it is of this boot and this container, whatever the machine was called then."""
+    mine = ProcessIdentity.mine()
+    is_told = bool(identity.boot) or identity.host == mine.host
+    return is_told and (identity.boot, identity.namespace) == (mine.boot, mine.namespace)
 
 
 def tell_to_end(identity: ProcessIdentity) -> None:

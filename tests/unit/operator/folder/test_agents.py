@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from offsite.model.clock import SystemClock
 from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.agents import END_MAX_MS, PAUSE_MAX_MS, READY_MS, LocalAgents
+from offsite.operator.folder.agents import END_MAX_MS, PAUSE_MAX_MS, READY_MS, SILENT_S, LocalAgents
 from offsite.operator.folder.launches import Launches
 from offsite.operator.resources.backup import AgentTemplate
 from tests.processes import is_alive, wait_until
@@ -222,7 +223,7 @@ def test_those_of_a_resource_that_is_gone_end(home: Home) -> None:
     wait_until(lambda: agents.alive(UID) == 0, "two ends")
     agents.tend(tuple)
     agents.tend(tuple)
-    assert not list(home.layout.agents.iterdir())
+    assert not [each for each in home.layout.agents.iterdir() if each.is_dir()]
 
 
 def test_all_end_when_the_operator_is_to_end_them(home: Home) -> None:
@@ -246,3 +247,56 @@ def test_an_account_that_is_gone_ends_no_agent(home: Home) -> None:
     tend(agents)
 
     assert agents.alive(UID) == 1
+
+
+def test_agents_of_this_machine_under_a_former_name_end_and_others_begin(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = agents_of(home)
+    agents.configure(UID, wanted(home))
+    tend(agents)
+    home.wait_for_begun(2)
+    before, former = set(pids(agents).values()), home.layout.agents
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    agents = agents_of(home)
+    agents.configure(UID, wanted(home))
+    tend(agents)
+
+    wait_until(lambda: not any(is_alive(pid) for pid in before), "the end of those of before")
+    tend(agents)
+    assert not former.exists()
+    assert agents.alive(UID) == 2
+
+
+def other_machine(home: Home) -> Path:
+    """What another machine noted of an agent of its own."""
+    agents = agents_of(home)
+    agents.configure(UID, wanted(home, 1))
+    tend(agents)
+    (line,) = home.wait_for_begun(1)
+    (noted,) = agents.processes(UID)
+    elsewhere = replace(noted.identity, host="elsewhere", boot="another", pid=str(os.getpid()))
+    agents._noted(UID, replace(noted, identity=elsewhere))
+    os.kill(int(line.split()[0]), signal.SIGKILL)
+    return home.layout.agents.rename(home.layout.agents.with_name("elsewhere"))
+
+
+def age(folder: Path, seconds: float) -> None:
+    for path in folder.rglob("*"):
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - seconds))
+
+
+def test_what_is_noted_of_another_machine_stays_until_it_is_silent_for_long(home: Home) -> None:
+    folder = other_machine(home)
+    agents = agents_of(home)
+    tend(agents)
+    age(folder, SILENT_S / 2)
+    tend(agents)
+    assert folder.exists()
+    age(folder, SILENT_S / 2 + 60)
+    (folder / UID / "0.log").touch()  # one of its agents says something
+    tend(agents)
+    assert folder.exists()
+    age(folder, SILENT_S + 60)
+    tend(agents)
+    assert not folder.exists()
