@@ -1,4 +1,4 @@
-"""The stages of a declared backup: check, agents, toggle, modify. Each is small, and says one thing to do or nothing.
+"""The stages of a declared backup: check, agents, seal, toggle, modify. Each is small, and says one thing or nothing.
 
 Stages look at what was seen and never at what was decided before: whoever dies between two of them, or decides on an
 old look, leaves something that the next look sees. So a stage may be repeated, and the world moves by one step at a
@@ -89,13 +89,21 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """Let nothing be added any more to one that was stopped: whoever stopped it died before."""
+
+    place: Place
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Modify:
     place: Place
     number: int
     settings: Settings
 
 
-Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Modify
+Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Seal | Modify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class Decision:
 
 def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
     """All stages of one look."""
-    stages = (configure_agents(wanted, seen), toggle(wanted, seen, slot), modify(wanted, seen))
+    stages = (configure_agents(wanted, seen, slot), seal(seen), toggle(wanted, seen, slot), modify(wanted, seen))
     return Decision(steps=tuple(step for step in stages if step is not None), conditions=check(wanted, seen, slot))
 
 
@@ -127,12 +135,23 @@ def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]
     return tuple(found)
 
 
-def configure_agents(wanted: Wanted, seen: BackupSeen) -> ConfigureAgents | None:
-    """Agents of an old destination go on until what is live there is stopped: they are needed to see that it is."""
+def configure_agents(wanted: Wanted, seen: BackupSeen, slot: Slot) -> ConfigureAgents | None:
+    """Agents of an old destination go on until what is live there is stopped: they are needed to see that it is. None
+    begin for an initial copy that has lost its slot."""
     live = seen.live
+    if live is not None and live.copies_first and slot is not Slot.HELD and seen.agents.configured is None:
+        return None
     if live is not None and live.place != wanted.place and seen.agents.configured is not None:
         return None
     return ConfigureAgents(agents=wanted.agents) if seen.agents.configured != wanted.agents else None
+
+
+def seal(seen: BackupSeen) -> Seal | None:
+    """One that was stopped and has no seal, unless a later one goes on under its name: then its commits are that
+    one's."""
+    newest = {(each.place, each.low.beginning.backup): each for each in seen.backups}
+    found = next((each for each in newest.values() if each.low.phase is Phase.STOPPED and not each.low.is_sealed), None)
+    return Seal(place=found.place, number=found.low.number) if found is not None else None
 
 
 def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
@@ -149,13 +168,20 @@ def toggle(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
 
 def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
     """Of a backup that is the one declared."""
-    if (phase := _phase(wanted.state)) is not live.low.phase:
-        if phase is Phase.RUNNING and live.is_initial and slot is not Slot.HELD:
-            return TakeSlot() if slot is Slot.FREE else None
-        return _turn(live, phase)
-    if phase is Phase.PAUSED or live.is_whole:
-        return _give_when_idle(seen, slot)
-    return TakeSlot() if slot is Slot.FREE else None  # it was lost, or given by mistake
+    phase = _phase(wanted.state)
+    if phase is Phase.RUNNING and live.is_initial:
+        return _copy_first(wanted, seen, live, slot)
+    return _turn(live, phase) if phase is not live.low.phase else _give_when_idle(seen, slot)
+
+
+def _copy_first(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
+    """Of an initial copy. One that nobody is to carry out, or whose slot was lost, rests, and lets others copy."""
+    is_running = live.low.phase is Phase.RUNNING
+    if wanted.agents.replicas and slot is not Slot.TAKEN:
+        if slot is Slot.FREE:
+            return TakeSlot()
+        return None if is_running else _turn(live, Phase.RUNNING)
+    return _turn(live, Phase.PAUSED) if is_running else _give_when_idle(seen, slot)
 
 
 def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
@@ -176,6 +202,10 @@ def needs_restart(wanted: Wanted, live: LowLevelSeen) -> bool:
 
 def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
     """Slot, then stop what is live, then wait for its agents, then begin."""
+    if not wanted.agents.replicas:  # nobody is to copy
+        live = seen.live
+        rests = live is None or live.is_whole or live.low.phase is Phase.PAUSED
+        return _give_when_idle(seen, slot) if live is None or rests else _turn(live, Phase.PAUSED)
     if slot is not Slot.HELD:
         return TakeSlot() if slot is Slot.FREE else None
     if (live := seen.live) is not None:
@@ -215,16 +245,23 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
     if wanted.state is BackupState.STOPPED:
         return "" if live is None else f"{live.low.beginning.backup} is {live.low.phase}, and is to be stopped"
     if live is None:
-        waits = ": it waits for the initial copy of others" if slot is Slot.TAKEN else ""
-        return f"no backup runs{waits}"
+        return f"no backup runs{_why_not(wanted, slot)}"
     if live.problem:
         return live.problem
     if live.low.phase is not _phase(wanted.state):
-        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}"
+        why = _why_not(wanted, slot) if live.is_initial else ""
+        return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}{why}"
     if wanted.state is not BackupState.RUNNING:
         return ""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
     return "; ".join(filter(None, (first, _silence(wanted, live))))
+
+
+def _why_not(wanted: Wanted, slot: Slot) -> str:
+    """Why an initial copy does not begin or go on."""
+    if not wanted.agents.replicas:
+        return ": its spec asks for no agents"
+    return ": it waits for the initial copy of others" if slot is Slot.TAKEN else ""
 
 
 def _silence(wanted: Wanted, live: LowLevelSeen) -> str:

@@ -10,9 +10,10 @@ from functools import partial
 from offsite.model.check import check
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
-from offsite.model.journal import warned
+from offsite.model.journal import decided, warned
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.operator.decide.backup import Condition, ConditionType
+from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
+from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
 from offsite.operator.decide.wanted import Wanted, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
@@ -27,9 +28,14 @@ from offsite.operator.world.look import look
 from offsite.operator.world.reconcile import reconcile
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.told import DeclaredTold, put_told
+from offsite.repository.generations.removal import KEPT_MS
 
 TOLD_MS = 60_000
 """Between two notes in the repository that an operator looks after a backup."""
+LEAVE_MAX_MS = 120_000
+"""A resource that leaves its backups waits so long for their stop: an operator that died holds the lock for 30 s."""
+STUCK_MS = 600_000
+"""What cannot be looked at for so long, and has no agents that copy, lets others make their initial copy."""
 CALM_MS = 10_000
 """Between two looks at a backup that is as declared: each costs requests to its repository."""
 
@@ -56,9 +62,35 @@ class BackupKeeper:
     launches: Launches | None = None
     asked: dict[str, Asked] = field(default_factory=dict)
     _calm: dict[str, _Calm] = field(default_factory=dict)
+    _stuck_ms: dict[str, int] = field(default_factory=dict)
     _said: dict[str, tuple[tuple[tuple[str, str], ...], int]] = field(default_factory=dict)
 
     def keep(self, record: Record) -> Kept:
+        try:
+            kept = self._kept(record)
+        except OffsiteError:
+            self._let_others_copy(record)
+            raise
+        self._stuck_ms.pop(record.uid, None)
+        return kept
+
+    def _let_others_copy(self, record: Record) -> None:
+        """Give back the slot of what could not be looked at for long, once no agent of it is left: none begins without
+        a slot. Agents that copy all the same keep it."""
+        hands, now_ms = self.hands, self.clock.now_ms()
+        is_due = now_ms - self._stuck_ms.setdefault(record.uid, now_ms) >= STUCK_MS
+        if hands is None or not is_due or hands.slots.of(record.uid) is not Slot.HELD:
+            return
+        with suppress(OffsiteError):  # then nobody knows of one that copies
+            live = look(hands.eyes, record.uid, record.places).live
+            if live is not None and live.is_copied and live.quiet_ms <= QUIET_MS:
+                return
+        self.agents.configure(record.uid, None)
+        if not self.agents.alive(record.uid):
+            decided("slot_given", why="it cannot be looked at, and no agent of it is left", uid=record.uid)
+            hands.slots.give(record.uid)
+
+    def _kept(self, record: Record) -> Kept:
         hands, launches, backup = self._parts(record)
         calm = self._calm.get(record.uid)
         if calm is not None and self._is_calm(calm, record, backup):
@@ -100,12 +132,7 @@ class BackupKeeper:
         self._calm.pop(record.uid, None)
         self.asked.pop(record.uid, None)
         if FINALIZER not in record.finalizers:
-            try:
-                self._stopped(hands, launches, backup, record)
-            except OffsiteError as error:  # a repository that does not answer keeps no resource
-                warned("not_stopped", error=error.id, why=error.message, name=record.name, uid=record.uid)
-            self._forget(hands, record)
-            return None
+            return self._leave(hands, launches, backup, record)
         job = self.jobs.job(record.uid)
         if job is not None and job.has_deleted:
             self._forget(hands, record)
@@ -119,8 +146,31 @@ class BackupKeeper:
             self.asked[record.uid] = Asked(launch=self._launch(record, backup, is_deletion=True), is_deletion=True)
             ended = f": {job.said}" if job is not None and job.is_deletion and job.ended_ms and job.said else ""
             message = f"its backups are deleted, in the order of the expiry queue{ended}"
-        told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
-        return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
+        return _going(message, seen)
+
+    def _leave(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> Kept | None:
+        """Stop what runs, and let its backups be. A lock that another one holds, or a repository that does not answer,
+        is waited for a while, and keeps no resource for ever: its agents end all the same."""
+        why, seen = "what runs is stopped first", None
+        try:
+            seen = self._stopped(hands, launches, backup, record)
+        except OffsiteError as error:
+            why = f"{error.id}: {error.message}"
+        if seen is None or unsealed(seen) is not None:
+            if self.clock.now_ms() - record.deletion_ms < LEAVE_MAX_MS:
+                return _going(why, seen)
+            warned("not_stopped", why=why, name=record.name, uid=record.uid)
+            self._tell_left(hands, record, why)
+        self._forget(hands, record)
+        return None
+
+    def _tell_left(self, hands: Hands, record: Record, why: str) -> None:
+        """For who finds a ledger that says running."""
+        said = ((ConditionType.INCORRECT_BACKUP_STATE.value, f"its resource is gone, and it was not stopped: {why}"),)
+        told = DeclaredTold(name=record.name, at_ms=self.clock.now_ms(), by=hands.eyes.identity.text, conditions=said)
+        for place in record.places:
+            with suppress(OffsiteError):  # it is a hint
+                put_told(hands.eyes.open_store(place), DeclaredLayout(uid=record.uid), told)
 
     def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
         backup = record.resource()
@@ -138,7 +188,7 @@ class BackupKeeper:
     def _stopped(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> BackupSeen | None:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
         seen = look(hands.eyes, record.uid, record.places)
-        if seen.live is not None:
+        if seen.live is not None or unsealed(seen) is not None:
             wanted = replace(wanted_of(backup, launches.accounts.known), state=BackupState.STOPPED)
             seen = reconcile(hands, wanted, record.places).seen
         if seen.live is not None:
@@ -151,8 +201,10 @@ class BackupKeeper:
         hands.slots.give(record.uid)
 
     def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen) -> None:
-        """Where there is something that may go: old restore points, or backups that another one took the place of."""
-        if backup.spec.expiry.maximum_retention or len(seen.backups) > 1:
+        """Where there is something that may go: old restore points, backups that another one took the place of, or
+        what came back into one that was removed."""
+        may_return = self.clock.now_ms() - seen.removed_ms < 2 * KEPT_MS
+        if backup.spec.expiry.maximum_retention or len(seen.backups) > 1 or may_return:
             self.asked[record.uid] = Asked(launch=self._launch(record, backup), is_deletion=False)
         else:
             self.asked.pop(record.uid, None)
@@ -160,6 +212,12 @@ class BackupKeeper:
     def _launch(self, record: Record, backup: Backup, *, is_deletion: bool = False) -> Callable[[], Launch]:
         _, launches, _ = self._parts(record)
         return partial(launches.expiry, record.uid, record.places, backup.spec.expiry, is_deletion=is_deletion)
+
+
+def _going(message: str, seen: BackupSeen | None) -> Kept:
+    """Of a resource that goes, and cannot yet."""
+    told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
+    return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
 
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:

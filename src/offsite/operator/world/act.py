@@ -15,9 +15,9 @@ from typing import assert_never
 from offsite.model.errors import BackupNotFound, ResourceConflict
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Start, Step, TakeSlot, Turn
+from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Seal, Start, Step, TakeSlot, Turn
 from offsite.operator.decide.wanted import Place, Wanted
-from offsite.operator.world.look import Eyes
+from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.slots import Slots
 from offsite.repository.declared.entry import Beginning, Entry, Kind
 from offsite.repository.declared.history import History, NotAllowedError, Phase
@@ -31,7 +31,7 @@ from offsite.stores.store import Store
 
 _TURNS = {Phase.STOPPED: Kind.STOPPED, Phase.PAUSED: Kind.PAUSED, Phase.RUNNING: Kind.RESUMED}
 
-Seal = Callable[[Store, str], None]
+SealBackup = Callable[[Store, str], None]
 """Let nothing be added any more to the backup of that name by whoever was about to."""
 
 InForce = Callable[[Wanted, Kind], bool]
@@ -49,7 +49,7 @@ class Hands:
 
     eyes: Eyes
     slots: Slots
-    seal: Seal
+    seal: SealBackup
     in_force: InForce = _always
 
     def carry_out(self, wanted: Wanted, step: Step) -> None:
@@ -66,6 +66,8 @@ class Hands:
                 self._start(wanted, step)
             case Turn():
                 self._turn(wanted, step)
+            case Seal():
+                self._seal(wanted, step)
             case Modify():
                 self._append(wanted, step.place, Kind.MODIFIED, step.number, settings=step.settings)
             case _:
@@ -101,9 +103,14 @@ class Hands:
 
     def _turn(self, wanted: Wanted, step: Turn) -> None:
         history = self._append(wanted, step.place, _TURNS[step.to], step.number)
-        if history is not None and step.to is Phase.STOPPED:
-            name = history.backups[step.number - 1].beginning.backup
-            self.seal(self.eyes.open_store(step.place), name)
+        if history is not None and step.to is Phase.STOPPED:  # at once; the next look does what fails here
+            self._seal(wanted, Seal(place=step.place, number=step.number))
+
+    def _seal(self, wanted: Wanted, step: Seal) -> None:
+        store = self.eyes.open_store(step.place)
+        low = history_of(store, wanted.uid).backups[step.number - 1]
+        self.seal(store, low.beginning.backup)
+        self._append(wanted, step.place, Kind.SEALED, step.number)
 
     def _append(self, wanted: Wanted, place: Place, kind: Kind, number: int, **parts: object) -> History | None:
         """The state behind the new entry; None where another operator was first, or what is decided does not fit any
@@ -150,6 +157,6 @@ def locked(store: Store, layout: DeclaredLayout, eyes: Eyes) -> Iterator[int]:
 
 
 def seal(store: Store, name: str) -> None:
-    """Carries out what `Seal` says, in a repository."""
+    """Carries out what `SealBackup` says, in a repository."""
     with suppress(BackupNotFound):  # nothing was added to it yet: whoever makes it asks the ledger first
         seal_backup(Repository.open(store).backup(name))

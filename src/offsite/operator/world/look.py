@@ -31,9 +31,11 @@ class Eyes:
 def look(eyes: Eyes, uid: str, places: Iterable[Place]) -> BackupSeen:
     """What is of the resource with `uid` in `places`, all that it ever had. Raises what a store raises for a ledger:
     what cannot be seen is never taken for what is not there."""
-    backups = [each for place in dict.fromkeys(places) for each in _in_place(eyes, uid, place)]
-    backups.sort(key=lambda each: each.low.started_ms)
-    return BackupSeen(backups=tuple(backups), agents=eyes.agents.seen(uid))
+    found = [each for place in dict.fromkeys(places) for each in _in_place(eyes, uid, place)]
+    there = [each for each in found if each.low.phase is not Phase.REMOVED]
+    there.sort(key=lambda each: each.low.started_ms)
+    removed_ms = max((each.low.removed_ms for each in found), default=0)
+    return BackupSeen(backups=tuple(there), agents=eyes.agents.seen(uid), removed_ms=removed_ms)
 
 
 def history_of(store: Store, uid: str) -> History:
@@ -47,7 +49,7 @@ def _in_place(eyes: Eyes, uid: str, place: Place) -> Iterator[LowLevelSeen]:
     newest = history.backups[-1] if history.backups else None
     terms = LeaseTerms(store=store, lease=layout.agent)
     is_held = newest is not None and terms.holder(asking=eyes.identity) is not None
-    for low in history.there:
+    for low in history.backups:
         # an agent has the newest one in hand, or the one before while it has not heard of it
         seen = _seen(eyes, store, place, low, is_copied=is_held and low is newest)
         yield _heard(store, layout, seen) if low.phase is Phase.RUNNING else seen
@@ -63,7 +65,7 @@ def _heard(store: Store, layout: DeclaredLayout, seen: LowLevelSeen) -> LowLevel
 
 
 def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: bool) -> LowLevelSeen:
-    if low.phase is Phase.REMOVING:
+    if low.phase in {Phase.REMOVING, Phase.REMOVED}:
         return LowLevelSeen(place=place, low=low, is_copied=is_copied)
     facts, problem = BackupFacts(), ""
     try:

@@ -34,7 +34,7 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevel:
     """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
-    begun or resumed last."""
+    begun or resumed last. `is_sealed`: nothing can be added to what was stopped."""
 
     number: int
     beginning: Beginning
@@ -43,6 +43,8 @@ class LowLevel:
     started_ms: int
     running_ms: int = 0
     stopped_ms: int = 0
+    removed_ms: int = 0
+    is_sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,8 @@ def _turned(before: Phase, then: Phase) -> Callable[[History, Entry], History]:
         if found.phase is not before:
             raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be {then}")
         running_ms = entry.at_ms if then is Phase.RUNNING else found.running_ms
-        return _with(history, replace(found, phase=then, running_ms=running_ms))
+        removed_ms = entry.at_ms if then is Phase.REMOVED else 0
+        return _with(history, replace(found, phase=then, running_ms=running_ms, removed_ms=removed_ms))
 
     return apply
 
@@ -120,6 +123,13 @@ def _stopped(history: History, entry: Entry) -> History:
     if not found.phase.is_live:
         raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be stopped")
     return _with(history, replace(found, phase=Phase.STOPPED, stopped_ms=entry.at_ms))
+
+
+def _sealed(history: History, entry: Entry) -> History:
+    found = _found(history, entry)
+    if found.phase is not Phase.STOPPED:
+        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be sealed")
+    return _with(history, replace(found, is_sealed=True))
 
 
 def _found(history: History, entry: Entry) -> LowLevel:
@@ -140,6 +150,7 @@ _APPLIED: Mapping[Kind, Callable[[History, Entry], History]] = {
     Kind.RESUMED: _turned(Phase.PAUSED, Phase.RUNNING),
     Kind.MODIFIED: _modified,
     Kind.STOPPED: _stopped,
+    Kind.SEALED: _sealed,
     Kind.REMOVING: _turned(Phase.STOPPED, Phase.REMOVING),
     Kind.REMOVED: _turned(Phase.REMOVING, Phase.REMOVED),
 }

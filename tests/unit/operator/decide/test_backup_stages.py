@@ -12,6 +12,7 @@ from offsite.operator.decide.backup import (
     ConfigureAgents,
     GiveSlot,
     Modify,
+    Seal,
     Slot,
     Start,
     Step,
@@ -21,6 +22,7 @@ from offsite.operator.decide.backup import (
     configure_agents,
     decide,
     modify,
+    seal,
     toggle,
 )
 from offsite.operator.decide.seen import AgentsSeen, BackupSeen, LowLevelSeen
@@ -73,6 +75,7 @@ START = Start(place=AS_DECLARED.place, beginning=AS_DECLARED.beginning, settings
         ("paused", seen(low()), Slot.FREE, turn(Phase.PAUSED)),
         ("paused", seen(low(Phase.PAUSED)), Slot.FREE, None),
         ("running", seen(low()), Slot.HELD, GiveSlot()),
+        ("running", seen(low(whole=False)), Slot.TAKEN, turn(Phase.PAUSED)),
         ("running", seen(low(whole=False)), Slot.HELD, None),
         ("stopped", seen(low(Phase.STOPPED, whole=False)), Slot.HELD, None),
         ("stopped", seen(low(Phase.STOPPED, whole=False, copied=False)), Slot.HELD, GiveSlot()),
@@ -113,11 +116,11 @@ def test_parameters_and_snapshot_duration_change_in_place(changed: dict[str, obj
 
 
 def test_agents_are_configured_and_those_of_an_old_place_stay_until_it_is_stopped() -> None:
-    assert configure_agents(AS_DECLARED, BackupSeen()) == ConfigureAgents(agents=AS_DECLARED.agents)
-    assert configure_agents(AS_DECLARED, seen(low())) is None
+    assert configure_agents(AS_DECLARED, BackupSeen(), Slot.FREE) == ConfigureAgents(agents=AS_DECLARED.agents)
+    assert configure_agents(AS_DECLARED, seen(low()), Slot.FREE) is None
     moved = wanted(destination={"account": "other"})
-    assert configure_agents(moved, seen(low())) is None
-    assert configure_agents(moved, seen(low(Phase.STOPPED))) == ConfigureAgents(agents=moved.agents)
+    assert configure_agents(moved, seen(low()), Slot.FREE) is None
+    assert configure_agents(moved, seen(low(Phase.STOPPED)), Slot.FREE) == ConfigureAgents(agents=moved.agents)
 
 
 @pytest.mark.parametrize(
@@ -165,3 +168,38 @@ def test_a_backup_of_which_nothing_shows_that_it_goes_on_tells_since_when_and_wh
     assert told.message.endswith("aaaa-1 went on since 2023-11-14T22:13:20.000Z: its agents say nothing")
     (told,) = check(AS_DECLARED, seen(replace(quiet, outage="OFF-0301: no broker")), Slot.HELD)
     assert told.message.endswith(": OFF-0301: no broker")
+
+
+@pytest.mark.parametrize(
+    ("look", "slot", "step"),
+    [
+        (seen(), Slot.FREE, None),
+        (seen(), Slot.HELD, GiveSlot()),
+        (seen(low(whole=False)), Slot.HELD, turn(Phase.PAUSED)),
+        (seen(low(Phase.PAUSED, whole=False)), Slot.HELD, None),
+        (seen(low(Phase.PAUSED, whole=False, copied=False)), Slot.HELD, GiveSlot()),
+        (seen(low(Phase.PAUSED, whole=False, copied=False)), Slot.FREE, None),
+        (seen(low()), Slot.FREE, None),
+    ],
+)
+def test_a_backup_without_agents_keeps_no_slot_and_rests_before_it_gives_it(
+    look: BackupSeen, slot: Slot, step: Step | None
+) -> None:
+    asked = wanted(agents={"replicas": 0})
+    assert toggle(asked, look, slot) == step
+    assert slot is not Slot.FREE or look.live or "asks for no agents" in check(asked, look, slot)[-1].message
+
+
+def test_no_agents_begin_for_an_initial_copy_that_has_lost_its_slot() -> None:
+    look = BackupSeen(backups=(low(whole=False, copied=False),))
+    assert configure_agents(AS_DECLARED, look, Slot.TAKEN) is None
+    assert configure_agents(AS_DECLARED, look, Slot.HELD) == ConfigureAgents(agents=AS_DECLARED.agents)
+
+
+def test_what_was_stopped_and_not_sealed_is_sealed_unless_a_later_one_goes_on_under_its_name() -> None:
+    stopped = low(Phase.STOPPED)
+    assert seal(seen(stopped)) == Seal(place=stopped.place, number=1)
+    assert seal(seen(replace(stopped, low=replace(stopped.low, is_sealed=True)))) is None
+    later = replace(stopped, low=replace(stopped.low, number=2, phase=Phase.RUNNING))
+    assert seal(seen(stopped, later)) is None
+    assert decide(wanted(state="stopped"), seen(stopped), Slot.FREE).steps[-1] == Seal(place=stopped.place, number=1)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
 from offsite.repository.repository import Repository
 from offsite.repository.restores import lease
 from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import ObjectInfo
 from tests.backups import SELECTION, commit_next
 from tests.unit.operator.folder.home import Home, opened_home, resource
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "300"))
 NAMES = ("shop", "fair")
 STEPS, CALM_MAX = 14, 400
+AGENT = ("/bin/sh", "-c", '[ "$2" = expire ] || exec sleep 600', "offsite")
+"""A command that plays agents, and expiry jobs that end well."""
 
 
 class Crash(BaseException):
@@ -68,7 +72,7 @@ class Course:
         home.layout.accounts.write_text(yaml.safe_dump(accounts))
 
     def operator(self) -> FolderOperator:
-        rules = OperatorRules(command=("true",), queue=QueueRules(retry_s=5), initial_copies=1)
+        rules = OperatorRules(command=AGENT, queue=QueueRules(retry_s=5), initial_copies=1)
         return FolderOperator(self.home.layout, rules, clock=self.home.clock)
 
     def edit(self) -> None:
@@ -84,7 +88,7 @@ class Course:
             "state": self.rng.choice(["running", "running", "paused", "stopped"]),
             "tag": self.rng.choice(["default", "new"]),
             "snapshotDuration": self.rng.choice(["1d", "7d"]),
-            "agents": {"replicas": 0},
+            "agents": {"replicas": 1},
             "expiry": {"deletionFinalizer": self.rng.random() < 0.8},
             "destination": {
                 "account": self.rng.choice(["main", "main", "cellar"]),
@@ -184,6 +188,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     with opened_home(tmp_path, monkeypatch) as home, monkeypatch.context() as patched, gone() as left:
         course = Course(home, faults, seed)
         patched.setattr(lease, "TTL_S", -1.0)  # one operator at a time lives here: who holds a lock has crashed
+        keep_time(patched, home)
         patched.setattr(files.Path, "replace", faults.counted(files.Path.replace))
         patched.setattr(PosixStore, "put_if_absent", faults.counted(PosixStore.put_if_absent))
         for _ in range(STEPS):
@@ -193,6 +198,26 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
                 home.pass_s(course.rng.choice([1, 4, 12]))
         course.calm()
     assert all(count == 1 for count in left.values()), left
+
+
+def keep_time(patched: pytest.MonkeyPatch, home: Home) -> None:
+    """Let stores have the clock of the home: by the machine's, which is set now and then, a lease of a moment ago may
+    lie in the future, and count."""
+    head, listed = PosixStore.head, PosixStore.list
+    since: dict[tuple[str, str], int] = {}
+
+    def at_hand(store: PosixStore, found: ObjectInfo | None) -> ObjectInfo | None:
+        if found is None:
+            return None
+        return replace(found, modified_ms=since.setdefault((store.url, found.key), home.clock.ms))
+
+    patched.setattr(PosixStore, "now_ms", lambda _: home.clock.ms)
+    patched.setattr(PosixStore, "head", lambda store, key: at_hand(store, head(store, key)))
+    patched.setattr(
+        PosixStore,
+        "list",
+        lambda store, prefix, **words: (at_hand(store, each) for each in listed(store, prefix, **words)),
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -170,7 +170,7 @@ def test_a_status_that_somebody_else_wrote_is_written_over(home: Home, text: str
 
 def test_two_documents_of_one_name_are_an_error_for_both(home: Home) -> None:
     operator = home.operator()
-    home.put("one.yaml", resource(), resource("other", agents={"replicas": 0}))
+    home.put("one.yaml", resource(), resource("other", agents={"replicas": 1}))
     home.put("two.yaml", resource(state="paused"))
     looked(home, operator)
 
@@ -183,7 +183,7 @@ def test_an_error_in_one_resource_stops_no_other(home: Home) -> None:
     operator = home.operator(initial_copies=9)
     home.put("a.yaml", resource("aaa", destination={"account": "nobody"}))
     home.put("b.yaml", resource("bbb", destination={"endpoint": str(home.root / "nothing")}))
-    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked(home, operator)
 
     assert "nobody" in home.conditions("aaa")["MisconfiguredBackup"]
@@ -352,8 +352,8 @@ def test_two_operators_of_a_folder_agree_on_uids_generations_and_processes(home:
 def test_at_most_so_many_are_in_their_initial_copy(home: Home) -> None:
     operator = home.operator(initial_copies=1)
     (home.root / "clusters" / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
-    home.put("a.yaml", resource("shop", agents={"replicas": 0}))
-    home.put("b.yaml", resource("fair", agents={"replicas": 0}))
+    home.put("a.yaml", resource("shop", agents={"replicas": 1}))
+    home.put("b.yaml", resource("fair", agents={"replicas": 1}))
     looked(home, operator, times=4)
 
     begun = {name: len(home.lows(home.record(operator, name).uid)) for name in ("shop", "fair")}
@@ -389,9 +389,9 @@ def test_accounts_that_cannot_be_read_move_no_backup(home: Home) -> None:
 
 def test_a_repository_that_was_misspelt_is_forgotten_when_it_is_right(home: Home) -> None:
     operator = home.operator()
-    home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"endpoint": str(home.root / "nothing")}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"endpoint": str(home.root / "nothing")}))
     looked(home, operator)
-    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked(home, operator)
 
     assert home.status("shop")["status"]["backups"][0]["phase"] == "running"
@@ -399,7 +399,7 @@ def test_a_repository_that_was_misspelt_is_forgotten_when_it_is_right(home: Home
 
 def test_a_resource_that_never_began_is_deleted_at_once(home: Home) -> None:
     operator = home.operator()
-    path = home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"account": "nobody"}))
+    path = home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"account": "nobody"}))
     looked(home, operator)
     path.unlink()
     looked(home, operator, times=3, apart_s=11.0)
@@ -423,7 +423,7 @@ def test_why_agents_end_again_and_again_is_told(home: Home) -> None:
 
 def test_nothing_is_begun_for_a_resource_that_goes_meanwhile(home: Home) -> None:
     operator = home.operator()
-    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
     operator.look()
     record = home.record(operator, "shop")
     operator.records.change("Backup", "shop", lambda _: None)
@@ -445,7 +445,7 @@ def test_what_is_the_operator_s_own_is_for_its_user_alone(home: Home) -> None:
 def test_a_status_that_cannot_be_written_stops_nothing(home: Home) -> None:
     (home.root / "backup-shop.status.yaml").mkdir()
     operator = home.operator()
-    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
     looked(home, operator)
 
     assert home.lows(home.record(operator, "shop").uid)
@@ -468,14 +468,14 @@ def test_a_folder_that_is_away_for_a_while_changes_nothing(home: Home) -> None:
 def test_a_backup_that_somebody_else_made_is_neither_taken_over_nor_deleted(home: Home) -> None:
     home.repository.create_backup("shop", cluster_id="cluster", selection=SELECTION)
     operator = home.operator(queue=QUICK)
-    home.put("shop.yaml", resource(agents={"replicas": 0}, destination={"timestampFormat": ""}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
     looked(home, operator)
     assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 
 def test_what_begins_again_under_its_name_is_of_the_same_topics(home: Home) -> None:
-    spec = {"agents": {"replicas": 0}, "destination": {"timestampFormat": ""}}
+    spec = {"agents": {"replicas": 1}, "destination": {"timestampFormat": ""}}
     operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(**spec))
     looked(home, operator)

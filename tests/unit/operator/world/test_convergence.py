@@ -27,10 +27,14 @@ def play(seed: int) -> World:
             world.edit()
         elif event < 0.6:
             world.operate(world.rng.choice(world.operators), faults=True)
-        elif event < 0.68:
+        elif event < 0.67:
             world.freeze()
-        elif event < 0.74:
+        elif event < 0.73:
             world.kill()
+        elif event < 0.75:
+            world.delete()
+        elif event < 0.83:
+            world.is_down = not world.is_down
         world.pass_time()
         world.run_agents()
         world.check()
@@ -43,6 +47,7 @@ def play(seed: int) -> World:
 
 def calm(world: World) -> None:
     """No faults any more: how many rounds until nothing is left to do."""
+    world.is_down = False
     for _ in range(CALM_MAX):
         found = {}
         for operator in world.operators:
@@ -52,9 +57,21 @@ def calm(world: World) -> None:
             agent.frozen = 0
         world.run_agents()
         world.check()
-        if all(not each.conditions for each in found.values()) and len(found) == len(UIDS) and is_idle(world):
-            return
+        if not world.deleted_ms.keys() & world.backups.keys() and found.keys() == world.backups.keys():
+            is_rest = all(not each.conditions or rests(world, uid) for uid, each in found.items())
+            if is_rest and is_idle(world) and is_sealed(world):
+                return
     raise AssertionError({uid: each.conditions for uid, each in found.items()})
+
+
+def rests(world: World, uid: str) -> bool:
+    """Whether nobody is to copy for it: then it waits, and says so."""
+    return not world.wanted(world.backups[uid]).agents.replicas
+
+
+def is_sealed(world: World) -> bool:
+    """Whether nothing can be added to what was stopped; what a resource left in a hurry is not looked after."""
+    return all(low.is_sealed for uid, _, low in world.lows() if low.stopped_ms and uid in world.backups)
 
 
 def is_idle(world: World) -> bool:
@@ -66,6 +83,8 @@ def as_declared(world: World, wanted: Wanted) -> None:
     live = [(place, low) for uid, place, low in world.lows() if uid == wanted.uid and low.phase.is_live]
     if wanted.state is BackupState.STOPPED:
         assert not live
+        return
+    if not wanted.agents.replicas:  # what began before may rest
         return
     ((place, low),) = live
     assert (place, low.settings) == (wanted.place, wanted.settings)

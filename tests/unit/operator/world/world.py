@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 
-from offsite.model.errors import OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.model.clock import SystemClock
+from offsite.model.errors import ExpiryNotDone, OffsiteError, RestoreRunning, RestoreTakenOver
+from offsite.operator.decide.backup import QUIET_MS
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.decide.wanted import Account, AgentsWanted, Place, Wanted, wanted_of
-from offsite.operator.resources.backup import Backup
+from offsite.operator.folder.accounts import Accounts
+from offsite.operator.folder.backups import LEAVE_MAX_MS, BackupKeeper
+from offsite.operator.folder.launches import Launches
+from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.records import Edit, Record
+from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.resources.parse import parse_resource
+from offsite.operator.work.expire import Expiry, expire
 from offsite.operator.world.act import Hands
 from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.reconcile import Reconciled, reconcile
 from offsite.operator.world.slots import Slots
+from offsite.repository.declared.agent_word import AgentWord, put_agent_word
+from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
@@ -50,6 +65,23 @@ class TimedStore(MemoryStore):
 def identity(name: str) -> ProcessIdentity:
     """Of a machine of its own: nobody can tell that it is gone."""
     return ProcessIdentity(host=name, boot=name, namespace="", pid="1", started="1", user="test")
+
+
+@dataclass(slots=True)
+class DeletionJob:
+    """As an expiry job: what a keeper asks of one."""
+
+    has_deleted: bool
+    is_deletion: bool = True
+    ended_ms: int = 1
+    said: str = ""
+
+
+class Unchanged:
+    """Records that nobody changes here."""
+
+    def change(self, kind: str, name: str, edit: Edit) -> Record | None:
+        raise AssertionError((kind, name, edit))
 
 
 @dataclass(slots=True)
@@ -116,23 +148,41 @@ class World:
         self.agents: list[Agent] = []
         self.progress: dict[tuple[Place, str], int] = {}
         self.copying: dict[tuple[str, Place, int], str] = {}
+        self.is_down = False
+        self.went_on_ms: dict[str, int] = {}
         self.sealed: list[str] = []
+        self.specs: dict[str, dict[str, object]] = {uid: {} for uid in UIDS}
+        self.deleted_ms: dict[str, int] = {}
+        self.cleared: Counter[str] = Counter()
+        self.jobs: dict[str, DeletionJob] = {}
+        for store in self.stores.values():
+            Repository.init(store)  # type: ignore[arg-type]
 
     # -- what people and time do ---------------------------------------------------------------------------------------
 
     def edit(self) -> None:
         uid = self.rng.choice(UIDS)
-        before = self.backups[uid]
-        self.backups[uid] = new_backup(
-            uid,
-            before.metadata.generation + 1,
-            state=self.rng.choice(["running", "running", "paused", "stopped"]),
-            destination={"account": self.rng.choice(["main", "main", "other"])},
-            tag=self.rng.choice(["default", "default", "new"]),
-            topics=self.rng.choice([["*"], ["*"], ["orders"]]),
-            snapshotDuration=self.rng.choice(["7d", "1d"]),
-            agents={"replicas": self.rng.choice([1, 2, 3])},
-        )
+        before = self.backups.get(uid)
+        if before is None or uid in self.deleted_ms:
+            return
+        self.specs[uid] = {
+            "state": self.rng.choice(["running", "running", "paused", "stopped"]),
+            "destination": {"account": self.rng.choice(["main", "main", "other"])},
+            "tag": self.rng.choice(["default", "default", "new"]),
+            "topics": self.rng.choice([["*"], ["*"], ["orders"]]),
+            "snapshotDuration": self.rng.choice(["7d", "1d"]),
+            "agents": {"replicas": self.rng.choice([0, 1, 2, 3])},
+        }
+        self.backups[uid] = new_backup(uid, before.metadata.generation + 1, **self.specs[uid])
+
+    def delete(self) -> None:
+        """Somebody asks for the deletion of a resource; of every other one the backups stay."""
+        left = [uid for uid in self.backups if uid not in self.deleted_ms]
+        if len(left) > 1:
+            self.deleted_ms[self.rng.choice(left)] = self.now_ms
+
+    def has_finalizer(self, uid: str) -> bool:
+        return uid != UIDS[2]
 
     def pass_time(self) -> None:
         self.now_ms += self.rng.choice([1000, 5000, 5000, 40_000])
@@ -150,15 +200,19 @@ class World:
     def operate(self, operator: Operator, *, faults: bool) -> dict[str, Reconciled]:
         """One round over all resources, as this operator knows them; it may die in it."""
         done: dict[str, Reconciled] = {}
-        for uid, newest_one in self.backups.items():
+        for uid, newest_one in list(self.backups.items()):
             if not faults or self.rng.random() < 0.7 or uid not in operator.known:
                 operator.known[uid] = newest_one  # else an update is lost to it
             fails_at = self.rng.randint(0, 6) if faults and self.rng.random() < 0.4 else -1
             after = self.rng.random() < 0.5
+            is_told = uid in self.deleted_ms and (not faults or self.rng.random() < 0.7)
             try:
-                done[uid] = reconcile(
-                    self.hands(operator, fails_at, after=after), self.wanted(operator.known[uid]), PLACES
-                )
+                if is_told:
+                    self.let_go(uid, self.hands(operator, fails_at, after=after), faults=faults)
+                    continue
+                wanted = self.wanted(operator.known[uid])
+                done[uid] = reconcile(self.hands(operator, fails_at, after=after), wanted, PLACES)
+                self.check_told(done[uid], wanted)
             except (Crash, RestoreRunning):
                 return done
         return done
@@ -170,7 +224,57 @@ class World:
         }
         eyes = Eyes(open_store=stores.__getitem__, facts=self, agents=self, identity=identity(operator.name))
         home = FaultyStore(self.home, fails_at=fails_at, after=after)  # type: ignore[arg-type]
-        return Hands(eyes=eyes, slots=Slots(home, limit=LIMIT), seal=lambda _, name: self.sealed.append(name))
+        return Hands(
+            eyes=eyes,
+            slots=Slots(home, limit=LIMIT),  # type: ignore[arg-type]
+            seal=lambda _, name: self.sealed.append(name),
+            in_force=lambda wanted, kind: not (wanted.uid in self.deleted_ms and kind is Kind.STARTED),
+        )
+
+    def let_go(self, uid: str, hands: Hands, *, faults: bool) -> None:
+        """As the keeper of a home does it: a step towards the deletion, a job of the queue, and the finalizer last."""
+        keeper = BackupKeeper(
+            records=Unchanged(),
+            agents=self,
+            jobs=self,  # type: ignore[arg-type]  # what it asks of them
+            clock=SimpleNamespace(now_ms=lambda: self.now_ms),  # type: ignore[arg-type]
+            hands=hands,
+            launches=Launches(layout=FolderLayout(root=Path("none")), accounts=Accounts(known=ACCOUNTS)),
+        )
+        if keeper.let_go(self.record(uid)) is None:
+            if uid in self.backups:  # a record goes once
+                self.cleared[uid] += 1
+                del self.backups[uid]
+                self.check_gone(uid)
+        elif uid in keeper.asked:
+            self.run_job(uid, faults=faults)
+
+    def run_job(self, uid: str, *, faults: bool) -> None:
+        fails_at = self.rng.randint(0, 12) if faults and self.rng.random() < 0.4 else -1
+        repositories = [Repository.open(FaultyStore(each, fails_at=fails_at)) for each in self.stores.values()]  # type: ignore[arg-type]
+        asked = Expiry(uid=uid, repositories=repositories, policy=None, minimum_ms=0, is_deletion=True)
+        self.jobs[uid] = DeletionJob(has_deleted=False)
+        with suppress(Crash, ExpiryNotDone, RestoreRunning):
+            expire(asked, clock=SystemClock())
+            self.jobs[uid] = DeletionJob(has_deleted=True)
+
+    def record(self, uid: str) -> Record:
+        backup = self.backups[uid]
+        return Record(
+            kind="Backup",
+            name=uid[:4],
+            uid=uid,
+            generation=backup.metadata.generation,
+            spec=self.specs[uid],  # type: ignore[arg-type]
+            source="world",
+            created_ms=1,
+            deletion_ms=self.deleted_ms[uid],
+            finalizers=(FINALIZER,) if self.has_finalizer(uid) else (),
+            places=PLACES,
+        )
+
+    def job(self, uid: str) -> DeletionJob | None:
+        return self.jobs.get(uid)
 
     def wanted(self, backup: Backup) -> Wanted:
         return wanted_of(backup, ACCOUNTS)
@@ -185,16 +289,30 @@ class World:
             for number in range(len(mine), wanted.replicas):
                 self.agents.append(Agent(f"{uid}-{number}-{self.rng.random()}", uid))
         for agent in list(self.agents):
-            agent.step(self, self.wanted_agents[agent.uid])
+            if (asked := self.wanted_agents.get(agent.uid)) is not None:
+                agent.step(self, asked)
+            elif agent.frozen:
+                agent.frozen -= 1
+            else:  # it was told to end
+                agent.leave(self)
+                self.agents.remove(agent)
 
     def copied(self, agent: Agent, place: Place, low: LowLevel) -> None:
-        """An agent has copied a bit: this is where two of them, or too many at once, would show."""
+        """An agent has copied a bit: this is where two of them, or too many at once, would show. While brokers are
+        down it has the backup in hand all the same, and says why it does not go on."""
+        if self.is_down:
+            word = AgentWord(number=low.number, well_ms=self.went_on_ms.get(agent.uid, 0), why="no broker")
+            put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
+            return
+        self.went_on_ms[agent.uid] = self.now_ms
         others = {name for (uid, *_), name in self.copying.items() if uid == agent.uid} - {agent.name}
         assert not others, f"two agents copy for {agent.uid}"
         key = (place, low.beginning.backup)
         if self.progress.get(key, 0) < WHOLE_AFTER:
             self.copying[agent.uid, place, low.number] = agent.name
         self.progress[key] = self.progress.get(key, 0) + 1
+        word = AgentWord(number=low.number, well_ms=self.now_ms)
+        put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
         assert len(self.copying) <= LIMIT, f"too many initial copies: {self.copying}"
 
     # -- ports ---------------------------------------------------------------------------------------------------------
@@ -212,6 +330,14 @@ class World:
     def configure(self, uid: str, agents: AgentsWanted | None) -> None:
         if agents is not None:
             self.wanted_agents[uid] = agents
+        else:
+            self.wanted_agents.pop(uid, None)
+
+    def alive(self, uid: str) -> int:
+        return sum(each.uid == uid for each in self.agents)
+
+    def problem(self, uid: str) -> str:
+        return ""
 
     # -- what is held at any moment ------------------------------------------------------------------------------------
 
@@ -225,6 +351,29 @@ class World:
         for uid in UIDS:
             live = [(place, low.number) for owner, place, low in self.lows() if owner == uid and low.phase.is_live]
             assert len(live) <= 1, f"{uid} has several live backups: {live}"
+        for uid, _, low in self.lows():
+            is_going = low.phase in {Phase.REMOVING, Phase.REMOVED}
+            assert not is_going or (uid in self.deleted_ms and self.has_finalizer(uid)), f"{uid} lost a backup"
+        for uid in self.cleared:
+            self.check_gone(uid)
+
+    def check_told(self, done: Reconciled, wanted: Wanted) -> None:
+        """What is told to run as declared has gone on, or begun, not long ago."""
+        if not done.conditions and wanted.state is BackupState.RUNNING:
+            live = done.seen.live
+            assert live is not None
+            since_ms = max(live.low.running_ms, self.went_on_ms.get(wanted.uid, 0))
+            assert self.now_ms - since_ms <= QUIET_MS, f"{wanted.uid} is told to run, and does not"
+
+    def check_gone(self, uid: str) -> None:
+        """Of a resource that is gone nothing is left, or nothing that goes on."""
+        assert self.cleared[uid] == 1, f"the finalizer of {uid} was cleared {self.cleared[uid]} times"
+        phases = {low.phase for owner, _, low in self.lows() if owner == uid}
+        if self.has_finalizer(uid):
+            assert phases <= {Phase.REMOVED}, f"{uid} is gone, and its backups are {phases}"
+        elif self.now_ms - self.deleted_ms[uid] < LEAVE_MAX_MS:
+            assert not any(phase.is_live for phase in phases), f"{uid} is gone, and its backups are {phases}"
+        assert uid not in {owner for owner, *_ in self.copying}, f"an agent copies for {uid}, which is gone"
 
 
 def new_backup(uid: str, generation: int, **spec: object) -> Backup:
