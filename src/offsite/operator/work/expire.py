@@ -16,6 +16,7 @@ from offsite.model.errors import BackupNotFound, ExpiryNotDone
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.work.beating import beating
+from offsite.operator.work.returned import sweep_removed
 from offsite.repository.backup import Backup
 from offsite.repository.declared.entry import Entry, Kind
 from offsite.repository.declared.history import LowLevel, Phase
@@ -84,13 +85,22 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
     with ExitStack() as held:
         for repository in asked.repositories:
             held.enter_context(_alone(repository, layout.expiry))
-        lows = _lows(asked)
-        if asked.is_deletion:
-            return Expired(uid=asked.uid, removed=tuple(_remove(asked.uid, each) for each in lows))
-        for each in lows:
-            if each.is_continued:
-                _forget(asked.uid, each)
-        return _expire_old(asked, [each for each in lows if not each.is_continued], clock)
+        done = _delete(asked) if asked.is_deletion else _expire(asked, clock)
+        for store in {each.store.url: each.store for each in asked.repositories}.values():
+            sweep_removed(store, by=BY)
+        return done
+
+
+def _delete(asked: Expiry) -> Expired:
+    return Expired(uid=asked.uid, removed=tuple(_remove(asked.uid, each) for each in _lows(asked)))
+
+
+def _expire(asked: Expiry, clock: Clock) -> Expired:
+    lows = _lows(asked)
+    for each in lows:
+        if each.is_continued:
+            _forget(asked.uid, each)
+    return _expire_old(asked, [each for each in lows if not each.is_continued], clock)
 
 
 def _expire_old(asked: Expiry, lows: Sequence[_Low], clock: Clock) -> Expired:
@@ -185,7 +195,7 @@ def _remove(uid: str, low: _Low) -> str:
         _decide(uid, low, Kind.STOPPED)
         phase = Phase.STOPPED
     if phase is Phase.STOPPED:
-        if (backup := _opened(low)) is not None:
+        if not low.low.is_sealed and (backup := _opened(low)) is not None:
             seal_backup(backup)
         _check_idle(uid, low)
         _decide(uid, low, Kind.REMOVING)

@@ -14,6 +14,7 @@ from offsite.operator.world.facts import RepositoryFacts
 from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import Phase
+from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.retention.pins import pin_point
@@ -184,3 +185,42 @@ def test_a_seal_is_no_sign_that_the_source_was_read(site: Site) -> None:
     seal_backup(backup)
     sealed = backup.state()
     assert (sealed.seq, sealed.completed_at_ms, sealed.incomplete) == (3, completed_ms, False)
+
+
+def returned(site: Site, name: str) -> str:
+    """An object that an agent puts which slept while the backup was removed."""
+    key = f"{BackupLayout(backup=name).prefix}segments/late"
+    site.repository.store.put_overwrite(key, b"late")
+    return key
+
+
+def test_what_comes_back_into_a_removed_backup_goes_with_the_next_job(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", live=True)
+    assert site.expire().removed == ("a",)
+    key = returned(site, "a")
+    site.expire()
+    assert site.repository.store.get(key) is None
+    assert site.is_there("b")
+
+
+def test_what_comes_back_after_a_deletion_goes_with_a_job_of_another_resource(site: Site) -> None:
+    site.begun("a")
+    site.expire(delete=True)
+    key = returned(site, "a")
+    other = make_expiry(
+        "4567abcd-0002", [site.repository], maximum_retention="", minimum_restorable="", is_deletion=False
+    )
+    expire(other, clock=SystemClock())
+    assert site.repository.store.get(key) is None
+    lines = [site.repository.store.get(info.key) or b"" for info in site.repository.store.list("declared/")]
+    assert any(b"it came back" in line for line in lines), "it is written down before"
+
+
+def test_what_goes_on_under_the_name_of_a_removed_backup_is_not_swept(site: Site) -> None:
+    site.begun("shop", commits=2)
+    site.declared.start("shop")
+    site.expire()
+    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    site.expire()
+    assert len(site.repository.backup("shop").sound_state().history) == 2
