@@ -255,7 +255,7 @@ def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_re
     assert agent != job
     assert not (home.root / "backup-shop.status.yaml").exists()
     operator.look()
-    assert not list(home.layout.agents.iterdir())
+    assert not [each for each in home.layout.agents.iterdir() if each.is_dir()]
     assert not list(home.layout.jobs.iterdir())
 
 

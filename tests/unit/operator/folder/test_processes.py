@@ -63,7 +63,15 @@ def test_another_process_that_has_the_id_by_now_is_not_taken_for_it_and_not_sign
     kill(identity)
 
 
-@pytest.mark.parametrize("part", ["host", "boot", "namespace"])
+def test_a_process_of_this_machine_is_ours_also_when_the_machine_had_another_name(tmp_path: Path) -> None:
+    identity = replace(begun(tmp_path), host="former")
+
+    assert is_alive(identity)
+    kill(identity)
+    wait_until(lambda: not is_alive(identity), "its end")
+
+
+@pytest.mark.parametrize("part", ["boot", "namespace"])
 def test_a_process_of_another_machine_boot_or_container_is_none_of_ours(tmp_path: Path, part: str) -> None:
     identity = begun(tmp_path)
     other = replace(identity, **{part: "another"})
