@@ -95,6 +95,11 @@ class LocalAgents:
         """How many processes there are, however they do."""
         return sum(is_alive(each.identity) for each in self.processes(uid))
 
+    def unseen(self, uid: str) -> int:
+        """How many machines that share the folder have noted of it that do not say that it has ended."""
+        found = _noted_in(self._layout.agents_of_all, uid)
+        return sum(not each.ended_ms and not is_here(each.identity) for each in found.values())
+
     def problem(self, uid: str) -> str:
         """What the first of those said last that end again and again; empty: all go on."""
         for each in self.processes(uid):
@@ -286,9 +291,11 @@ def _is_ours(folder: Path) -> bool:
     return bool(noted) and all(is_here(each.identity) for each in noted)
 
 
-def _noted_in(folder: Path) -> dict[Path, AgentProcess]:
-    """All processes of a machine, by where they are noted. Raises `DamagedObject`."""
-    found = {path: read_json(path) for path in sorted(folder.glob("*/[0-9]*.json"))}
+def _noted_in(folder: Path, uid: str = "") -> dict[Path, AgentProcess]:
+    """All processes of a machine, or those of one backup of all machines, by where they are noted. Raises
+    `DamagedObject`."""
+    pattern = f"*/{uid}/[0-9]*.json" if uid else "*/[0-9]*.json"
+    found = {path: read_json(path) for path in sorted(folder.glob(pattern))}
     return {path: _process(item) for path, item in found.items() if item is not None}
 
 

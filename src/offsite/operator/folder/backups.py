@@ -69,7 +69,8 @@ class BackupKeeper:
         try:
             kept = self._kept(record)
         except OffsiteError:
-            self._let_others_copy(record)
+            with suppress(OffsiteError):  # what is wrong with the resource says more
+                self._let_others_copy(record)
             raise
         self._stuck_ms.pop(record.uid, None)
         return kept
@@ -86,7 +87,7 @@ class BackupKeeper:
             if live is not None and live.is_copied and live.quiet_ms <= QUIET_MS:
                 return
         self.agents.configure(record.uid, None)
-        if not self.agents.alive(record.uid):
+        if not self.agents.alive(record.uid) and not self.agents.unseen(record.uid):
             decided("slot_given", why="it cannot be looked at, and no agent of it is left", uid=record.uid)
             hands.slots.give(record.uid)
 

@@ -52,6 +52,9 @@ class TendedAgents(Agents, Protocol):
     def alive(self, uid: str) -> int:
         """How many there are, however they do."""
 
+    def unseen(self, uid: str) -> int:
+        """How many may run where they cannot be seen from here."""
+
     def problem(self, uid: str) -> str:
         """Why they do not run, as far as it is known; empty: nothing is wrong."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,22 @@ def test_a_place_that_is_gone_gives_its_slot_once_no_agent_of_it_is_left(home: H
     assert operator.agents.alive(uid) == 0
     backups.with_name("away").rename(backups)
     looked_until(home, operator, lambda: operator.agents.alive(uid) == 1, "an agent")
+    assert slot_of(home, uid) is Slot.HELD
+
+
+def test_an_agent_of_another_machine_that_shares_the_folder_counts_as_copying(home: Home) -> None:
+    operator, uid = begun(home)
+    (noted,) = operator.agents.processes(uid)
+    elsewhere = replace(noted.identity, host="elsewhere", boot="another")
+    operator.agents._noted(uid, replace(noted, identity=elsewhere))
+    folder = home.layout.agents / uid
+    shutil.copytree(folder, home.layout.agents.with_name("elsewhere") / uid)
+    operator.agents._noted(uid, noted)
+    (home.root.parent / "backups").rename(home.root.parent / "away")
+    operator.look()
+    home.pass_s(STUCK_MS / 1000)
+    looked_until(home, operator, lambda: operator.agents.alive(uid) == 0, "the end of its agents here")
+    operator.look()
     assert slot_of(home, uid) is Slot.HELD
 
 

@@ -336,6 +336,9 @@ class World:
     def alive(self, uid: str) -> int:
         return sum(each.uid == uid for each in self.agents)
 
+    def unseen(self, uid: str) -> int:
+        return 0
+
     def problem(self, uid: str) -> str:
         return ""
 
