@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from offsite.model.errors import FormatTooNew, OffsiteError
+from offsite.model.selections.selection import is_readable
 from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
 from offsite.model.untrusted.digest import DigestState, check_digest, with_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
@@ -133,3 +134,10 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
             hint="upgrade offsite and try again",
         )
     return parsed
+
+
+def patterns_of(item: JsonObject, name: str) -> tuple[str, ...]:
+    """Patterns of topics, each of which can be read."""
+    if not all(map(is_readable, patterns := item.texts(name))):
+        raise item.wrong(name, "a list of patterns of topics that can be read")
+    return patterns

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, TypeAlias, TypeGuard
+from enum import StrEnum
+from typing import ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.untrusted.names import is_topic_name
@@ -18,6 +19,8 @@ from offsite.model.untrusted.names import is_topic_name
 __all__ = ["JsonObject", "JsonValue"]
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
 
 _LEAST = -MAX_OFFSET - 1
 _MAX_NUMBER = sys.float_info.max
@@ -70,6 +73,13 @@ class JsonObject:
         if not is_topic_name(value := self.text(name)):
             raise self.wrong(name, "the name of a Kafka topic")
         return value
+
+    def member(self, name: str, kind: type[EnumT]) -> EnumT:
+        """One of the words of `kind`."""
+        try:
+            return kind(self.text(name))
+        except ValueError as error:
+            raise self.wrong(name, f"one of {', '.join(kind)}") from error
 
     def optional_integer(self, name: str) -> int | None:
         return None if self.fields.get(name) is None else self.integer(name)

@@ -95,10 +95,7 @@ class Timeline:
 
 def _recorded(data: bytes, key: str) -> Recorded:
     item = parse_json_object(data, source=key, damaged=DamagedObject)
-    try:
-        kind = DecisionKind(item.text("kind"))
-    except ValueError as error:
-        raise item.wrong("kind", f"one of {', '.join(DecisionKind)}") from error
+    kind = item.member("kind", DecisionKind)
     place = Place(account=item.text("account"), repository=item.text("repository"))
     return Recorded(
         seq=item.count("seq"),

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import is_readable
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import check_backup_name
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
 
 class Kind(StrEnum):
@@ -110,7 +109,7 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
     return Entry(
         seq=item.count("seq"),
         previous=item.text("previous"),
-        kind=_kind(item),
+        kind=item.member("kind", Kind),
         generation=item.count("generation"),
         fence=item.count("fence"),
         word=item.text("word"),
@@ -136,13 +135,6 @@ def settings_of(snapshot_duration: str, parameters: Mapping[str, str]) -> Settin
     return Settings(snapshot_duration=snapshot_duration, parameters=tuple(sorted(parameters.items())))
 
 
-def _kind(item: JsonObject) -> Kind:
-    try:
-        return Kind(item.text("kind"))
-    except ValueError as error:
-        raise item.wrong("kind", f"one of {', '.join(Kind)}") from error
-
-
 def _beginning(item: JsonObject) -> Beginning:
     if not item.texts("topics"):
         raise item.wrong("topics", "a list with a pattern of topics")
@@ -151,15 +143,9 @@ def _beginning(item: JsonObject) -> Beginning:
         path=item.text("path"),
         tag=item.text("tag"),
         cluster=item.text("cluster"),
-        topics=_patterns(item, "topics"),
-        exclude=_patterns(item, "exclude"),
+        topics=patterns_of(item, "topics"),
+        exclude=patterns_of(item, "exclude"),
     )
-
-
-def _patterns(item: JsonObject, name: str) -> tuple[str, ...]:
-    if not all(map(is_readable, patterns := item.texts(name))):
-        raise item.wrong(name, "a list of patterns of topics that can be read")
-    return patterns
 
 
 def _settings(item: JsonObject) -> Settings:

@@ -6,16 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import is_readable
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS, MAX_PARTITIONS
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-
-EnumT = TypeVar("EnumT", bound=StrEnum)
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
 
 class Instance(StrEnum):
@@ -119,8 +115,8 @@ def decode_entry(data: bytes, *, key: str) -> StoredEntry:
     entry = Entry(
         seq=item.count("seq"),
         previous=item.text("previous"),
-        kind=_member(item, "kind", Kind),
-        instance=_member(item, "instance", Instance),
+        kind=item.member("kind", Kind),
+        instance=item.member("instance", Instance),
         word=item.text("word"),
         at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
         generation=item.count("generation"),
@@ -135,13 +131,6 @@ def decode_entry(data: bytes, *, key: str) -> StoredEntry:
 def entry_hash(data: bytes) -> str:
     """What the next entry names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-def _member(item: JsonObject, name: str, kind: type[EnumT]) -> EnumT:
-    try:
-        return kind(item.text(name))
-    except ValueError as error:
-        raise item.wrong(name, f"one of {', '.join(kind)}") from error
 
 
 def _founding_fields(founding: Founding) -> Mapping[str, JsonValue]:
@@ -160,18 +149,12 @@ def _founding(item: JsonObject) -> Founding:
         raise item.wrong("include", "a list with a pattern of topics: a set without one is never founded")
     return Founding(
         cluster_id=item.text("cluster_id"),
-        include=_patterns(item, "include"),
-        exclude=_patterns(item, "exclude"),
+        include=patterns_of(item, "include"),
+        exclude=patterns_of(item, "exclude"),
         internal=item.flag("internal"),
         target=item.text("target"),
         place=_place(item),
     )
-
-
-def _patterns(item: JsonObject, name: str) -> tuple[str, ...]:
-    if not all(map(is_readable, patterns := item.texts(name))):
-        raise item.wrong(name, "a list of patterns of topics that can be read")
-    return patterns
 
 
 def _place(item: JsonObject) -> str:
