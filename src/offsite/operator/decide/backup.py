@@ -138,8 +138,9 @@ def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]
 def configure_agents(wanted: Wanted, seen: BackupSeen, slot: Slot) -> ConfigureAgents | None:
     """Agents of an old destination go on until what is live there is stopped: they are needed to see that it is. None
     begin for an initial copy that has lost its slot."""
-    live = seen.live
-    if live is not None and live.copies_first and slot is not Slot.HELD and seen.agents.configured is None:
+    live, configured = seen.live, seen.agents.configured
+    are_there = configured is not None and configured.replicas != 0
+    if live is not None and live.copies_first and slot is not Slot.HELD and not are_there:
         return None
     if live is not None and live.place != wanted.place and seen.agents.configured is not None:
         return None

@@ -185,7 +185,7 @@ class World:
         return uid != UIDS[2]
 
     def pass_time(self) -> None:
-        self.now_ms += self.rng.choice([1000, 5000, 5000, 40_000])
+        self.now_ms += self.rng.choice([1000, 5000, 5000, 40_000, 600_000 if self.is_down else 5000])
 
     def freeze(self) -> None:
         if self.agents:
