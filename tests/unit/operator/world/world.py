@@ -359,6 +359,8 @@ class World:
             assert not is_going or (uid in self.deleted_ms and self.has_finalizer(uid)), f"{uid} lost a backup"
         for uid in self.cleared:
             self.check_gone(uid)
+            copies = uid in {owner for owner, *_ in self.copying}  # an agent that was told to end has had its turn
+            assert not copies, f"an agent copies for {uid}, which is gone"
 
     def check_told(self, done: Reconciled, wanted: Wanted) -> None:
         """What is told to run as declared has gone on, or begun, not long ago."""
@@ -376,7 +378,6 @@ class World:
             assert phases <= {Phase.REMOVED}, f"{uid} is gone, and its backups are {phases}"
         elif self.now_ms - self.deleted_ms[uid] < LEAVE_MAX_MS:
             assert not any(phase.is_live for phase in phases), f"{uid} is gone, and its backups are {phases}"
-        assert uid not in {owner for owner, *_ in self.copying}, f"an agent copies for {uid}, which is gone"
 
 
 def new_backup(uid: str, generation: int, **spec: object) -> Backup:
