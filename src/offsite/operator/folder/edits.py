@@ -1,17 +1,22 @@
-"""What people change in a folder by commands: resources put into it, and taken out. An operator does the rest."""
+"""What people change in a folder by commands: resources put into it, and taken out. An operator does the rest.
+
+A file of which it is not known what it declares is never written over nor passed over: what it declares would count as
+taken away, and its backups would be deleted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
 
-from offsite.model.errors import BadResource, ResourceImmutable, ResourceNotFound
+from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.folder.admission import forbidden_change, spec_of
 from offsite.operator.folder.documents import Declared, Document, Key, load_documents, read_declared
-from offsite.operator.folder.files import write_whole
+from offsite.operator.folder.files import create_whole, write_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.resources.model import Resource
@@ -57,7 +62,8 @@ class Removal:
 
 def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     """Put the resources in `text` into the folder, each in its file; none where one of them is not as it may be. Raises
-    `BadResource`, `ResourceImmutable`, and what files raise."""
+    `BadResource`, `ResourceImmutable`, `ResourceConflict` where somebody made the file of one meanwhile, and what files
+    raise."""
     documents = load_documents(text, source=source)
     resources = [parse_resource(each, source=source) for each in documents]
     declared, records = read_declared(layout.root), Records(layout=layout)
@@ -67,17 +73,21 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     for each, document in zip(planned, documents, strict=True):
         if each.change is not Change.UNCHANGED:
             written = text if len(documents) == 1 else yaml.safe_dump(document, sort_keys=False)
-            write_whole(layout.root / each.file, written.encode(), mode=_MODE)
+            _put(layout, each, written.encode())
     return AppliedAll(resources=tuple(planned))
 
 
 def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keeps_backups: bool) -> Removal:
-    """Raises `ResourceNotFound`, and `BadResource` where a file declares others as well."""
+    """Raises `ResourceNotFound`, and `BadResource` where a file declares others as well, or may declare the resource
+    and cannot be read: the resource would be made anew when the file is mended."""
     declared = read_declared(layout.root)
     files = tuple(dict.fromkeys(each.source for each in _of(declared, key)))
     record = Records(layout=layout).find(*key)
     if not files and record is None:
         raise ResourceNotFound(f"there is no {key[0]} {key[1]} in {layout.root}", hint="see: offsite operator get")
+    _check_clear(declared, key, record.source if record is not None else "")
+    if not files:
+        _check_clear(declared, key, min(declared.unclear, default=""))
     for file in files:
         _check_alone(declared, file, key)
     keeps = keeps_backups or (record is not None and not record.finalizers)
@@ -86,7 +96,11 @@ def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keep
 
 def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
     """Take the files away, then ask for the deletion. After a crash in between an operator asks for it itself: no file
-    declares the resource any more."""
+    declares the resource any more. Raises what `plan_removal` does, and `ResourceConflict` where the files are others
+    since."""
+    key = (removal.kind, removal.name)
+    if plan_removal(layout, key, removal.backups, keeps_backups=removal.keeps_backups).files != removal.files:
+        raise ResourceConflict(f"{removal.kind} {removal.name} is declared elsewhere since", hint="do it again")
     for file in removal.files:
         path = layout.root / file
         with wrapped("remove", str(path)):
@@ -105,7 +119,10 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
     key = (str(resource.kind), resource.metadata.name)  # type: ignore[attr-defined]  # all kinds have it
     there, record = _of(declared, key), records.find(*key)
     file = there[0].source if there else layout.declared(*key).name
+    for each in (file, record.source if record is not None else ""):
+        _check_clear(declared, key, each)
     _check_alone(declared, file, key)
+    _target(layout.root / file, layout.root)
     before = record.resource() if record is not None else there[0].resource if there else None
     is_followed = record is not None and record.is_deleted  # by another one
     if before is not None and not is_followed and (problem := forbidden_change(before, resource)):
@@ -119,8 +136,34 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
     return Applied(kind=key[0], name=key[1], file=file, change=change)
 
 
+def _put(layout: FolderLayout, applied: Applied, data: bytes) -> None:
+    path = layout.root / applied.file
+    if applied.change is Change.CHANGED:
+        write_whole(_target(path, layout.root), data, mode=_MODE)
+    elif not create_whole(path, data, mode=_MODE):
+        raise ResourceConflict(f"{applied.file} is there already", hint="see what it holds, and try again")
+
+
+def _target(path: Path, root: Path) -> Path:
+    """The file to write: a link stays one. Raises `BadResource` where it leads out of the folder."""
+    if not path.is_symlink():
+        return path
+    target = path.resolve()
+    if not target.is_relative_to(root.resolve()):
+        raise BadResource(f"{path.name} is a link to {target}, outside the folder", hint="change that file yourself")
+    return target
+
+
 def _of(declared: Declared, key: Key) -> list[Document]:
     return [each for each in declared.documents if each.key == key]
+
+
+def _check_clear(declared: Declared, key: Key, file: str) -> None:
+    """What a file declares has to be known before it is written, or its resource deleted."""
+    if why := declared.unclear.get(file):
+        kind, name = key
+        hint = f"mend {file}, which may declare {kind} {name} and others, and try again"
+        raise BadResource(f"it is not known what {file} declares: {why}", hint=hint)
 
 
 def _check_alone(declared: Declared, file: str, key: Key) -> None:

@@ -28,9 +28,9 @@ def write_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
         fresh.replace(path)
 
 
-def create_whole(path: Path, data: bytes) -> bool:
+def create_whole(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
     """Create `path` with `data`; False where it is there already, and left alone."""
-    with wrapped("write", str(path)), _fresh(path, data, PRIVATE) as fresh:
+    with wrapped("write", str(path)), _fresh(path, data, mode) as fresh:
         try:
             os.link(fresh, path)
         except FileExistsError:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsite.model.errors import BadResource, ResourceImmutable, ResourceNotFound
+from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
+from offsite.operator.folder import edits
 from offsite.operator.folder.documents import read_declared
 from offsite.operator.folder.edits import Change, apply, plan_removal, remove
 from tests.unit.operator.folder.home import Home, opened_home, resource, restore
@@ -109,3 +110,90 @@ def test_a_deletion_may_keep_the_backups_whatever_is_declared(home: Home) -> Non
 def test_what_there_is_not_cannot_be_deleted(home: Home) -> None:
     with pytest.raises(ResourceNotFound):
         plan_removal(home.layout, KEY, (), keeps_backups=False)
+
+
+def spoiled(home: Home, name: str, *documents: dict[str, object]) -> str:
+    """A file that was looked at, and has a slip since; its text."""
+    path = home.put(name, *documents)
+    home.operator().look()
+    path.write_text(f" slip: [\n{path.read_text()}")
+    return path.read_text()
+
+
+@pytest.mark.parametrize("name", ["backup-shop.yaml", "all.yaml"])
+def test_nothing_is_put_while_the_file_of_a_resource_cannot_be_read(home: Home, name: str) -> None:
+    text = spoiled(home, name, resource(), resource("other"))
+
+    with pytest.raises(BadResource, match=f"not known what {name} declares") as raised:
+        put(home, resource(state="paused"))
+    assert f"mend {name}" in raised.value.hint
+    assert (home.root / name).read_text() == text
+    assert len(list(home.root.glob("*.yaml"))) - len(list(home.root.glob("*.status.yaml"))) == 2  # and the accounts
+
+
+def test_a_file_that_cannot_be_read_is_not_written_over_by_a_resource_that_is_new(home: Home) -> None:
+    (home.root / "backup-shop.yaml").write_text("slip: [")
+
+    with pytest.raises(BadResource, match="not known what"):
+        put(home, resource())
+    assert (home.root / "backup-shop.yaml").read_text() == "slip: ["
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_not_written_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = edits._planned  # the moment in between
+
+    def and_made(*given: object) -> edits.Applied:
+        found = planned(*given)  # type: ignore[arg-type]
+        (home.root / found.file).write_text("somebody's")
+        return found
+
+    monkeypatch.setattr(edits, "_planned", and_made)
+    with pytest.raises(ResourceConflict):
+        put(home, resource())
+    assert (home.root / "backup-shop.yaml").read_text() == "somebody's"
+
+
+def test_nothing_is_deleted_while_the_file_that_declares_it_cannot_be_read(home: Home) -> None:
+    spoiled(home, "mine.yaml", resource(agents={"replicas": 0}))
+
+    with pytest.raises(BadResource, match=r"not known what mine\.yaml declares"):
+        plan_removal(home.layout, KEY, (), keeps_backups=False)
+
+
+def test_nothing_is_deleted_while_a_renamed_file_cannot_be_read(home: Home) -> None:
+    spoiled(home, "mine.yaml", resource(agents={"replicas": 0}))
+    (home.root / "mine.yaml").rename(home.root / "yours.yaml")
+
+    with pytest.raises(BadResource, match=r"not known what yours\.yaml declares"):
+        plan_removal(home.layout, KEY, (), keeps_backups=False)
+
+
+def test_a_file_that_declares_others_since_a_deletion_was_planned_stays(home: Home) -> None:
+    put(home, resource())
+    plan = plan_removal(home.layout, KEY, (), keeps_backups=False)
+    home.put("backup-shop.yaml", resource(), resource("other"))
+
+    with pytest.raises(BadResource, match="declares Backup other as well"):
+        remove(home.layout, plan, now_ms=5)
+    assert (home.root / "backup-shop.yaml").exists()
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_changed(home: Home) -> None:
+    (home.root / "of").mkdir()
+    home.put("of/shop", resource())
+    (home.root / "mine.yaml").symlink_to("of/shop")
+
+    assert put(home, resource(state="paused")) == [("mine.yaml", Change.CHANGED)]
+    assert (home.root / "mine.yaml").is_symlink()
+    assert yaml.safe_load((home.root / "of" / "shop").read_text())["spec"] == {"state": "paused"}
+
+
+def test_a_link_out_of_the_folder_is_left_to_its_author(home: Home) -> None:
+    outside = home.put("../shop", resource())
+    (home.root / "mine.yaml").symlink_to(outside)
+
+    with pytest.raises(BadResource, match="outside the folder") as raised:
+        put(home, resource(state="paused"))
+    assert raised.value.hint
+    assert (home.root / "mine.yaml").is_symlink()
+    assert yaml.safe_load(outside.read_text())["spec"] == {}
