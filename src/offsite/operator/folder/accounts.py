@@ -16,9 +16,10 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from offsite.model.errors import BadResource
 from offsite.model.journal import warned
 from offsite.operator.decide.wanted import Account, Place
-from offsite.operator.folder.documents import load_documents, read_text
+from offsite.operator.folder.documents import read_text
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.model import Name, Strict, Text
+from offsite.operator.resources.yaml_text import load_documents
 from offsite.repository.repository import Repository
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store

@@ -3,28 +3,21 @@ cannot be read, or not to its end, is told apart from one that declares nothing.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml  # type: ignore[import-untyped]
 
 from offsite.model.errors import BadOption, BadResource
 from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
+from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, load_documents
 from offsite.stores.posix_errors import wrapped
 
-FILE_MAX_BYTES = 1024 * 1024
-"""Of a file with resources: some hundreds fit."""
 _NAME = re.compile(rf"[a-z0-9]([-a-z0-9.]{{0,{NAME_MAX - 2}}}[a-z0-9])?")
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-
-OF_VALUES = (RecursionError, ValueError, TypeError, KeyError, AttributeError)
-"""What the reader of YAML raises where it means that a value is wrong: `!!int x`, a number of 5,000 digits."""
 
 Key = tuple[str, str]
 """Kind and name."""
@@ -72,29 +65,23 @@ def read_file(path: Path) -> Iterator[Document]:
 def read_text(path: Path) -> str:
     """Raises `BadResource`."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
-            raise BadResource(f"{path.name} is no file")
-        if found.st_size > FILE_MAX_BYTES:
-            raise BadResource(f"{path.name} is larger than 1 MiB", hint="put resources into several files")
-        return path.read_text(encoding="utf-8")
+        with open(path, "rb", opener=_at_once) as file:  # a path's own has no opener
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadResource(f"{path.name} is no file")
+            data = file.read(TEXT_MAX_BYTES + 1)
     except OSError as error:
         raise BadResource(f"{path.name} cannot be read: {error.strerror}") from error
+    if len(data) > TEXT_MAX_BYTES:
+        raise BadResource(f"{path.name} is larger than 256 KiB", hint="put resources into several files")
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadResource(f"{path.name} is no text in UTF-8") from error
 
 
-def load_documents(text: str, *, source: str) -> list[object]:
-    """The YAML documents in `text`, at least one. Raises `BadResource`."""
-    try:
-        found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
-    except yaml.YAMLError as error:
-        raise BadResource(f"{source} is no YAML: {_said(error)}") from error
-    except OF_VALUES as error:
-        raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
-    if not found:  # an editor that saves it leaves it empty for a moment
-        raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
-    return found
+def _at_once(path: str, flags: int) -> int:
+    """A pipe would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _may_declare(path: Path) -> bool:
@@ -123,27 +110,3 @@ def _key(document: object) -> Key | None:
     if not isinstance(kind, str) or kind not in KINDS or not isinstance(name, str):
         return None
     return (kind, name) if _NAME.fullmatch(name) else None
-
-
-def _said(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    where = f" in line {mark.line + 1}" if mark is not None else ""
-    return f"{getattr(error, 'problem', None) or 'it cannot be read'}{where}"
-
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
-    """Times stay as they are written, and a name that comes twice is an error: YAML would take the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} comes twice", node.start_mark)
-        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return found
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

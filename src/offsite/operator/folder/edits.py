@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
-
 from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.folder.admission import forbidden_change, spec_of
-from offsite.operator.folder.documents import Declared, Document, Key, load_documents, read_declared
+from offsite.operator.folder.documents import Declared, Document, Key, read_declared
 from offsite.operator.folder.files import create_whole, write_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.parse import parse_resource
+from offsite.operator.resources.yaml_text import dump_document, load_documents
 from offsite.stores.posix_errors import wrapped
 
 _MODE = 0o666
@@ -72,7 +71,7 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
         raise BadResource(f"{source} declares a resource twice", hint="leave one of them")
     for each, document in zip(planned, documents, strict=True):
         if each.change is not Change.UNCHANGED:
-            written = text if len(documents) == 1 else yaml.safe_dump(document, sort_keys=False)
+            written = text if len(documents) == 1 else dump_document(document)
             _put(layout, each, written.encode())
     return AppliedAll(resources=tuple(planned))
 

@@ -4,24 +4,23 @@ that declares it, written whole, and only when it changed."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import yaml  # type: ignore[import-untyped]
-
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadResource
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
-from offsite.operator.folder.documents import OF_VALUES, Key
-from offsite.operator.folder.files import read_whole, write_whole
+from offsite.operator.folder.documents import Key, read_text
+from offsite.operator.folder.files import write_whole
 from offsite.operator.folder.layout import STATUS_SUFFIX, FolderLayout
 from offsite.operator.folder.records import Record
 from offsite.operator.resources.definition import DEFINITIONS
 from offsite.operator.resources.model import API_VERSION
 from offsite.operator.resources.parse import KINDS
 from offsite.operator.resources.status import fitted
+from offsite.operator.resources.yaml_text import dump_document, load_documents
 from offsite.stores.posix_errors import wrapped
 
 Fields = Mapping[str, JsonValue]
@@ -42,7 +41,6 @@ class Statuses:
     """The status files of a folder."""
 
     layout: FolderLayout
-    _written: dict[Path, bytes] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, kind: str, name: str) -> Fields:
         """The whole document; empty where there is none, or not one that was written here."""
@@ -51,10 +49,9 @@ class Statuses:
     def write(self, key: Key, record: Record | None, status: Fields) -> None:
         path = self.layout.status(*key)
         document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": status}
-        text = "# Written by offsite operator: a change here is lost.\n" + yaml.safe_dump(document, sort_keys=False)
-        data = text.encode()
-        if read_whole(path) != data:
-            write_whole(path, data, mode=_MODE)
+        text = "# Written by offsite operator: a change here is lost.\n" + dump_document(document)
+        if _text(path) != text:
+            write_whole(path, text.encode(), mode=_MODE)
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Remove those of resources that are gone."""
@@ -133,10 +130,18 @@ def _metadata(key: Key, record: Record | None) -> Fields:
 def _read(path: Path) -> Fields:
     """Nothing is decided by it, so what cannot be read is none. Somebody else may have written anything there."""
     try:
-        found = yaml.safe_load(read_whole(path) or b"")
-    except (yaml.YAMLError, OffsiteError, *OF_VALUES):
+        found, *_ = load_documents(read_text(path), source=path.name)
+    except BadResource:
         return {}
     return cast("Fields", found) if isinstance(found, Mapping) else {}
+
+
+def _text(path: Path) -> str:
+    """Of a status as it is; empty where that cannot be read, which is written over."""
+    try:
+        return read_text(path)
+    except BadResource:
+        return ""
 
 
 def _conditions(status: Fields) -> list[Fields]:

@@ -12,9 +12,12 @@ from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import API_VERSION, Resource
 from offsite.operator.resources.restore import Restore
 from offsite.operator.resources.schedule import Schedule
+from offsite.operator.resources.told import shortened, shown
 
 KINDS: Mapping[str, type[Resource]] = {"Backup": Backup, "Restore": Restore, "Schedule": Schedule}
 _NAMED_MAX = 8
+_MEANT_MAX_CHARS = 64
+"""No name that is meant is longer."""
 
 
 def parse_resource(document: object, *, source: str) -> Resource:
@@ -25,10 +28,13 @@ def parse_resource(document: object, *, source: str) -> Resource:
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise BadResource(f"{source}: {kind!r} is no kind of resource", hint=meant(str(kind), tuple(KINDS)))
+        raise BadResource(
+            f"{source}: {shown(kind)} is no kind of resource",
+            hint=meant(kind if isinstance(kind, str) else "", tuple(KINDS)),
+        )
     if document.get("apiVersion") != API_VERSION:
-        given = document.get("apiVersion")
-        raise BadResource(f"{source}: apiVersion {given!r} is not known", hint=f"write {API_VERSION}")
+        given = shown(document.get("apiVersion"))
+        raise BadResource(f"{source}: apiVersion {given} is not known", hint=f"write {API_VERSION}")
     try:
         return model.model_validate({name: value for name, value in document.items() if name != "status"})
     except ValidationError as error:
@@ -41,7 +47,7 @@ def _told(error: ValidationError, model: type[BaseModel], source: str) -> BadRes
     more = f"; and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
     hints = [
         meant(str(each["loc"][-1]), _fields_at(model, each["loc"][:-1]))
-        for each in found
+        for each in found[:_NAMED_MAX]
         if each["type"] == "extra_forbidden"
     ]
     return BadResource(f"{source}: {'; '.join(problems)}{more}", hint=next(filter(None, hints), ""))
@@ -49,11 +55,11 @@ def _told(error: ValidationError, model: type[BaseModel], source: str) -> BadRes
 
 def _said(kind: str, message: str) -> str:
     known = {"extra_forbidden": "there is no such field", "missing": "it is needed"}
-    return known.get(kind, message.removeprefix("Value error, "))
+    return known.get(kind, shortened(message.removeprefix("Value error, ")))
 
 
 def _path(place: Sequence[int | str]) -> str:
-    return ".".join(map(str, place)) or "the resource"
+    return ".".join(shortened(str(each)) for each in place) or "the resource"
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> tuple[str, ...]:
@@ -68,6 +74,7 @@ def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> tuple[str,
 
 def meant(name: str, known: Sequence[str]) -> str:
     """A hint for a name that there is not: the one that was probably meant, or all that there are."""
+    name = name[:_MEANT_MAX_CHARS]
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return f"did you mean {lower[near[0]]}?" if near else f"known are: {', '.join(known)}"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, BadResource
-from offsite.operator.folder.documents import load_documents, read_declared
+from offsite.operator.folder.documents import read_declared
+from offsite.operator.resources.yaml_text import load_documents
 
 GOOD = "apiVersion: offsite.dev/v1alpha1\nkind: Backup\nmetadata: {name: %s}\n"
 
@@ -75,3 +76,10 @@ def test_a_link_that_leads_nowhere_and_a_pipe_are_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
 
     assert list(read_declared(tmp_path).unclear) == ["link.yaml", "pipe.yaml"]
+
+
+def test_more_than_fits_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "one.yaml").open("wb") as file:
+        file.truncate(1 << 40)
+
+    assert "larger than 256 KiB" in read_declared(tmp_path).unclear["one.yaml"]

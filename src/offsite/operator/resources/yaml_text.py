@@ -1,0 +1,117 @@
+"""YAML as resources and their statuses are written: bounded, and without what makes little text large.
+
+Manifests need no anchors, aliases, merge keys and tags, so there are none: a reader whose time and memory grow with the
+text, and whose values are a tree, cannot be stalled by whoever may write a file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import yaml  # type: ignore[import-untyped]
+
+from offsite.model.errors import BadResource
+from offsite.operator.resources.told import shortened
+
+TEXT_MAX_BYTES = 256 * 1024
+"""Of a text: some hundreds of resources. The reader takes up to a second for a MiB."""
+NODES_MAX = 20_000
+"""Of all documents of a text: some hundreds of resources."""
+DEPTH_MAX = 32
+"""Mappings and lists in each other; resources have less than ten."""
+NUMBER_MAX_CHARS = 40
+"""What is longer is text: no number of 64 bits is."""
+
+_PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str"}
+_Untyped = Any
+"""Of the reader, which has no types."""
+_STR, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+def load_documents(text: str, *, source: str) -> list[object]:
+    """The YAML documents in `text`, at least one. Raises `BadResource`."""
+    if len(text) > TEXT_MAX_BYTES:
+        raise BadResource(f"{source} is larger than 256 KiB", hint="put resources into several files")
+    try:
+        found = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
+    except yaml.YAMLError as error:
+        raise BadResource(f"{source} is no YAML: {_said(error)}") from error
+    except (RecursionError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise BadResource(f"{source} is no YAML: it nests too deeply, or a value is not what it says") from error
+    if not found:  # an editor that saves it leaves it empty for a moment
+        raise BadResource(f"{source} is empty", hint="remove the file if it is to declare nothing")
+    return found
+
+
+def dump_document(document: object) -> str:
+    """A text that `load_documents` takes: what comes twice is written twice."""
+    found: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False)
+    return found
+
+
+def _said(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f" in line {mark.line + 1}" if mark is not None else ""
+    return f"{shortened(getattr(error, 'problem', None) or 'it cannot be read')}{where}"
+
+
+def _refuse(problem: str, event: _Untyped) -> NoReturn:
+    raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
+    """Times stay as they are written, and a name that comes twice is an error: YAML would take the last one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+
+    def compose_node(self, parent: _Untyped, index: _Untyped) -> _Untyped:
+        event = self.peek_event()
+        self._nodes += 1
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            _refuse("anchors and aliases are not known here: write it out", event)
+        if event.tag not in _PLAIN_TAGS:
+            _refuse("tags are not known here: write the value without one", event)
+        if self._nodes > NODES_MAX:
+            _refuse(f"there are more than {NODES_MAX} values", event)
+        if self._depth >= DEPTH_MAX:
+            _refuse(f"it nests deeper than {DEPTH_MAX}", event)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def resolve(self, kind: type, value: _Untyped, implicit: _Untyped) -> _Untyped:
+        """`1:30` is text, as in Kubernetes: YAML 1.1 takes it for a number to the base of 60."""
+        if kind is yaml.ScalarNode and implicit[0] and (":" in value or len(value) > NUMBER_MAX_CHARS):
+            return _STR
+        return super().resolve(kind, value, implicit)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                _refuse("merge keys (<<) are not known here: write it out", key)
+        super().flatten_mapping(node)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        names = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in names:
+                _refuse(f"{shortened(key.value)!r} comes twice", node)
+            names.add(key.value if isinstance(key, yaml.ScalarNode) else "")
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # it has no types
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
