@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typer.testing import CliRunner, Result
 from offsite.cli.app import app
 from offsite.model.errors import BadOption, BadResource, ConfirmationMissing, ResourceImmutable, ResourceNotFound
 from tests.processes import is_alive, processes_with, wait_until
-from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource
+from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource, restore
 
 MARK = "OFFSITE_TEST_RUN"
 
@@ -124,6 +125,38 @@ def test_a_deletion_shows_what_goes_and_asks(home: Home) -> None:
     assert done["files"] == ["backup-shop.yaml"]
     assert len(done["backups"]) == 1
     assert answer("describe", "backup", "shop")["deletion_asked"] is True
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (restore("back"), "what it has written stays"),
+        (resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"), "nothing begins any more"),
+    ],
+)
+def test_a_deletion_tells_what_ends_with_a_resource_of_that_kind(
+    home: Home, document: dict[str, Any], said: str
+) -> None:
+    home.put("one.yaml", document)
+    shown = offsite("delete", document["kind"].lower(), document["metadata"]["name"], "--yes").stdout
+
+    assert said in " ".join(shown.split())
+    assert "agents" not in shown
+
+
+def test_a_folder_that_no_operator_looks_at_is_told_of(home: Home) -> None:
+    home.put("one.yaml", resource(agents={"replicas": 0}))
+    offsite("run", str(home.root), "--once")
+    (line,) = answer("get")["resources"]
+    assert (line["silent"], 0 <= line["looked_s"] < 60) == (False, True)
+    assert "no operator" not in offsite("get").stdout + offsite("describe", "backup", "shop").stdout
+
+    path = home.root / "backup-shop.status.yaml"
+    path.write_text(re.sub(r"lastLookTime: .*", "lastLookTime: '2026-01-01T00:00:00.000Z'", path.read_text()))
+    (line,) = answer("get")["resources"]
+    assert (line["silent"], line["looked_s"] > 86_400) == (True, True)
+    for shown in (offsite("get").stdout, offsite("describe", "backup", "shop").stdout):
+        assert "no operator has looked for " in shown
 
 
 def test_what_there_is_not_is_exit_code_10(home: Home) -> None:

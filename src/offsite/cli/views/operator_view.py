@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from offsite.operator.folder.edits import AppliedAll, Removal
     from offsite.operator.folder.operator import Look
-    from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceList
+    from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceLine, ResourceList
+
+
+_ENDS = {
+    "Backup": "its agents end, its backups are stopped",
+    "Restore": "if it runs it is stopped; what it has written stays",
+    "Schedule": "nothing begins any more; a run that has begun goes on to its end",
+}
 
 
 def render_look(console: Console, look: Look) -> None:
@@ -29,7 +36,7 @@ def render_applied(console: Console, done: AppliedAll) -> None:
 
 
 def render_removal(console: Console, removal: Removal) -> None:
-    console.print(f"{removal.kind} {removal.name} is deleted: its agents end, its backups are stopped")
+    console.print(f"{removal.kind} {removal.name} is deleted: {_ENDS.get(removal.kind, 'nothing looks after it')}")
     for file in removal.files:
         console.print(f"  {file} is removed")
     for backup in removal.backups:
@@ -52,6 +59,8 @@ def render_resources(console: Console, found: ResourceList) -> None:
     for each in found.resources:
         if each.message:
             console.print(f"{each.kind} {each.name}: {each.message}")
+    for said in dict.fromkeys(filter(None, map(_silence, found.resources))):
+        console.print(f"{said}: does one run?")
 
 
 def render_detail(console: Console, found: ResourceDetail) -> None:
@@ -59,6 +68,8 @@ def render_detail(console: Console, found: ResourceDetail) -> None:
     console.print(f"{line.kind} {line.name}: {line.state}{', deletion was asked for' if found.deletion_asked else ''}")
     console.print(f"  uid {found.uid or '-'}, generation {line.generation}, declared in {found.file or '-'}")
     console.print(f"  {'as declared' if line.reconciled else line.message or 'not as declared'}")
+    if said := _silence(line):
+        console.print(f"  {said}, what is told may be no more: does one run?")
     if found.queue is not None:
         console.print(f"  expiry queue: {_queue(found.queue)}")
     if (job := found.last_job) is not None:
@@ -76,6 +87,13 @@ def render_detail(console: Console, found: ResourceDetail) -> None:
         console.print(f"{title}:")
         for row in json.dumps(plain(fields), indent=2).splitlines()[1:-1]:
             console.print(row)
+
+
+def _silence(line: ResourceLine) -> str:
+    """That what is told of a resource is old; empty where it is not, or where nothing was told."""
+    if not line.silent or line.looked_s < 0:
+        return ""
+    return f"no operator has looked for {format_duration(line.looked_s)}"
 
 
 def _queue(place: QueuePlace) -> str:

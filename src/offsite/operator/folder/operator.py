@@ -26,7 +26,7 @@ from offsite.operator.folder.keepers import Keepers, Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.status import Statuses, Told, status_of
+from offsite.operator.folder.status import LAST_LOOK, Statuses, Told, status_of
 from offsite.operator.world.job_processes import local_processes
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
@@ -181,7 +181,7 @@ class FolderOperator:
         kind = f"Misconfigured{key[0]}"
         told, fields = list(kept.told), kept.fields
         before = self.statuses.read(*key).get("status")
-        before = before if isinstance(before, Mapping) else {}
+        before = {n: v for n, v in before.items() if n != LAST_LOOK} if isinstance(before, Mapping) else {}
         if problem:
             told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
             if key[0] == "Restore":
@@ -189,7 +189,7 @@ class FolderOperator:
         generation = record.generation if record is not None else 0
         status = status_of(key[0], generation, told, fields, before=before, now_ms=self._clock.now_ms())
         try:
-            self.statuses.write(key, record, status)
+            self.statuses.write(key, record, status, now_ms=self._clock.now_ms())
         except OffsiteError as error:  # it is written in the next look
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
         return problem or "; ".join(f"{each.type}: {each.message}" for each in told)

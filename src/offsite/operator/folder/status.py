@@ -1,5 +1,5 @@
 """The status of a resource: what an operator saw of it last, the same in all homes; and here as a file beside the one
-that declares it, written whole, and only when it changed."""
+that declares it, written whole, when it changed, and once in a while: it has the time of the look."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from offsite.model.errors import BadResource
-from offsite.model.time import format_time
+from offsite.model.errors import BadOption, BadResource
+from offsite.model.time import format_time, parse_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.folder.documents import Key, read_text
@@ -22,6 +22,10 @@ from offsite.operator.resources.parse import KINDS
 from offsite.operator.resources.status import fitted
 from offsite.operator.resources.yaml_text import dump_document, load_documents
 from offsite.stores.posix_errors import wrapped
+
+LAST_LOOK = "lastLookTime"
+LAST_LOOK_MS = 30_000
+"""Between two times of a look in a status that is the same."""
 
 Fields = Mapping[str, JsonValue]
 _MODE = 0o644
@@ -46,12 +50,11 @@ class Statuses:
         """The whole document; empty where there is none, or not one that was written here."""
         return _read(self.layout.status(kind, name))
 
-    def write(self, key: Key, record: Record | None, status: Fields) -> None:
-        path = self.layout.status(*key)
-        document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": status}
-        text = "# Written by offsite operator: a change here is lost.\n" + dump_document(document)
-        if _text(path) != text:
-            write_whole(path, text.encode(), mode=_MODE)
+    def write(self, key: Key, record: Record | None, status: Fields, *, now_ms: int) -> None:
+        path, age_ms = self.layout.status(*key), now_ms - looked_ms(self.read(*key))
+        if 0 <= age_ms < LAST_LOOK_MS and _text(path) == _written(key, record, status, now_ms - age_ms):
+            return
+        write_whole(path, _written(key, record, status, now_ms).encode(), mode=_MODE)
 
     def keep_only(self, keys: Collection[Key]) -> None:
         """Remove those of resources that are gone."""
@@ -87,6 +90,22 @@ def status_of(  # noqa: PLR0913  # a status has so many parts
         ],
     }
     return fitted(status, DEFINITIONS[kind].status)
+
+
+def looked_ms(document: Fields) -> int:
+    """When an operator looked last, as a status has it, in epoch ms; -1 where it does not tell."""
+    status = document.get("status")
+    found = status.get(LAST_LOOK) if isinstance(status, Mapping) else None
+    try:
+        return parse_time(found, now_ms=0) if isinstance(found, str) else -1
+    except BadOption:
+        return -1
+
+
+def _written(key: Key, record: Record | None, status: Fields, at_ms: int) -> str:
+    told = {**status, LAST_LOOK: format_time(at_ms)}
+    document = {"apiVersion": API_VERSION, "kind": key[0], "metadata": _metadata(key, record), "status": told}
+    return "# Written by offsite operator: a change here is lost.\n" + dump_document(document)
 
 
 def backups_of(seen: BackupSeen) -> list[JsonValue]:

@@ -16,19 +16,22 @@ from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.files import read_json
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.records import Record, Records
-from offsite.operator.folder.status import Fields, Statuses
+from offsite.operator.folder.status import Fields, Statuses, looked_ms
 from offsite.operator.resources.parse import KINDS
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 
+SILENT_S = 120
+"""An operator notes each half minute that it looks; a look at slow repositories takes longer."""
 NOT_LOOKED_AT = "not looked at yet: does an operator run?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLine:
     """One line of `get`. Times as the status has them, empty for none; `age_s`: since the resource was first seen, -1
-    where it was not. `message`: why it is not as declared."""
+    where it was not; `looked_s`: since an operator looked at it, -1 where none told. `silent`: that is so long ago that
+    what is told may be no more. `message`: why it is not as declared."""
 
     kind: str
     name: str
@@ -38,6 +41,8 @@ class ResourceLine:
     oldest_data: str
     latest_restorable: str
     age_s: int
+    looked_s: int
+    silent: bool
     message: str
 
 
@@ -150,6 +155,7 @@ def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> Res
     backups = _maps(status.get("backups"))
     conditions = _maps(status.get("conditions"))
     told = "; ".join(f"{each.get('type')}: {each.get('message')}" for each in conditions) or _text(status, "message")
+    looked_s = _since_s(looked_ms(document), now_ms)
     return ResourceLine(
         kind=key[0],
         name=key[1],
@@ -158,9 +164,15 @@ def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> Res
         reconciled=status.get("reconciled") is True and _is_of(document, record),
         oldest_data=min(_times(backups, "oldestData"), default=""),
         latest_restorable=max(_times(backups, "latestRestorable"), default=""),
-        age_s=max(0, (now_ms - record.created_ms) // 1000) if record is not None else -1,
+        age_s=_since_s(record.created_ms, now_ms) if record is not None else -1,
+        looked_s=looked_s,
+        silent=not 0 <= looked_s <= SILENT_S,
         message=told if status else NOT_LOOKED_AT,
     )
+
+
+def _since_s(at_ms: int, now_ms: int) -> int:
+    return max(0, (now_ms - at_ms) // 1000) if at_ms >= 0 else -1
 
 
 def _is_of(document: Fields, record: Record | None) -> bool:

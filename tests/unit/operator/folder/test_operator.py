@@ -506,3 +506,16 @@ def test_who_slept_in_front_of_a_decision_decides_nothing_by_an_old_spec(
     monkeypatch.setattr(Hands, "_turn", slept)
     sleeper.look()
     assert [low.phase for low in home.lows(uid)] == [Phase.RUNNING]
+
+
+def test_what_is_wrong_is_told_by_the_kind_it_is_wrong_with(home: Home) -> None:
+    home.put("a.yaml", restore(cluster="nowhere"))
+    home.put("b.yaml", resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"))
+    home.layout.accounts.write_text("slip: [")
+    operator = home.operator()
+    operator.look()
+
+    for kind, name in (("restore", "back"), ("schedule", "tick")):
+        types = [each["type"] for each in home.status(name, kind)["status"]["conditions"]]
+        assert types
+        assert not [each for each in types if "Backup" in each]
