@@ -196,6 +196,12 @@ class BadResource(UserError):
     id = "OFF-0218"
 
 
+class FolderCopied(UserError):
+    """The folder of an operator is a copy, with the identities of the resources of another one; nothing was done."""
+
+    id = "OFF-0219"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,14 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from offsite.cli.app import app
-from offsite.model.errors import BadOption, BadResource, ConfirmationMissing, ResourceImmutable, ResourceNotFound
+from offsite.model.errors import (
+    BadOption,
+    BadResource,
+    ConfirmationMissing,
+    FolderCopied,
+    ResourceImmutable,
+    ResourceNotFound,
+)
 from tests.processes import is_alive, processes_with, wait_until
 from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource, restore
 
@@ -157,6 +165,22 @@ def test_a_folder_that_no_operator_looks_at_is_told_of(home: Home) -> None:
     assert (line["silent"], line["looked_s"] > 86_400) == (True, True)
     for shown in (offsite("get").stdout, offsite("describe", "backup", "shop").stdout):
         assert "no operator has looked for " in shown
+
+
+def test_a_move_asks_before_it_is_confirmed(home: Home, tmp_path: Path) -> None:
+    home.put("one.yaml", resource(agents={"replicas": 0}))
+    offsite("run", str(home.root), "--once")
+    there = tmp_path / "there"
+    shutil.copytree(home.root, there)
+    shutil.rmtree(home.root)
+    refused = offsite("run", str(there), "--once")
+    assert isinstance(refused.exception, FolderCopied)
+
+    asked = offsite("moved", "--dir", str(there))
+    assert isinstance(asked.exception, ConfirmationMissing)
+    assert "go on in" in asked.stderr
+    assert offsite("moved", "--dir", str(there), "--yes").exit_code == 0
+    assert offsite("run", str(there), "--once").exit_code == 0
 
 
 def test_what_there_is_not_is_exit_code_10(home: Home) -> None:

@@ -17,6 +17,7 @@ from offsite.cli.views.operator_view import (
     render_applied,
     render_detail,
     render_look,
+    render_move,
     render_removal,
     render_resources,
 )
@@ -165,6 +166,19 @@ def delete(
         confirm(f"delete {plan.kind} {plan.name}?")
     remove(layout, plan, now_ms=SystemClock().now_ms())
     emit(plan, output=output, render=render_removal)
+
+
+@app.command()
+def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
+    """Say that a folder was moved here from another file system or machine, not copied: its resources go on here."""
+    _check_installed()
+    from offsite.operator.folder.moves import confirm_move, plan_move
+
+    layout = _layout(folder)
+    if not yes:
+        emit_notice(plan_move(layout), render=render_move)
+        confirm(f"is nothing left of the folder in {plan_move(layout).before}?")
+    emit(confirm_move(layout), output=output, render=render_move)
 
 
 class _Shown:

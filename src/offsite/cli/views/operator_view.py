@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.operator.folder.edits import AppliedAll, Removal
+    from offsite.operator.folder.moves import Move
     from offsite.operator.folder.operator import Look
     from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceLine, ResourceList
 
@@ -41,6 +42,10 @@ def render_removal(console: Console, removal: Removal) -> None:
         console.print(f"  {file} is removed")
     for backup in removal.backups:
         console.print(f"  {backup} {'stays' if removal.keeps_backups else 'is DELETED'}")
+
+
+def render_move(console: Console, move: Move) -> None:
+    console.print(f"the resources of {move.before} go on in {move.folder}")
 
 
 def render_resources(console: Console, found: ResourceList) -> None:

@@ -16,6 +16,7 @@ from offsite.operator.folder.admission import forbidden_change, spec_of
 from offsite.operator.folder.documents import Declared, Document, Key, read_declared
 from offsite.operator.folder.files import create_whole, write_whole
 from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.moves import check_own
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.resources.model import Resource
 from offsite.operator.resources.parse import parse_resource
@@ -61,8 +62,9 @@ class Removal:
 
 def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     """Put the resources in `text` into the folder, each in its file; none where one of them is not as it may be. Raises
-    `BadResource`, `ResourceImmutable`, `ResourceConflict` where somebody made the file of one meanwhile, and what files
-    raise."""
+    `BadResource`, `ResourceImmutable`, `FolderCopied`, `ResourceConflict` where its file was made
+    meanwhile, and what files raise."""
+    check_own(layout)
     documents = load_documents(text, source=source)
     resources = [parse_resource(each, source=source) for each in documents]
     declared, records = read_declared(layout.root), Records(layout=layout)
@@ -77,8 +79,9 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
 
 
 def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keeps_backups: bool) -> Removal:
-    """Raises `ResourceNotFound`, and `BadResource` where a file declares others as well, or may declare the resource
-    and cannot be read: the resource would be made anew when the file is mended."""
+    """Raises `ResourceNotFound`, `FolderCopied`, and `BadResource` where a file declares others as well, or may declare
+    the resource and cannot be read: the resource would be made anew when the file is mended."""
+    check_own(layout)
     declared = read_declared(layout.root)
     files = tuple(dict.fromkeys(each.source for each in _of(declared, key)))
     record = Records(layout=layout).find(*key)

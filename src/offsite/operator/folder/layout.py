@@ -9,6 +9,7 @@ clusters/<name>.properties          how to reach a Kafka cluster
 .offsite/agents/<host>/<uid>/       processes that copy: what for, and one file and one log each
 .offsite/jobs/<host>/<uid>/         the last expiry job of a backup
 .offsite/queue.json                 the expiry queue, to look at
+.offsite/home.json                  where this directory was made: a copy of it is told apart
 .offsite/lock                       held by whoever changes a record or begins a process
 """
 
@@ -43,6 +44,10 @@ class FolderLayout:
     @property
     def lock(self) -> Path:
         return self.own / "lock"
+
+    @property
+    def home(self) -> Path:
+        return self.own / "home.json"
 
     @property
     def queue(self) -> Path:

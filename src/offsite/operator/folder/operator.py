@@ -25,6 +25,7 @@ from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.keepers import Keepers, Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.moves import bind, check_own
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.folder.status import LAST_LOOK, Statuses, Told, status_of
 from offsite.operator.world.job_processes import local_processes
@@ -64,6 +65,8 @@ class Look:
 
 
 class FolderOperator:
+    """To make one raises `FolderCopied` where the folder is a copy."""
+
     def __init__(self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock) -> None:
         self._layout, self._rules, self._clock = layout, rules, clock
         self.records, self.statuses = Records(layout=layout), Statuses(layout)
@@ -77,7 +80,9 @@ class FolderOperator:
         self._unclear: Mapping[str, str] = {}
 
     def look(self) -> Look:
-        """One look at all resources. Raises `BadOption` where there is no folder any more."""
+        """One look at all resources. Raises `BadOption` where there is no folder any more, and `FolderCopied` where a
+        copy took its place."""
+        check_own(self._layout)
         declared = read_declared(self._layout.root)
         unclear = {**self._open_hands(), **declared.unclear}
         self._tell_unclear(unclear)
@@ -241,5 +246,6 @@ def _home(layout: FolderLayout) -> Store:
     store = PosixStore(root=layout.store.absolute())
     with wrapped("make the folder", str(layout.own)):
         make_private_root(layout.own)
+    bind(layout)
     store.prepare()
     return store

@@ -1,0 +1,104 @@
+"""Whether `.offsite` is where it was made. A copy of a folder has the records of the folder, and with them the uids:
+what is taken out of the copy would be deleted from the repositories.
+
+A directory keeps its device and inode when it is moved, and gets others when it is copied. Devices get other numbers
+when a machine begins anew, so the same path with the same inode is the same directory as well. A move to another file
+system is a copy and a removal: it has to be confirmed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import BadOption, FolderCopied
+from offsite.model.ids import random_uuid
+from offsite.operator.folder.files import create_whole, locked, read_json, write_json
+from offsite.operator.folder.layout import FolderLayout
+from offsite.repository.json_form import FORMAT, encode_object
+from offsite.stores.posix_errors import wrapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeNote:
+    """Where `.offsite` is. `id`: of the folder, which its copies have as well."""
+
+    id: str
+    path: str
+    device: str
+    inode: str
+
+    def is_at(self, here: HomeNote) -> bool:
+        return self.inode == here.inode and (self.device == here.device or self.path == here.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A move to confirm: `before` is where the folder was."""
+
+    folder: str
+    before: str
+
+
+def bind(layout: FolderLayout) -> None:
+    """Note where `.offsite` is, where that was not noted yet or it was moved. Raises `FolderCopied`."""
+    here = _here(layout, random_uuid())
+    if read_json(layout.home) is None:
+        create_whole(layout.home, encode_object({"format": FORMAT, **_fields(here)}))
+    with locked(layout.lock):
+        check_own(layout)
+        note = _note(layout)
+        if note is not None and note != (now := _here(layout, note.id)):
+            write_json(layout.home, _fields(now))
+
+
+def check_own(layout: FolderLayout) -> None:
+    """Raises `FolderCopied` where `.offsite` is a copy."""
+    note = _note(layout)
+    if note is not None and not note.is_at(_here(layout, note.id)):
+        raise FolderCopied(
+            f"{layout.own} is a copy: it was made in {note.path}, and its resources are looked after there",
+            hint=f"for resources of its own remove it: rm -r {layout.own}; if the folder was moved here: "
+            f"offsite operator moved --dir {layout.root}",
+        )
+
+
+def plan_move(layout: FolderLayout) -> Move:
+    """Raises `BadOption` where there is nothing to confirm, or the folder is where it was as well."""
+    note = _note(layout)
+    if note is None or note.is_at(_here(layout, note.id)):
+        raise BadOption(f"{layout.root} is no copy: there is nothing to confirm")
+    former = _note(FolderLayout(root=Path(note.path)))
+    if former is not None and former.id == note.id:
+        raise BadOption(
+            f"{layout.root} is a copy: the folder is still in {note.path}",
+            hint=f"for resources of its own remove {layout.own}",
+        )
+    return Move(folder=str(layout.root), before=note.path)
+
+
+def confirm_move(layout: FolderLayout) -> Move:
+    """Let the resources go on in the folder as it is. Raises `BadOption` as `plan_move` does."""
+    with locked(layout.lock):
+        plan, note = plan_move(layout), _note(layout)
+        if note is not None:
+            write_json(layout.home, _fields(_here(layout, note.id)))
+        return plan
+
+
+def _here(layout: FolderLayout, home_id: str) -> HomeNote:
+    with wrapped("look at", str(layout.own)):
+        found = layout.own.lstat()  # a copy of a link is another one
+    path = str(layout.root.resolve())
+    return HomeNote(id=home_id, path=path, device=str(found.st_dev), inode=str(found.st_ino))
+
+
+def _fields(note: HomeNote) -> dict[str, str]:
+    return {"id": note.id, "path": note.path, "device": note.device, "inode": note.inode}
+
+
+def _note(layout: FolderLayout) -> HomeNote | None:
+    item = read_json(layout.home)
+    if item is None:
+        return None
+    return HomeNote(id=item.text("id"), path=item.text("path"), device=item.text("device"), inode=item.text("inode"))
