@@ -15,8 +15,8 @@ from offsite.operator.resources.told import shortened
 
 TEXT_MAX_BYTES = 256 * 1024
 """Of a text: some hundreds of resources. The reader takes up to a second for a MiB."""
-NODES_MAX = 20_000
-"""Of all documents of a text: some hundreds of resources."""
+NODES_MAX = 10_000
+"""Of all documents of a text: some hundreds of resources, in half a second."""
 DEPTH_MAX = 32
 """Mappings and lists in each other; resources have less than ten."""
 NUMBER_MAX_CHARS = 40
