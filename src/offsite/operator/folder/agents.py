@@ -23,8 +23,8 @@ from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.files import locked, read_json, write_json
 from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.processes import begin, bound_log, is_alive, is_here, kill, last_line, tell_to_end
 from offsite.operator.resources.backup import AgentTemplate
+from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_line, tell_to_end
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped

@@ -19,12 +19,12 @@ from offsite.operator.decide.wanted import Wanted, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, with_place
 from offsite.operator.folder.launches import Launches
-from offsite.operator.folder.processes import Launch
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told, backups_of
 from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.world.act import Hands
 from offsite.operator.world.look import look
+from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.told import DeclaredTold, put_told

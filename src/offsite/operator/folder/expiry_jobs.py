@@ -15,7 +15,7 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
 from offsite.operator.folder.files import locked, read_json, read_whole, write_json
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.processes import Launch, begin, bound_log, is_alive, kill, last_line
+from offsite.operator.world.processes import Launch, begin, bound_log, is_alive, kill, last_line
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 UNKNOWN = -1

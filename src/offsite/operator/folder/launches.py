@@ -15,8 +15,8 @@ from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts, only_of_stores, variables_of
 from offsite.operator.folder.files import read_whole
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.folder.processes import Launch
 from offsite.operator.resources.backup import Expiry
+from offsite.operator.world.processes import Launch
 
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"

@@ -10,7 +10,7 @@ import pytest
 from offsite.model.errors import BadResource
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder.expiry_jobs import UNKNOWN, Asked, ExpiryJobs
-from offsite.operator.folder.processes import Launch
+from offsite.operator.world.processes import Launch
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home
 
