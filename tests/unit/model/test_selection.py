@@ -51,3 +51,17 @@ def test_a_broken_regular_expression_is_refused() -> None:
 def test_an_impossible_topic_name_is_refused(name: str) -> None:
     with pytest.raises(BadName):
         parse_selection([name])
+
+
+@pytest.mark.parametrize("pattern", ["*", "offsite-*", "offsite-drill-*", "regex:^offsite-drill-", "regex:orders"])
+def test_no_pattern_means_a_copy_that_a_drill_made(pattern: str) -> None:
+    topics = {"orders", "offsite-drill-f1cd240d-orders", "offsite-drills"}
+    for internal in (False, True):
+        chosen = parse_selection([pattern], internal=internal).select(topics)
+        assert "offsite-drill-f1cd240d-orders" not in chosen
+
+
+def test_a_copy_that_a_drill_made_is_meant_by_its_full_name() -> None:
+    topics = {"orders", "offsite-drill-1-orders", "offsite-drill-2-orders"}
+    chosen = parse_selection(["*,offsite-drill-1-orders"]).select(topics)
+    assert chosen == ("offsite-drill-1-orders", "orders")

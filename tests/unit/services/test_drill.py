@@ -107,3 +107,31 @@ def test_an_empty_backup_proves_nothing(site: Site) -> None:
     report = drill(site, []).run()
     assert report.proven is None
     assert "holds no records of orders" in report.problem
+
+
+def test_a_drill_in_the_cluster_of_the_backup_does_not_grow_the_backup(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a", b"b"])
+    site.back_up("*")
+    for _ in range(2):
+        made = Drill(
+            site.backup,
+            DrillRequest(selection=parse_selection(["*"]), commit=None, in_sandbox=False, by="nobody"),
+            cluster=site.source.connected,
+            runner=site.runner,
+            clock=SystemClock(),
+            on_report=lambda _: None,
+        )
+        report = made.run()
+        assert report.proven
+        assert [each.source for each in report.topics] == ["orders"]
+        assert report.warnings
+        site.source.make_topic(f"{PREFIX}{made._attempt}-orders")  # as if the drill were just under way
+        site.back_up()
+        del site.source.topics[f"{PREFIX}{made._attempt}-orders"]
+    assert {each.topic for each in site.backup.state().topics} == {"orders"}
+
+
+def test_a_drill_elsewhere_warns_of_nothing(site: Site) -> None:
+    backed_up(site)
+    assert drill(site, []).run().warnings == ()

@@ -9,6 +9,7 @@ from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic
+from offsite.model.selections import selection
 from offsite.services.backup import source
 from offsite.services.overview.contents import show_backup
 from offsite.services.overview.status import read_status
@@ -172,3 +173,26 @@ def test_records_that_were_deleted_at_the_source_are_a_hole_or_no_loss(begun: Si
     log.delete_before(3)
     ((hole,), records) = (result := begun.back_up()).holes, result.records
     assert (hole.start, hole.end, hole.reason, records) == (2, 3, "retention", 1)
+
+
+def test_copies_of_drills_in_an_older_backup_are_shown_and_marked_when_they_are_deleted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = "offsite-drill-f1cd240d-orders"
+    for topic in ("orders", copy):
+        site.source.make_topic(topic)
+        site.source.write(topic, [b"a", b"b"])
+    with monkeypatch.context() as before:
+        before.setattr(selection, "SCRATCH_PREFIX", "none-")
+        site.back_up("*")
+    site.source.write(copy, [b"c"])
+    result = site.back_up()
+    assert (result.records, result.vanished_topics, result.complete) == (0, (), True)
+    assert {each.topic for each in show_backup(site.backup).topics} == {"orders", copy}
+    del site.source.topics[copy]
+    assert site.back_up().deleted_topics == (copy,)
+    with serving("empty") as target:
+        assert site.restore(into=target).records == 2
+    with serving("empty") as target:
+        assert site.restore(into=target, topics=[copy]).records == 2
+    assert verify_quick(site.backup).ok

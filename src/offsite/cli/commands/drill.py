@@ -165,6 +165,8 @@ def _render(console: Console, report: DrillReport) -> None:
     for topic in report.topics:
         offsets = "offsets kept" if topic.same_offsets else "gap-free"
         console.print(f"  {topic.source}: {topic.records:,} records in {topic.partitions} partitions, {offsets}")
+    for warning in report.warnings:
+        console.print(f"  warning: {warning}")
     if report.problem:
         console.print(f"  {report.problem}")
     for finding in report.findings:

@@ -1,6 +1,7 @@
 """Which topics and consumer groups are meant.
 
-Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
+Topics: literal names, globs and regular expressions, minus excludes, minus internal topics, minus copies that
+drills make for a while: a pattern that took them would back up the backup. Syntax of one pattern:
 `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). Several
 patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
 
@@ -21,24 +22,29 @@ from offsite.model.untrusted.names import check_topic_name
 _REGEX_PREFIX = "regex:"
 _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
+SCRATCH_PREFIX = "offsite-drill-"
+"""Prefix of every topic that a drill makes, and of no other topic: the next drill deletes it. No pattern means one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`)."""
+    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`), `scratch`
+    those that drills make."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     internal: bool = False
+    scratch: bool = False
 
     def select(self, topics: Iterable[str], *, internal: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Names of `topics` that are meant, sorted. A literal pattern selects an internal topic even unasked.
+        """Names of `topics` that are meant, sorted. A literal pattern selects what is hidden even unasked.
 
         A literal that is not among `topics` is not an error here: see `missing`.
         """
         names = frozenset(topics)
         literals = {p for p in self.include if is_literal(p)} & names
         hidden = frozenset() if self.internal else internal
+        hidden |= frozenset() if self.scratch else {n for n in names if n.startswith(SCRATCH_PREFIX)}
         matched = {n for n in names - hidden if any(_matches(p, n) for p in self.include)}
         return tuple(sorted(n for n in matched | literals if not any(_matches(p, n) for p in self.exclude)))
 
@@ -113,7 +119,7 @@ class GroupPatterns:
 
     def select(self, groups: Iterable[str]) -> tuple[str, ...]:
         """Names of `groups` that are meant, sorted."""
-        return TopicSelection(include=self.include).select(groups)
+        return TopicSelection(include=self.include, scratch=True).select(groups)
 
     def missing(self, groups: Iterable[str]) -> tuple[str, ...]:
         """Literal names that are not among `groups`, sorted."""

@@ -36,7 +36,7 @@ class DrillReport:
     holds; False when it is not: `problem` or `findings` say why; None: neither proven nor refuted, because there was
     nothing to restore, or some of it could not be read back. `lacking` is what the backup itself does not have. Times
     are the store's clock; `place` says where it was restored to. `removed` are the topics that were removed afterwards,
-    `leftovers` those of killed drills."""
+    `leftovers` those of killed drills. `warnings`: what is to be known beside it."""
 
     drill: str
     backup: str
@@ -59,6 +59,7 @@ class DrillReport:
     restore_s: float = 0.0
     compare_s: float = 0.0
     topics: tuple[DrilledTopic, ...] = ()
+    warnings: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     holes: int = 0
     lacking: tuple[HoleReport, ...] = ()
@@ -80,6 +81,7 @@ def drill_page(report: DrillReport) -> str:
         _verdict(report),
         _facts(report),
         *_list("What was different", report.findings),
+        *_list("To be known", report.warnings),
         *_topics(report.topics),
         *_list("What the backup itself lacks", tuple(_lacking(report))),
         *_list("Left out", [f"{topic}: {reason}" for topic, reason in report.skipped]),

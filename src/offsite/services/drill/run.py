@@ -16,7 +16,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.ids import dated_id, random_id
 from offsite.model.selections.rename import Rename, Renames
-from offsite.model.selections.selection import TopicSelection
+from offsite.model.selections.selection import SCRATCH_PREFIX, TopicSelection
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
@@ -34,8 +34,11 @@ from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import OnProgress, Runner, RunProgress
 
-PREFIX = "offsite-drill-"
-"""Prefix of every topic that a drill makes, and of no other topic: the next drill deletes it."""
+PREFIX = SCRATCH_PREFIX
+OWN_CLUSTER = (
+    "the cluster is the one that was backed up: the drill took its room and its time, and does not show that another "
+    "cluster can take the backup"
+)
 _TOPIC_MAX = 249
 _ABANDONED = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
 
@@ -172,11 +175,16 @@ class Drill:
             restore=prepared.record.restore,
             cluster_id=prepared.record.cluster_id,
             isolation=prepared.record.isolation,
+            warnings=self._warnings(prepared.record.cluster_id),
             skipped=prepared.plan.skipped,
             holes=len(holes),
             lacking=holes,
             consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
         )
+
+    def _warnings(self, cluster_id: str) -> tuple[str, ...]:
+        is_own = cluster_id == self._backup.descriptor.cluster_id and not self._request.in_sandbox
+        return (OWN_CLUSTER,) if is_own else ()
 
     def _note_result(
         self, prepared: PlannedRestore, result: RestoreResult, *, restore_s: float, compare_s: float
