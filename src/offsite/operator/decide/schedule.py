@@ -2,7 +2,9 @@
 
 Each time of a schedule is decided once, by an object that is created once, named by that time; the newest one is where
 a look goes on. So a status may be lost, operators may be two, and clocks may step: what lies at or before the newest
-decision is never decided again.
+decision is never decided again. But where the newest one lies ahead of now, by more than clocks differ, or is of
+another timetable, the schedule begins anew at now: else a clock that was wrong once would silence it until then, and a
+new timetable would make up for times that nobody had asked for.
 
 Times come from `cronsim`, which keeps the rules of Debian's cron: a time that a change of the clock leaves out fires
 right behind it; one that comes twice fires the first time; with a `*` for the minute or the hour, real time counts.
@@ -11,7 +13,7 @@ right behind it; one that comes twice fires the first time; with a `*` for the m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -29,6 +31,8 @@ from offsite.services.jobs.status import JobState
 FIELDS = 5
 LOOKED_MAX = 10_000
 """Times that one look goes through; behind a longer pause the next look goes on."""
+AHEAD_MS = 5 * 60_000
+"""Clocks of machines differ by less. A decision that lies further ahead was made by a clock that was wrong."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 
@@ -38,11 +42,11 @@ class DecisionKind(StrEnum):
 
     FIRED = "fired"
     SKIPPED = "skipped"
-    """The run before still runs."""
+    """The run before still runs, or nothing may run now."""
     MISSED = "missed"
     """It could not begin within its deadline."""
     STARTED = "started"
-    """The schedule begins here: nothing before is due."""
+    """The schedule, or its timetable, begins here: nothing before is due."""
     SUSPENDED = "suspended"
     RESUMED = "resumed"
     """What was due before is left out."""
@@ -56,11 +60,14 @@ class DecisionKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeDecided:
     """What was decided of the time `time_ms`. `left_out`: how many times before it, since the decision before, are left
-    out with it."""
+    out with it. `timetable`: by which it was decided, empty where that was not noted. `reason`: why it was skipped,
+    empty for a run before that was not over."""
 
     time_ms: int
     kind: DecisionKind
     left_out: int = 0
+    timetable: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,9 @@ class Timetable:
             if at_ms > newest:  # an hour that comes twice: the library begins in its first pass
                 newest = at_ms
                 yield at_ms
+
+    def __str__(self) -> str:
+        return f"{self.cron} {self.time_zone}"
 
     def next_after(self, time_ms: int) -> int | None:
         """None: it never comes again."""
@@ -120,12 +130,14 @@ class ScheduleWanted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSeen:
     """`newest`: the newest decision. `running`: the state of the newest job, None where there is none or it is not
-    asked for yet; `is_unasked`: the newest time that fired has no job yet. `now_ms`: by the home's clock."""
+    asked for yet; `is_unasked`: the newest time that fired has no job yet. `reason`: why nothing may run now, empty for
+    nothing. `now_ms`: by the home's clock."""
 
     newest: TimeDecided | None
     running: JobState | None
     is_unasked: bool
     now_ms: int
+    reason: str = ""
 
 
 def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
@@ -150,8 +162,18 @@ def schedule_wanted(schedule: Schedule) -> ScheduleWanted:
 
 def decide_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
     """What to decide now; None: nothing is due."""
+    found = _decide(wanted, seen)
+    return None if found is None else replace(found, timetable=str(wanted.timetable))
+
+
+def is_ahead(time_ms: int, *, now_ms: int) -> bool:
+    """Whether a time that was decided is one of a clock that was wrong."""
+    return time_ms - now_ms > AHEAD_MS
+
+
+def _decide(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | None:
     newest = seen.newest
-    if newest is None:
+    if newest is None or is_ahead(newest.time_ms, now_ms=seen.now_ms):
         return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.STARTED)
     if seen.now_ms <= newest.time_ms:
         return None
@@ -159,9 +181,17 @@ def decide_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> TimeDecided | Non
     if wanted.suspend:
         return None if is_suspended else TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.SUSPENDED)
     if is_suspended:
-        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.RESUMED)
-    due = list(islice(wanted.timetable.after(newest.time_ms, until_ms=seen.now_ms), LOOKED_MAX))
+        # how much of this was while nobody operated, nobody knows: so all of it is told
+        left_out = len(_between(wanted, newest.time_ms, seen.now_ms))
+        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.RESUMED, left_out=left_out)
+    if newest.timetable not in {"", str(wanted.timetable)}:
+        return TimeDecided(time_ms=seen.now_ms, kind=DecisionKind.STARTED)
+    due = _between(wanted, newest.time_ms, seen.now_ms)
     return _due(wanted, seen, due) if due else None
+
+
+def _between(wanted: ScheduleWanted, start_ms: int, end_ms: int) -> Sequence[int]:
+    return list(islice(wanted.timetable.after(start_ms, until_ms=end_ms), LOOKED_MAX))
 
 
 def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> TimeDecided:
@@ -169,6 +199,8 @@ def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> Time
     time_ms = due[-1]
     if seen.now_ms - time_ms > wanted.deadline_ms:
         kind = DecisionKind.MISSED
+    elif seen.reason:
+        return TimeDecided(time_ms=time_ms, kind=DecisionKind.SKIPPED, left_out=len(due) - 1, reason=seen.reason)
     elif seen.is_unasked or seen.running in _LIVE:
         kind = DecisionKind.SKIPPED
     else:
@@ -178,8 +210,9 @@ def _due(wanted: ScheduleWanted, seen: ScheduleSeen, due: Sequence[int]) -> Time
 
 def next_time(wanted: ScheduleWanted, seen: ScheduleSeen) -> int | None:
     """When it fires next; None: never, as it is."""
-    newest_ms = max(seen.now_ms, seen.newest.time_ms if seen.newest else 0)
-    return None if wanted.suspend else wanted.timetable.next_after(newest_ms)
+    newest_ms = seen.newest.time_ms if seen.newest else 0
+    behind_ms = seen.now_ms if is_ahead(newest_ms, now_ms=seen.now_ms) else max(seen.now_ms, newest_ms)
+    return None if wanted.suspend else wanted.timetable.next_after(behind_ms)
 
 
 def command_of(wanted: ScheduleWanted, backup: str) -> tuple[str, ...]:

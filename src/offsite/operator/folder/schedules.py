@@ -16,10 +16,13 @@ from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
-from offsite.operator.world.schedules import ScheduleHands, ScheduleRun, ScheduleStatus, target_of
-from offsite.operator.world.timeline import Target
+from offsite.operator.world.schedule_runs import ScheduleRun
+from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus, target_of
+from offsite.operator.world.timeline import NotNow, Target
 
 _MISCONFIGURED = "MisconfiguredSchedule"
+_FAILED = "LastRunFailed"
+_CLOCK = "ClockStepped"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,12 +38,14 @@ class ScheduleKeeper:
         check(isinstance(schedule, Schedule), "a keeper of schedules")
         if self.hands is None:
             raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
-        return _kept(self.hands.reconcile(schedule_wanted(schedule), self._target(schedule)))  # type: ignore[arg-type]
+        wanted = schedule_wanted(schedule)  # type: ignore[arg-type]  # as was checked
+        status = self.hands.reconcile(wanted, self._target(schedule))  # type: ignore[arg-type]
+        return _kept(status, is_suspended=wanted.suspend)
 
     def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # what runs goes on to its end
         return None
 
-    def _target(self, schedule: Schedule) -> Target | None:
+    def _target(self, schedule: Schedule) -> Target | NotNow | None:
         """What a run of now would be about; None while the backup is not declared, or has nothing."""
         named = self.records.find("Backup", schedule.spec.backup)
         backup = named.resource() if named is not None else None
@@ -50,16 +55,25 @@ class ScheduleKeeper:
         return target_of(self.hands.eyes, wanted, wanted_of(backup, tuple(self.accounts)))
 
 
-def _kept(status: ScheduleStatus) -> Kept:
-    fields: dict[str, JsonValue] = {"state": "waiting", "runs": [_run(each) for each in reversed(status.runs)]}
+def _kept(status: ScheduleStatus, *, is_suspended: bool) -> Kept:
+    fields: dict[str, JsonValue] = {
+        "state": _state(status, is_suspended=is_suspended),
+        "runs": [_run(each) for each in reversed(status.runs)],
+    }
     if status.last_ms is not None:
         fields["lastScheduleTime"] = format_time(status.last_ms)
     if status.next_ms is not None:
         fields["nextScheduleTime"] = format_time(status.next_ms)
-    else:
-        fields["state"] = "suspended"
-    told = [Told(type=_MISCONFIGURED, message=status.problem)] if status.problem else []
-    return Kept(told=told, fields=fields)
+    told = ((_MISCONFIGURED, status.problem), (_FAILED, status.failure), (_CLOCK, status.clock))
+    return Kept(told=[Told(type=kind, message=said) for kind, said in told if said], fields=fields)
+
+
+def _state(status: ScheduleStatus, *, is_suspended: bool) -> str:
+    if status.is_running:
+        return "running"
+    if is_suspended:
+        return "suspended"
+    return "waiting" if status.next_ms is not None else "over"
 
 
 def _run(run: ScheduleRun) -> dict[str, JsonValue]:

@@ -152,7 +152,7 @@ class Run(Strict):
 
 class ScheduleStatus(Status):
     state: Word = ""
-    """`waiting` for its next time, or `suspended`."""
+    """`running`, `waiting` for its next time, `suspended`, or `over`: no time of it comes again."""
     last_schedule_time: Time | None = None
     """The last time that was due and begun."""
     next_schedule_time: Time | None = None

@@ -9,63 +9,71 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from offsite.model.errors import JobNotBegun, JobNotFound, OffsiteError, RequestRepeated, RestoreRunning, TooManyJobs
+from offsite.model.errors import (
+    Denied,
+    JobNotBegun,
+    JobNotFound,
+    NoRepository,
+    OffsiteError,
+    RequestRepeated,
+    RestoreRunning,
+    TooManyJobs,
+    UserError,
+)
 from offsite.model.journal import decided
 from offsite.model.time import format_time
 from offsite.operator.decide.schedule import (
     DecisionKind,
     ScheduleSeen,
     ScheduleWanted,
-    TimeDecided,
     command_of,
     decide_time,
+    is_ahead,
     next_time,
 )
 from offsite.operator.decide.wanted import Wanted
 from offsite.operator.resources.schedule import Action
-from offsite.operator.world.job_end import failure_of
 from offsite.operator.world.job_processes import BY, Jobs
 from offsite.operator.world.look import Eyes, history_of
-from offsite.operator.world.timeline import Recorded, Target, Timeline
+from offsite.operator.world.schedule_runs import ScheduleRun, is_told, last_failure, run_of
+from offsite.operator.world.timeline import NotNow, Recorded, Target, Timeline
+from offsite.repository.declared.history import Phase
 from offsite.services.jobs.ask import JobRequest
 from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
 from offsite.services.jobs.status import GIVEN_UP, JobReport, JobState, job_report
 from offsite.stores.store import Store
 
-FORGOTTEN_MS = 12 * 3_600_000
-"""A time whose job was not found so long behind its deadline: its records may have been deleted, which nobody may do
-within a day. How it ended is not known then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRun:
-    """One time of a schedule. `state`: that of its job, or `skipped`, `missed`, `waiting`, `unknown`."""
-
-    time_ms: int
-    state: str
-    job: str = ""
-    message: str = ""
+About = Target | NotNow | None
+"""What a run of now would be about, why there is none now, or that there is no backup for it."""
+RUNS_MIN = 10
+"""Runs that are looked at for how the newest one that is over ended, however few are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleStatus:
     """What is told of a schedule. `last_ms`: the newest time that fired; None: none did, as for `next_ms`. `runs`: the
-    newest first. `problem`: why it cannot fire as it is; empty: it is reconciled."""
+    newest first. `problem`: why it cannot fire as it is; `failure`: how the newest run that is over failed; `clock`:
+    what of a clock was wrong. Empty, all three: it is reconciled."""
 
     last_ms: int | None = None
     next_ms: int | None = None
     runs: tuple[ScheduleRun, ...] = ()
     problem: str = ""
+    failure: str = ""
+    clock: str = ""
+    is_running: bool = False
 
 
 @dataclass(slots=True)
 class _Look:
-    """What one look found: the newest decision, the newest time that fired, and its job."""
+    """What one look found: the newest decision, the newest time that fired, and its job. `unseen`: that cannot be
+    looked for, because its repository is out of reach for good."""
 
     newest: Recorded | None = None
     fired: Recorded | None = None
     runs: list[Recorded] = field(default_factory=list)
     job: JobReport | None = None
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,28 +87,35 @@ class ScheduleHands:
     def eyes(self) -> Eyes:
         return self.jobs.eyes
 
-    def reconcile(self, wanted: ScheduleWanted, target: Target | None) -> ScheduleStatus:
+    def reconcile(self, wanted: ScheduleWanted, target: About) -> ScheduleStatus:
         """Decide what is due, begin it, tell. `target`: what a run of now would be about, None: there is no backup for
         it. Raises what a look raises: then nothing is known, and nothing was decided."""
         problem = "" if target is not None else "there is no backup that it could be about"
         try:
-            self._shut_out(wanted, self._look(wanted))
-            self._decide(wanted, self._look(wanted), target)
-            self._begin(wanted, self._look(wanted), target)
+            self._shut_out(wanted, self._look(wanted, target))
+            self._decide(wanted, self._look(wanted, target), target)
+            self._begin(wanted, self._look(wanted, target), target)
         except (RestoreRunning, TooManyJobs, JobNotBegun, RequestRepeated) as error:
             decided("schedule_waits", why=error.message, uid=wanted.uid)
         except OffsiteError as error:
             problem = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
-        return self._status(wanted, self._look(wanted, runs=wanted.history), problem)
+        runs = max(wanted.history, RUNS_MIN)
+        return self._status(wanted, self._look(wanted, target, runs=runs), target, problem)
 
-    def _look(self, wanted: ScheduleWanted, *, runs: int = 0) -> _Look:
+    def _look(self, wanted: ScheduleWanted, target: About, *, runs: int = 0) -> _Look:
         """With so many runs, the newest ones, or more."""
         found = _Look()
         for each in Timeline(store=self.home, uid=wanted.uid).newest_first():
             found.newest = found.newest or each
             if each.decided.kind is DecisionKind.FIRED and found.fired is None:
-                found.fired, found.job = each, self._job(wanted, each)
-            if each.decided.kind.is_run:
+                found.fired = each
+                try:
+                    found.job = self._job(wanted, each)
+                except OffsiteError as error:
+                    if not _is_out_of_reach(error, each, target):
+                        raise
+                    found.unseen = True
+            if is_told(each.decided):
                 found.runs.append(each)
             if len(found.runs) >= runs and found.fired is not None:
                 break
@@ -118,38 +133,40 @@ class ScheduleHands:
         except JobNotFound:
             return None
 
-    def _seen(self, wanted: ScheduleWanted, found: _Look) -> ScheduleSeen:
+    def _seen(self, wanted: ScheduleWanted, found: _Look, target: About) -> ScheduleSeen:
         now_ms = self.home.now_ms()
         return ScheduleSeen(
             newest=found.newest.decided if found.newest else None,
             running=found.job.state if found.job else None,
             is_unasked=_is_unasked(wanted, found, now_ms),
             now_ms=now_ms,
+            reason=target.reason if isinstance(target, NotNow) else "",
         )
 
     def _shut_out(self, wanted: ScheduleWanted, found: _Look) -> None:
         """Of the newest time that fired: what is lost, or has not begun in time, begins no more."""
         fired, job = found.fired, found.job
-        if fired is None or fired.target is None:
+        if fired is None or fired.target is None or found.unseen:
             return
-        store, age_ms = self.eyes.open_store(fired.target.place), self.home.now_ms() - fired.decided.time_ms
+        store = self.eyes.open_store(fired.target.place)
         if job is not None and job.state is JobState.LOST and job.exit_code != GIVEN_UP:
             give_up_job(store, job.id, identity=self.eyes.identity)
-        if job is None and age_ms > wanted.deadline_ms:
+        if job is None and not _may_begin(wanted, fired, self.home.now_ms()):
             word = word_of(wanted.uid, fired.decided.time_ms)
             withdraw_job(store, kind=wanted.action.value, by=BY, word=word, identity=self.eyes.identity)
 
-    def _decide(self, wanted: ScheduleWanted, found: _Look, target: Target | None) -> None:
-        next_one = decide_time(wanted, self._seen(wanted, found))
+    def _decide(self, wanted: ScheduleWanted, found: _Look, target: About) -> None:
+        next_one = decide_time(wanted, self._seen(wanted, found, target))
         fires = next_one is not None and next_one.kind is DecisionKind.FIRED
         if next_one is None or (fires and target is None):  # it may still come, until its deadline
             return
         timeline, behind = Timeline(store=self.home, uid=wanted.uid), found.newest.seq if found.newest else 0
-        if timeline.append(next_one, target if fires else None, behind=behind):
+        about = target if fires and isinstance(target, Target) else None
+        if timeline.append(next_one, about, behind=behind):
             decided("schedule", why=next_one.kind.value, uid=wanted.uid, time=format_time(next_one.time_ms))
             timeline.prune(but=found.fired.seq if found.fired else behind)
 
-    def _begin(self, wanted: ScheduleWanted, found: _Look, target: Target | None) -> None:
+    def _begin(self, wanted: ScheduleWanted, found: _Look, target: About) -> None:
         """The job of the newest time that fired, if nobody has asked for it. Where the backup is another one by now, it
         waits until it is too late."""
         fired = found.fired
@@ -166,39 +183,22 @@ class ScheduleHands:
         )
         self.jobs.begin(fired.target.place, request, word=word_of(wanted.uid, fired.decided.time_ms))
 
-    def _status(self, wanted: ScheduleWanted, found: _Look, problem: str) -> ScheduleStatus:
+    def _status(self, wanted: ScheduleWanted, found: _Look, target: About, problem: str) -> ScheduleStatus:
         now_ms = self.home.now_ms()
+
+        def job_of(each: Recorded) -> JobReport | None:
+            return found.job if each is found.fired and not found.unseen else self._job(wanted, each)
+
+        runs = [run_of(each, job_of, deadline_ms=wanted.deadline_ms, now_ms=now_ms) for each in found.runs]
         return ScheduleStatus(
             last_ms=found.fired.decided.time_ms if found.fired else None,
-            next_ms=next_time(wanted, self._seen(wanted, found)),
-            runs=tuple(self._run(wanted, each, now_ms) for each in found.runs[: wanted.history]),
+            next_ms=next_time(wanted, self._seen(wanted, found, target)),
+            runs=tuple(runs[: wanted.history]),
             problem=problem,
+            failure=last_failure(runs),
+            clock=_wrong_clock(found, now_ms),
+            is_running=any(each.is_ongoing for each in runs),
         )
-
-    def _run(self, wanted: ScheduleWanted, each: Recorded, now_ms: int) -> ScheduleRun:
-        time_ms, told = each.decided.time_ms, _left_out(each.decided)
-        match each.decided.kind:
-            case DecisionKind.SKIPPED:
-                return ScheduleRun(time_ms=time_ms, state="skipped", message=f"the run before was not over{told}")
-            case DecisionKind.FIRED:
-                return self._fired(wanted, each, now_ms)
-            case _:
-                said = f"it could not begin within its deadline{told}"
-                return ScheduleRun(time_ms=time_ms, state="missed", message=said)
-
-    def _fired(self, wanted: ScheduleWanted, each: Recorded, now_ms: int) -> ScheduleRun:
-        time_ms, told = each.decided.time_ms, _left_out(each.decided).removeprefix("; ")
-        job = self._job(wanted, each)
-        if job is None:
-            is_late = now_ms - time_ms > wanted.deadline_ms
-            return ScheduleRun(time_ms=time_ms, state="unknown" if is_late else "waiting", message=told)
-        if job.state is JobState.CANCELLED and not job.arguments:  # withdrawn
-            is_forgotten = job.asked_at_ms - time_ms > wanted.deadline_ms + FORGOTTEN_MS
-            said = "" if is_forgotten else "it could not begin within its deadline"
-            return ScheduleRun(time_ms=time_ms, state="unknown" if is_forgotten else "missed", message=said)
-        failure = failure_of(job.said)
-        said = f"{failure.id}: {failure.message}" if failure else job.problem or told
-        return ScheduleRun(time_ms=time_ms, state=job.state.value, job=job.id, message=said)
 
 
 def word_of(uid: str, time_ms: int) -> str:
@@ -206,25 +206,54 @@ def word_of(uid: str, time_ms: int) -> str:
     return f"schedule-{uid}-{format_time(time_ms)}"
 
 
-def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> Target | None:
-    """What a run of now is about: the live low-level backup of a declared one, in its place; for a drill also the
+def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> About:
+    """What a run of now would be about: the live low-level backup of a declared one, in its place; for a drill also the
     newest one that was stopped. None: there is none. Raises `DamagedObject`, and what the store raises."""
-    history = history_of(eyes.open_store(backup.place), backup.uid)
-    newest = history.there[-1] if history.there and schedule.action is Action.DRILL else None
-    low = history.live or newest
+    store = eyes.open_store(backup.place)
+    history = history_of(store, backup.uid)
+    is_drill = schedule.action is Action.DRILL
+    low = history.live or (history.there[-1] if history.there and is_drill else None)
     if low is None:
         return None
-    cluster = schedule.cluster if schedule.action is Action.DRILL else low.beginning.cluster
-    return Target(place=backup.place, backup=low.beginning.backup, cluster=cluster)
+    name = low.beginning.backup
+    if low.phase is Phase.PAUSED and not is_drill:
+        return NotNow(reason=f"{name} is paused: nothing is copied")
+    if not _may_be_whole(eyes, store, name):
+        return NotNow(reason=f"{name} has not copied everything once")
+    return Target(place=backup.place, backup=name, cluster=schedule.cluster if is_drill else low.beginning.cluster)
+
+
+def _may_be_whole(eyes: Eyes, store: Store, backup: str) -> bool:
+    """Also one that is damaged: a run is there to tell that."""
+    try:
+        return eyes.facts.of(store, backup).is_whole
+    except OffsiteError:
+        return True
+
+
+def _may_begin(wanted: ScheduleWanted, fired: Recorded, now_ms: int) -> bool:
+    """Whether a time that fired is near enough to begin now, if nobody has asked for it."""
+    time_ms = fired.decided.time_ms
+    return now_ms - time_ms <= wanted.deadline_ms and not is_ahead(time_ms, now_ms=now_ms)
 
 
 def _is_unasked(wanted: ScheduleWanted, found: _Look, now_ms: int) -> bool:
-    """Whether the newest time that fired may still begin."""
-    fired = found.fired
-    return fired is not None and found.job is None and now_ms - fired.decided.time_ms <= wanted.deadline_ms
+    """Whether the newest time that fired may still begin. What cannot be seen may."""
+    return found.fired is not None and found.job is None and _may_begin(wanted, found.fired, now_ms)
 
 
-def _left_out(of: TimeDecided) -> str:
-    if not of.left_out:
-        return ""
-    return f"; {of.left_out} earlier time{'s' if of.left_out > 1 else ''} left out, several were due at once"
+def _is_out_of_reach(error: OffsiteError, fired: Recorded, target: About) -> bool:
+    """Whether a repository is closed for good, or is one of before: then the schedule does not wait for it. One that
+    does not answer for a while, and is in use, may have a run that goes on."""
+    if isinstance(error, UserError | NoRepository | Denied):
+        return True
+    return isinstance(target, Target) and fired.target is not None and fired.target.place != target.place
+
+
+def _wrong_clock(found: _Look, now_ms: int) -> str:
+    """Told until something is decided of another time."""
+    for each in (found.newest, *found.runs[:1]):
+        if each is not None and is_ahead(each.decided.time_ms, now_ms=now_ms):
+            wrong, now = format_time(each.decided.time_ms), format_time(now_ms)
+            return f"something was decided for {wrong}, and it is {now}: a clock is, or was, wrong; it goes on from now"
+    return ""

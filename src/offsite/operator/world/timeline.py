@@ -35,6 +35,13 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotNow:
+    """Why nothing may run now. What is due is skipped."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """Decision number `seq`. `target`: of a time that fired."""
 
@@ -70,6 +77,8 @@ class Timeline:
                 "time_ms": decided.time_ms,
                 "kind": decided.kind.value,
                 "left_out": decided.left_out,
+                "timetable": decided.timetable,
+                "reason": decided.reason,
                 "account": target.place.account if target else "",
                 "repository": target.place.repository if target else "",
                 "backup": target.backup if target else "",
@@ -103,6 +112,8 @@ def _recorded(data: bytes, key: str) -> Recorded:
             time_ms=item.integer("time_ms", least=0, most=MAX_COMMIT_TIME_MS),
             kind=kind,
             left_out=item.count("left_out"),
+            timetable=item.optional_text("timetable") or "",
+            reason=item.optional_text("reason") or "",
         ),
         target=Target(place=place, backup=item.text("backup"), cluster=item.text("cluster"))
         if kind is DecisionKind.FIRED

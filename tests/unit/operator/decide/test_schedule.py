@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.schedule import (
+    AHEAD_MS,
     DecisionKind,
     ScheduleSeen,
     ScheduleWanted,
@@ -122,7 +123,7 @@ def test_with_looks_that_are_near_each_other_every_time_fires_exactly_once(
     line = Line(schedule(cron=f"{minute} {hour} * * *", timeZone=zone, startingDeadline="12h"), start_ms)
     while now_ms < around_ms + 3 * DAY:
         now_ms += rng.randint(1, 50 * MINUTE)
-        stepped_ms = now_ms - rng.choice([0, 0, 0, rng.randint(0, 2 * HOUR)])  # the clock steps back, and again on
+        stepped_ms = now_ms - rng.choice([0, 0, 0, rng.randint(0, AHEAD_MS)])  # the clock steps back, and again on
         line.look(stepped_ms)
     line.look(now_ms)
     fired = line.of(DecisionKind.FIRED)
@@ -151,15 +152,16 @@ def test_what_was_due_while_it_was_suspended_is_not_made_up_for() -> None:
     line.look(CHANGES[4] + 30 * MINUTE, suspend=True)
     line.look(CHANGES[4] + 5 * HOUR, suspend=True)
     line.look(CHANGES[4] + 5 * HOUR + MINUTE)
-    assert [each.kind for each in line.decided][-1] is DecisionKind.RESUMED
+    assert (line.decided[-1].kind, line.decided[-1].left_out) == (DecisionKind.RESUMED, 5)
     found = line.look(CHANGES[4] + 6 * HOUR + MINUTE)
-    assert found == TimeDecided(time_ms=CHANGES[4] + 6 * HOUR, kind=DecisionKind.FIRED)
+    assert found == TimeDecided(time_ms=CHANGES[4] + 6 * HOUR, kind=DecisionKind.FIRED, timetable="0 * * * * UTC")
 
 
 def test_what_could_not_begin_in_time_is_left_out() -> None:
     line = Line(schedule(cron="0 0 * * *", startingDeadline="30m"), CHANGES[4])
     found = line.look(CHANGES[4] + 2 * DAY + HOUR)
-    assert found == TimeDecided(time_ms=CHANGES[4] + 2 * DAY, kind=DecisionKind.MISSED, left_out=1)
+    assert found is not None
+    assert (found.time_ms, found.kind, found.left_out) == (CHANGES[4] + 2 * DAY, DecisionKind.MISSED, 1)
 
 
 def test_the_next_one_is_skipped_while_one_runs() -> None:
@@ -168,6 +170,42 @@ def test_the_next_one_is_skipped_while_one_runs() -> None:
     found = line.look(CHANGES[4] + 2 * HOUR, running=JobState.RUNNING)
     assert found is not None
     assert found.kind is DecisionKind.SKIPPED
+
+
+@pytest.mark.parametrize("change", [{"cron": "50 * * * *"}, {"cron": "*/2 * * * *"}, {"timeZone": "Asia/Kolkata"}])
+def test_another_timetable_begins_where_it_is_seen_first(change: dict[str, object]) -> None:
+    line = Line(schedule(cron="0 0 * * *", startingDeadline="1d"), CHANGES[4] + 2 * MINUTE)
+    line.wanted = schedule(**{"cron": "0 0 * * *", "startingDeadline": "1d", **change})
+    now_ms = CHANGES[4] + 23 * HOUR + 55 * MINUTE
+    found = line.look(now_ms)
+    assert (found and found.kind, line.of(DecisionKind.FIRED, DecisionKind.MISSED)) == (DecisionKind.STARTED, [])
+    assert line.look(now_ms + 1) is None
+    due_ms = line.wanted.timetable.next_after(now_ms)
+    assert due_ms is not None
+    assert line.look(due_ms + MINUTE) is not None
+    assert [each.time_ms for each in line.of(DecisionKind.FIRED)] == [due_ms]
+
+
+def test_a_clock_that_was_a_year_ahead_once_silences_nothing() -> None:
+    line = Line(schedule(cron="0 * * * *"), CHANGES[4])
+    line.decided.append(TimeDecided(time_ms=CHANGES[4] + 365 * DAY, kind=DecisionKind.FIRED))
+    seen = ScheduleSeen(newest=line.decided[-1], running=None, is_unasked=False, now_ms=CHANGES[4] + MINUTE)
+    found = decide_time(line.wanted, seen)
+    assert found is not None
+    assert (found.kind, found.time_ms) == (DecisionKind.STARTED, seen.now_ms)
+    assert next_time(line.wanted, seen) == CHANGES[4] + HOUR
+    line.decided.append(found)
+    assert line.look(CHANGES[4] + HOUR) is not None
+    assert line.decided[-1].kind is DecisionKind.FIRED
+
+
+def test_what_is_due_while_nothing_may_run_is_skipped_with_the_reason() -> None:
+    wanted = schedule(cron="0 * * * *")
+    newest = TimeDecided(time_ms=CHANGES[4], kind=DecisionKind.STARTED)
+    seen = ScheduleSeen(newest=newest, running=None, is_unasked=False, now_ms=CHANGES[4] + HOUR, reason="paused")
+    found = decide_time(wanted, seen)
+    assert found is not None
+    assert (found.kind, found.reason) == (DecisionKind.SKIPPED, "paused")
 
 
 def test_a_schedule_tells_when_it_fires_next() -> None:

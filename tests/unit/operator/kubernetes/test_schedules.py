@@ -57,6 +57,21 @@ def test_a_time_that_is_due_is_a_job_once_whichever_operator_looks(world: World)
     assert world.status(*NIGHTLY)["lastScheduleTime"] == runs[0]["time"]
 
 
+def test_a_run_that_failed_is_a_condition_until_one_succeeds(world: World) -> None:
+    home, _ = world.running()
+    its = world.declare("Schedule", "nightly", backup="shop", action="checkpoint", cron="* * * * *")
+    world.look(home, times=1)
+    begin_in_the_past(world, its)
+    world.look(home)
+    (job,) = world.jobs.begun
+    assert (world.status(*NIGHTLY)["state"], world.conditions(*NIGHTLY)) == ("running", {})
+    store = PosixStore(root=world.root / "backups")
+    world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.mine()), exit_code=13)
+    world.look(home)
+    assert world.status(*NIGHTLY)["reconciled"] is False
+    assert job in world.conditions(*NIGHTLY)["LastRunFailed"]
+
+
 def test_one_of_no_backup_says_so_until_there_is_one(world: World) -> None:
     world.declare("Schedule", "nightly", backup="other", action="checkpoint", cron="* * * * *")
     home, _ = world.running()

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from offsite.model.errors import RestoreRunning
+from offsite.model.errors import OffsiteError, RestoreRunning
 from offsite.operator.decide.schedule import ScheduleWanted, schedule_wanted
 from offsite.operator.decide.wanted import Place
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.schedule import Schedule
 from offsite.operator.world.job_processes import Jobs
 from offsite.operator.world.look import Eyes
+from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus
-from offsite.operator.world.timeline import Target
+from offsite.operator.world.timeline import NotNow, Target
 from offsite.stores.store import Store
 from tests.faulty_store import Crash
 from tests.unit.operator.world.restore_world import JobProcess, SleepingStore
@@ -31,13 +32,15 @@ class ScheduleWorld:
         self.rng, self.now_ms = random.Random(seed), 1_772_000_000_000
         self.store, self.home = TimedStore(self), TimedStore(self)  # type: ignore[arg-type]
         self.wanted = new_schedule(**spec)
-        self.target: Target | None = TARGET
+        self.target: Target | NotNow | None = TARGET
+        self.closed: dict[Place, OffsiteError] = {}
         self.processes: list[JobProcess] = []
         self.working: list[str] = []
         self.begun: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self.ended: set[str] = set()
         self.is_asleep = self.is_calm = False
+        self.is_whole = True
         self.work_max = 20
 
     def operate(self, name: str, *, faults: bool) -> ScheduleStatus | None:
@@ -59,7 +62,13 @@ class ScheduleWorld:
             )
 
         store = faulty(self.store)
-        eyes = Eyes(open_store=lambda _: store, facts=self, agents=self, identity=identity(name))  # type: ignore[arg-type]
+
+        def open_store(place: Place) -> Store:
+            if place in self.closed:
+                raise self.closed[place]
+            return store
+
+        eyes = Eyes(open_store=open_store, facts=self, agents=self, identity=identity(name))  # type: ignore[arg-type]
         return ScheduleHands(jobs=Jobs(eyes=eyes, processes=self, environment_of=lambda *_: {}), home=faulty(self.home))
 
     def sleep(self, name: str) -> None:
@@ -79,6 +88,9 @@ class ScheduleWorld:
     def worked(self, process: JobProcess) -> None:
         assert not self.working, "two runs of a schedule go on"
         self.working.append(process.job)
+
+    def of(self, store: Store, backup: str) -> BackupFacts:
+        return BackupFacts(is_whole=self.is_whole)
 
     @contextmanager
     def room(self) -> Iterator[None]:

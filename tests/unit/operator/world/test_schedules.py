@@ -7,10 +7,20 @@ from dataclasses import replace
 
 import pytest
 
+from offsite.model.errors import BadResource, StoreUnreachable
 from offsite.operator.decide.schedule import DecisionKind
-from offsite.operator.world.schedules import ScheduleStatus
-from offsite.operator.world.timeline import KEPT, Recorded, Timeline
-from tests.unit.operator.world.schedule_world import TARGET, UID, ScheduleWorld
+from offsite.operator.decide.wanted import Account, Place, wanted_of
+from offsite.operator.resources.backup import Backup
+from offsite.operator.resources.parse import parse_resource
+from offsite.operator.world.schedules import ScheduleStatus, target_of
+from offsite.operator.world.timeline import KEPT, NotNow, Recorded, Timeline
+from offsite.repository.declared.entry import Beginning, Entry, Kind, settings_of
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
+from tests.unit.operator.world.schedule_world import PLACE, TARGET, UID, ScheduleWorld
 
 SEEDS = int(os.environ.get("OFFSITE_OPERATOR_SEEDS", "10000")) // 5
 STEPS = 60
@@ -158,3 +168,167 @@ def test_one_decision_follows_another_and_an_old_look_decides_nothing() -> None:
     later = replace(newest.decided, time_ms=newest.decided.time_ms + 1)
     assert timeline.append(later, None, behind=newest.seq)
     assert not timeline.append(replace(later, left_out=1), None, behind=newest.seq)
+
+
+def end(world: ScheduleWorld, exit_code: int, *, result: str = "", said: str = "") -> None:
+    """The job that runs ends so."""
+    job = world.processes.pop().job
+    ended = EndedJob(id=job, at_ms=world.now_ms, exit_code=exit_code, result=result, said=said)
+    JobRecords(store=world.store, layout=JobLayout(job=job)).put_ended(ended)
+
+
+MOVED = replace(TARGET, place=Place(account="new", repository="memory:two"), backup="shop-2")
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_schedule_goes_on_when_the_account_of_its_last_run_is_no_more(is_begun: bool) -> None:
+    world = quiet()
+    if not is_begun:
+        timeline = Timeline(store=world.home, uid=UID)
+        newest = next(timeline.newest_first())
+        due = replace(newest.decided, time_ms=newest.decided.time_ms + 5 * MINUTE, kind=DecisionKind.FIRED)
+        timeline.append(due, TARGET, behind=newest.seq)
+    look(world, after_ms=5 * MINUTE)
+    world.processes.clear()
+    world.closed[TARGET.place] = BadResource("there is no account 'main' any more", hint="known: new")
+    world.target, before = MOVED, len(world.begun)
+    status = look(world, after_ms=2 * MINUTE)
+    assert (status.problem, [each.state for each in status.runs]) == ("", ["unknown"])
+    assert "no account 'main'" in status.runs[0].message
+    status = look(world, after_ms=3 * MINUTE)
+    assert [each.state for each in status.runs] == ["starting", "unknown"]
+    assert len(world.begun) == before + 1
+
+
+def test_a_repository_in_use_that_does_not_answer_is_waited_for_and_an_old_one_is_not() -> None:
+    world = quiet()
+    look(world, after_ms=5 * MINUTE)
+    world.closed[TARGET.place] = StoreUnreachable("no answer", hint="")
+    with pytest.raises(StoreUnreachable):
+        look(world, after_ms=5 * MINUTE)
+    world.target = MOVED
+    assert [each.state for each in look(world).runs] == ["starting", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "result", "said", "told"),
+    [
+        (13, "", '{"error": {"id": "OFF-1302", "message": "fails its CRC32C"}}', "failed: OFF-1302: fails its CRC32C"),
+        (13, '{"proven": false, "findings": ["orders/0: other"]}', "", "failed: orders/0: other"),
+        (3, '{"proven": null, "problem": "nothing to compare"}', "", "was done in part: nothing to compare"),
+        (1, "", "", "failed: its command did not say why"),
+    ],
+)
+def test_a_run_that_failed_is_told_until_one_succeeds(exit_code: int, result: str, said: str, told: str) -> None:
+    world = quiet(history=1)
+    look(world, after_ms=5 * MINUTE)
+    assert look(world).failure == ""
+    end(world, exit_code, result=result, said=said)
+    assert told in look(world).failure
+    assert told in look(world, after_ms=5 * MINUTE).failure, "the next one runs"
+    end(world, 0)
+    assert look(world).failure == ""
+
+
+def test_a_lost_run_and_a_missed_one_are_told_as_failures() -> None:
+    world = quiet()
+    look(world, after_ms=5 * MINUTE)
+    world.processes.clear()
+    assert "was lost" in look(world, after_ms=4 * MINUTE).failure
+    world = quiet()
+    world.target = None
+    look(world, after_ms=5 * MINUTE)
+    assert "was missed" in look(world, after_ms=4 * MINUTE + 30_000).failure
+
+
+def test_what_is_due_while_the_backup_is_paused_is_skipped_and_said_why() -> None:
+    world = quiet()
+    world.target = NotNow(reason="shop-1 is paused: nothing is copied")
+    status = look(world, after_ms=5 * MINUTE)
+    assert [(each.state, each.message) for each in status.runs] == [("skipped", "shop-1 is paused: nothing is copied")]
+    assert (status.problem, status.failure, world.begun) == ("", "", [])
+    world.target = TARGET
+    assert [each.state for each in look(world, after_ms=5 * MINUTE).runs] == ["starting", "skipped"]
+
+
+def test_a_clock_that_was_ahead_once_is_told_and_silences_nothing() -> None:
+    world = quiet()
+    now_ms, year_ms = world.now_ms, 365 * 24 * 60 * MINUTE
+    look(world, after_ms=year_ms)
+    world.processes.clear()
+    world.now_ms = now_ms + MINUTE
+    assert "a clock is, or was, wrong" in look(world).clock
+    status = look(world)
+    assert status.clock
+    assert status.next_ms == now_ms + 5 * MINUTE
+    before = len(world.begun)
+    status = look(world, after_ms=5 * MINUTE)
+    assert (status.clock, len(world.begun)) == ("", before + 1)
+
+
+def test_what_was_left_out_behind_a_suspension_is_told() -> None:
+    world = quiet()
+    world.wanted = replace(world.wanted, suspend=True)
+    look(world, after_ms=MINUTE)
+    world.wanted = replace(world.wanted, suspend=False)  # and no operator runs for an hour
+    status = look(world, after_ms=60 * MINUTE)
+    assert [each.state for each in status.runs] == ["skipped"]
+    assert "12 times left out" in status.runs[0].message
+
+
+def test_a_schedule_whose_job_runs_says_so() -> None:
+    world = quiet()
+    assert look(world, after_ms=5 * MINUTE).is_running
+    end(world, 0)
+    assert not look(world).is_running
+
+
+@pytest.mark.parametrize(
+    ("action", "phase", "is_whole", "expected"),
+    [
+        ("checkpoint", Kind.STARTED, True, "shop-1"),
+        ("checkpoint", Kind.PAUSED, True, "is paused"),
+        ("checkpoint", Kind.STARTED, False, "has not copied everything once"),
+        ("checkpoint", Kind.STOPPED, True, None),
+        ("drill", Kind.PAUSED, True, "shop-1"),
+        ("drill", Kind.STOPPED, True, "shop-1"),
+        ("drill", Kind.STARTED, False, "has not copied everything once"),
+    ],
+)
+def test_a_run_is_about_a_backup_that_may_have_it(
+    action: str, phase: Kind, is_whole: bool, expected: str | None
+) -> None:
+    world = ScheduleWorld(1, action=action)
+    store = world.store
+    ledger = DeclaredLedger(store=store, layout=DeclaredLayout(uid="dddddddd-4"))
+    beginning = Beginning(backup="shop-1", path="shop", tag="default", cluster="shop", topics=("*",))
+    for kind in (Kind.STARTED, phase)[: 1 if phase is Kind.STARTED else 2]:
+        history = ledger.read()
+        parts = {"beginning": beginning, "settings": settings_of("7d", {})} if kind is Kind.STARTED else {}
+        ledger.append(
+            Entry(
+                seq=history.seq + 1,
+                previous=history.head,
+                kind=kind,
+                generation=1,
+                fence=1,
+                word="w",
+                at_ms=1,
+                number=1,
+                **parts,  # type: ignore[arg-type]
+            ),
+            to=history,
+        )
+    document = {
+        "apiVersion": "offsite.dev/v1alpha1",
+        "kind": "Backup",
+        "metadata": {"name": "shop", "uid": "dddddddd-4"},
+        "spec": {},
+    }
+    declared = parse_resource(document, source="world")
+    assert isinstance(declared, Backup)
+    wanted = wanted_of(declared, (Account(name=PLACE.account, endpoint=PLACE.repository),))
+    world.is_whole = is_whole
+    eyes = replace(world.hands("x").eyes, open_store=lambda _: store)
+    found = target_of(eyes, world.wanted, wanted)
+    assert (expected or "None") in str(found)

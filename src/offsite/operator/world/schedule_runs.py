@@ -1,0 +1,112 @@
+"""What became of the times of a schedule, told from the decisions and from the jobs that they led to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from offsite.model.errors import OffsiteError
+from offsite.model.time import format_time
+from offsite.operator.decide.schedule import DecisionKind, TimeDecided
+from offsite.operator.world.job_end import failure_of
+from offsite.operator.world.timeline import Recorded
+from offsite.services.jobs.status import JobReport, JobState
+
+FORGOTTEN_MS = 12 * 3_600_000
+"""A time whose job was not found so long behind its deadline: its records may have been deleted, which nobody may do
+within a day. How it ended is not known then."""
+_ONGOING = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
+_BAD = frozenset({JobState.FAILED.value, JobState.LOST.value, JobState.PARTIAL.value, "missed"})
+_ENDED = _BAD | {JobState.SUCCEEDED.value, JobState.CANCELLED.value}
+
+JobOf = Callable[[Recorded], JobReport | None]
+"""The job of a time that fired; None where it is not asked for, or its records were deleted. Raises `OffsiteError`
+where its repository cannot be looked into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """One time of a schedule. `state`: that of its job, or `skipped`, `missed`, `waiting`, `unknown`."""
+
+    time_ms: int
+    state: str
+    job: str = ""
+    message: str = ""
+
+    @property
+    def is_ongoing(self) -> bool:
+        return self.state in _ONGOING
+
+
+def run_of(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
+    """What became of the time that was decided so."""
+    decided, told = each.decided, _left_out(each.decided)
+    match decided.kind:
+        case DecisionKind.FIRED:
+            return _fired(each, job_of, deadline_ms=deadline_ms, now_ms=now_ms)
+        case DecisionKind.SKIPPED:
+            why = decided.reason or "the run before was not over"
+            return ScheduleRun(time_ms=decided.time_ms, state="skipped", message=f"{why}{told}")
+        case DecisionKind.RESUMED:
+            times = "1 time" if decided.left_out == 1 else f"{decided.left_out} times"
+            said = f"{times} left out: due since it was suspended, until an operator saw that it is not any more"
+            return ScheduleRun(time_ms=decided.time_ms, state="skipped", message=said)
+        case _:
+            said = f"it could not begin within its deadline{told}"
+            return ScheduleRun(time_ms=decided.time_ms, state="missed", message=said)
+
+
+def is_told(decided: TimeDecided) -> bool:
+    """Whether a decision is shown among the runs."""
+    return decided.kind.is_run or (decided.kind is DecisionKind.RESUMED and decided.left_out > 0)
+
+
+def last_failure(runs: Iterable[ScheduleRun]) -> str:
+    """Of runs, the newest first: how the newest one that is over failed; empty where it did not."""
+    newest = next((each for each in runs if each.state in _ENDED), None)
+    if newest is None or newest.state not in _BAD:
+        return ""
+    job = f" (offsite jobs show {newest.job})" if newest.job else ""
+    return f"the run of {format_time(newest.time_ms)} {_SAID.get(newest.state, newest.state)}: {newest.message}{job}"
+
+
+_SAID = {"lost": "was lost", "partial": "was done in part", "missed": "was missed"}
+
+
+def _fired(each: Recorded, job_of: JobOf, *, deadline_ms: int, now_ms: int) -> ScheduleRun:
+    time_ms, told = each.decided.time_ms, _left_out(each.decided).removeprefix("; ")
+    try:
+        job = job_of(each)
+    except OffsiteError as error:
+        said = f"its repository cannot be looked into: {error.id}: {error.message}"
+        return ScheduleRun(time_ms=time_ms, state="unknown", message=said)
+    if job is None:
+        is_late = now_ms - time_ms > deadline_ms
+        return ScheduleRun(time_ms=time_ms, state="unknown" if is_late else "waiting", message=told)
+    if job.state is JobState.CANCELLED and not job.arguments:  # withdrawn
+        is_forgotten = job.asked_at_ms - time_ms > deadline_ms + FORGOTTEN_MS
+        said = "" if is_forgotten else "it could not begin within its deadline"
+        return ScheduleRun(time_ms=time_ms, state="unknown" if is_forgotten else "missed", message=said)
+    return ScheduleRun(time_ms=time_ms, state=job.state.value, job=job.id, message=_said(job) or told)
+
+
+def _said(job: JobReport) -> str:
+    """The error that its command ended with, or what its result tells first."""
+    if (failure := failure_of(job.said)) is not None:
+        return f"{failure.id}: {failure.message}"
+    if job.problem:
+        return job.problem
+    result = job.result if isinstance(job.result, Mapping) else {}
+    told = (result.get("problem"), result.get("findings"), result.get("warnings"))
+    first = (each[0] if isinstance(each, list) and each else each for each in told)
+    if said := next((each for each in first if isinstance(each, str) and each), ""):
+        return said
+    if job.state is JobState.LOST:
+        return "its process vanished"
+    return "its command did not say why" if job.state.value in _BAD else ""
+
+
+def _left_out(of: TimeDecided) -> str:
+    if not of.left_out:
+        return ""
+    return f"; {of.left_out} earlier time{'s' if of.left_out > 1 else ''} left out, several were due at once"
