@@ -22,6 +22,8 @@ from offsite.repository.declared.restore_log import End, Failure, Outcome, Resto
 from offsite.repository.jobs.record import JobProgress
 from offsite.services.jobs.status import JobState
 
+AHEAD_S = 300.0
+"""Clocks differ by less: what a log dates further ahead is not believed, and counts as past."""
 ATTEMPTS_MAX = 20
 """A restore whose process vanished so often is told to have failed: something kills it."""
 SETTLE_S = 40.0
@@ -74,7 +76,7 @@ class Tag(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreWanted:
     """What a restore asks for. `source_cluster`: of which cluster the backup has to be, empty where that does not
-    matter. `arguments`: the command line, without where the repository and the cluster are."""
+    matter. `arguments`: the command line, without where the repository and the cluster are. `name`: for people."""
 
     uid: str
     state: RestoreState
@@ -84,6 +86,7 @@ class RestoreWanted:
     tag: str
     source_cluster: str
     arguments: tuple[str, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +104,17 @@ class JobSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSeen:
-    """`job`: None where none is asked for yet; `now_ms` by the repository's clock. `problem`: why it cannot begin."""
+    """`job`: None where none is asked for yet; `now_ms` by the repository's clock. `problem`: why it cannot begin;
+    `waits_for`: who has the tag. `witness`: the job of a restore that is over, None where it is not there, or did not
+    succeed."""
 
     history: RestoreHistory
     job: JobSeen | None
     tag: Tag
     now_ms: int
     problem: str = ""
+    waits_for: str = ""
+    witness: JobSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +200,7 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account]) -> RestoreWant
         tag=spec.tag,
         source_cluster=spec.source_cluster if spec.timestamp and not spec.commit else "",
         arguments=_arguments(spec, backup, who),
+        name=restore.metadata.name,
     )
 
 
@@ -236,13 +244,14 @@ def check_restore(wanted: RestoreWanted, seen: RestoreSeen) -> RestoreStatus:
     history, job = seen.history, seen.job
     end = history.end if history.is_over else None
     phase = _phase(wanted, seen)
+    is_unproven = end is not None and end.outcome is Outcome.SUCCEEDED and seen.witness is None
     return RestoreStatus(
         phase=phase,
         job=end.job if end is not None else job.id if job else "",
         attempts=history.attempt,
         progress=job.progress if job else None,
-        failure=end.failure if end is not None else None,
-        verified=end.verified if end is not None else None,
+        failure=_UNPROVEN if is_unproven else end.failure if end is not None else None,
+        verified=None if end is None or is_unproven else end.verified,
         conditions=_conditions(wanted, seen, phase),
     )
 
@@ -281,7 +290,7 @@ def _worn_out(history: RestoreHistory) -> End:
 
 def _settles(seen: RestoreSeen) -> bool:
     """Whether what a lost job held may still be held."""
-    return seen.history.end is not None and seen.now_ms - seen.history.ended_ms < SETTLE_S * 1000
+    return seen.history.end is not None and -AHEAD_S < (seen.now_ms - seen.history.ended_ms) / 1000 < SETTLE_S
 
 
 def _phase(wanted: RestoreWanted, seen: RestoreSeen) -> RestorePhase:
@@ -310,7 +319,7 @@ def _wrong_state(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) 
     if phase is RestorePhase.COMPLETED:
         return ""
     if phase is RestorePhase.WAITING and seen.tag is Tag.TAKEN:
-        return f"it waits for another restore of the tag {wanted.tag} into {wanted.cluster}"
+        return f"it waits for {seen.waits_for or 'another restore'}, of the tag {wanted.tag} into {wanted.cluster}"
     if phase is RestorePhase.WAITING:
         return "its process vanished: it goes on soon"
     failure = seen.history.end.failure if seen.history.end else None
@@ -368,4 +377,9 @@ _FORGOTTEN = Failure(
     id="",
     message="how it ended is not known: the records of its job were deleted",
     hint="look at the topics in the cluster",
+)
+_UNPROVEN = Failure(
+    id="",
+    message="not proven: its log says that it succeeded, and no job of it tells so",
+    hint="its records were deleted, or it never ran: compare with offsite verify --against",
 )

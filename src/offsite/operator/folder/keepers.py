@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from offsite.model.clock import Clock
 from offsite.model.errors import Denied, NoRepository, OffsiteError, UserError
 from offsite.model.journal import failed, safe_line, safe_trace
+from offsite.operator.decide.restore import RestoreWanted
 from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.backups import BackupKeeper
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
@@ -77,7 +78,7 @@ class Keepers:
         self._backups.hands = Hands(eyes=eyes, slots=shared.slots, seal=seal, in_force=self._in_force)
         self._backups.launches = launches
         jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
-        self._restores.hands = RestoreHands(jobs=jobs, tags=shared.tags)
+        self._restores.hands = RestoreHands(jobs=jobs, tags=shared.tags, in_force=self._may_begin)
         self._schedules.hands = ScheduleHands(jobs=jobs, home=shared.store)
         self._restores.accounts = self._schedules.accounts = accounts.known
 
@@ -100,6 +101,13 @@ class Keepers:
         if now is None or now.uid != wanted.uid:
             return kind is Kind.STOPPED
         return now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
+
+    def _may_begin(self, wanted: RestoreWanted) -> bool:
+        """No restore begins that is to be deleted, nor by an old spec."""
+        looked = self._looked
+        now = self._records.find(*looked.key) if looked is not None else None
+        is_its = looked is not None and now is not None and now.uid == wanted.uid
+        return is_its and not now.is_deleted and now.generation == looked.generation  # type: ignore[union-attr]
 
 
 def problem_of(kind: str, error: OffsiteError) -> Told:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from offsite.model.check import check
-from offsite.model.errors import BadResource
+from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, leaving, restore_wanted
 from offsite.operator.decide.wanted import Account
@@ -18,7 +18,7 @@ from offsite.operator.folder.keeper import Changes, Kept, with_place
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.restore import Restore
-from offsite.operator.world.restores import RestoreHands
+from offsite.operator.world.restores import GONE_MS, RestoreHands, is_out_of_reach
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,13 +37,26 @@ class RestoreKeeper:
         return _kept(hands.reconcile(wanted, known=self.records.uids()))
 
     def let_go(self, record: Record) -> Kept | None:
-        """One that runs is told to stop, and waited for; what it wrote stays."""
+        """One that runs is told to stop, and waited for; what it wrote stays. Only one whose log says that it is over
+        goes: another operator may be about to begin it. Where that cannot be told, because its repository cannot be
+        opened for an hour or its log is barred, its tag is freed, so that others may go on."""
         if not record.places:
             return None
         hands, restore = self._parts(record)
         stopped = _stopped(restore, record)
-        status = hands.reconcile(stopped, known=self.records.uids())
-        return None if status.phase.is_final else _kept(status)
+        try:
+            status = hands.reconcile(stopped, known=self.records.uids())
+        except OffsiteError as error:
+            if not is_out_of_reach(error) or hands.tags.now_ms() - record.deletion_ms <= GONE_MS:
+                raise
+            hands.free_tag(stopped)
+            return None
+        if status.phase.is_final:
+            return None
+        if hands.is_barred(stopped):
+            hands.free_tag(stopped)
+            return None
+        return _kept(status)
 
     def _parts(self, record: Record) -> tuple[RestoreHands, Restore]:
         restore = record.resource()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsite.model.check import check
+from offsite.model.time import parse_time
 from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.records import Edit, Record
 from offsite.operator.kubernetes.cluster import Body, Cluster, Named, resources_path
@@ -32,7 +33,7 @@ def record_of(body: Body) -> Record:
         spec=body.get("spec") or {},
         source="",
         created_ms=0,
-        deletion_ms=1 if metadata.get("deletionTimestamp") else 0,
+        deletion_ms=parse_time(asked, now_ms=0) if (asked := metadata.get("deletionTimestamp")) else 0,
         finalizers=tuple(metadata.get("finalizers") or ()),
         places=tuple(sorted(set(_places(body)), key=lambda place: (place.repository, place.account))),
     )

@@ -9,21 +9,25 @@ job is the same, and is begun by whoever asked first) or that was withdrawn (ask
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import assert_never
 
 from offsite.model.errors import (
     BadName,
+    DamagedObject,
     JobNotBegun,
     JobNotFound,
+    NoRepository,
     OffsiteError,
     RestoreRunning,
     TooManyJobs,
+    UserError,
 )
 from offsite.model.ids import random_id
-from offsite.model.journal import decided
+from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import (
+    AHEAD_S,
     Begin,
     Cancel,
     GiveTag,
@@ -48,7 +52,8 @@ from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.tags import TagHolder, TagName, Tags
 from offsite.repository.declared.entry import decode_owner
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
-from offsite.repository.declared.restore_log import End, NotNextError, RestoreEntry, RestoreHistory, RestoreLog
+from offsite.repository.declared.restore_log import End, NotNextError, Outcome, RestoreEntry, RestoreHistory, RestoreLog
+from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.jobs.ask import JobRequest, cancel_job
 from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
 from offsite.services.jobs.status import JobState, job_report
@@ -61,12 +66,22 @@ GONE_MS = 3_600_000
 """A tag is taken from a restore that no operator here knows of after so long, when nothing of it runs."""
 
 
+InForce = Callable[[RestoreWanted], bool]
+"""Whether what is declared is still what is wanted, so that something may begin by it."""
+
+
+def _always(wanted: RestoreWanted) -> bool:  # noqa: ARG001  # as `InForce`
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreHands:
-    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share."""
+    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share.
+    `in_force` is asked under the lock: a log knows nothing of a resource that is being deleted."""
 
     jobs: Jobs
     tags: Tags
+    in_force: InForce = _always
 
     @property
     def eyes(self) -> Eyes:
@@ -94,13 +109,26 @@ class RestoreHands:
         """What is of a restore. Raises what the store raises, and `DamagedObject`."""
         store = self.eyes.open_store(wanted.place)
         history = RestoreLog(store=store, layout=DeclaredLayout(uid=wanted.uid)).read()
+        tag, waits_for = self._tag_of(wanted, known)
         return RestoreSeen(
             history=history,
             job=self._job(store, history),
-            tag=self._tag_of(wanted, known),
+            tag=tag,
             now_ms=store.now_ms(),
             problem=problem or _wrong_source(store, wanted),
+            waits_for=waits_for,
+            witness=_witness(store, history),
         )
+
+    def is_barred(self, wanted: RestoreWanted) -> bool:
+        """Whether nothing can follow in the log of a restore, and nothing of it runs. Raises as `look`."""
+        store, seen = self.eyes.open_store(wanted.place), self.look(wanted)
+        is_idle = seen.job is None or seen.job.state in _STOPPED
+        return is_idle and _is_barred(store, DeclaredLayout(uid=wanted.uid), seen.history)
+
+    def free_tag(self, wanted: RestoreWanted) -> None:
+        """Let go the tag of a restore that goes, and that nobody can begin any more."""
+        self.tags.give(_tag(wanted), wanted.uid)
 
     def carry_out(self, wanted: RestoreWanted, step: RestoreStep, *, known: Collection[str] = ()) -> None:
         """One step. Raises `RestoreRunning` while another operator holds the lock, or a process a job that is to be
@@ -110,13 +138,13 @@ class RestoreHands:
             seen = self.look(wanted, known=known)
             if decide_restore(wanted, seen) != step:
                 return  # somebody else did it meanwhile
+            if isinstance(step, Tell | Begin):
+                _check_fence(store, layout, seen.history)
             match step:
-                case TakeTag():
-                    self.tags.take(_tag(wanted), wanted.uid, wanted.place)
+                case TakeTag() | Begin():
+                    self._forth(wanted, step, seen, fence)
                 case GiveTag():
                     self.tags.give(_tag(wanted), wanted.uid)
-                case Begin():
-                    self._begin(wanted, seen, fence)
                 case Withdraw():
                     self._withdraw(store, wanted.uid, step.attempt)
                 case Cancel():
@@ -128,9 +156,22 @@ class RestoreHands:
                 case _:
                     assert_never(step)
 
+    def _forth(self, wanted: RestoreWanted, step: TakeTag | Begin, seen: RestoreSeen, fence: int) -> None:
+        """Towards a job, if it is still wanted."""
+        if not self.in_force(wanted):
+            decided("not_any_more", why="it is being deleted, or another spec is in force", uid=wanted.uid)
+            return
+        # what is not known is told before anything is decided, and before a tag is taken from others
+        self.jobs.environment_of(wanted.place, wanted.cluster)
+        if isinstance(step, TakeTag):
+            self.tags.take(_tag(wanted), wanted.uid, wanted.place, name=wanted.name)
+        else:
+            self._begin(wanted, seen, fence)
+
     def _begin(self, wanted: RestoreWanted, seen: RestoreSeen, fence: int) -> None:
-        self.jobs.environment_of(wanted.place, wanted.cluster)  # what is not known is told before anything is decided
         store, history = self.eyes.open_store(wanted.place), seen.history
+        if history.ended_ms - store.now_ms() > AHEAD_S * 1000:
+            warned("not_yet", why="its log dates an end in the future: taken for past", uid=history.uid)
         if not history.is_under_way:
             with self.jobs.processes.room():  # an attempt that is decided, and waits for hours, would look as if it ran
                 begun = self._append(store, history, fence, history.attempt + 1, None)
@@ -178,15 +219,29 @@ class RestoreHands:
 
     # -- the tag -------------------------------------------------------------------------------------------------------
 
-    def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> Tag:
+    def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> tuple[Tag, str]:
+        """Who has the tag; and in words, if it is another restore."""
         if (holder := self.tags.holder(_tag(wanted))) is None:
-            return Tag.FREE
+            return Tag.FREE, ""
         if holder.uid == wanted.uid:
-            return Tag.HELD
-        if not self._is_over(wanted, holder, known):
-            return Tag.TAKEN
+            return Tag.HELD, ""
+        waits_for = f"restore {holder.name or holder.uid}"
+        try:
+            is_over = self._is_over(wanted, holder, known)
+        except OffsiteError as error:
+            is_over = is_out_of_reach(error) and self._is_gone(wanted, holder, known)
+            where = f"repository {holder.place.repository} cannot be opened"
+            what = where if is_out_of_reach(error) else "end is not known"
+            waits_for += f", whose {what} ({error.id}: {error.message})"
+        if not is_over:
+            return Tag.TAKEN, waits_for
         self.tags.give(_tag(wanted), holder.uid)  # its operator died before it did
-        return Tag.FREE
+        return Tag.FREE, ""
+
+    def _is_gone(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
+        """Whether no operator here has known of it for long; asked for one that is known."""
+        is_long = self.tags.now_ms() - holder.since_ms > GONE_MS
+        return is_long and holder.uid not in known and wanted.uid in known
 
     def _is_over(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
         """Whether the restore that has the tag is over. One whose resource is gone runs to its end; what has not begun
@@ -195,9 +250,8 @@ class RestoreHands:
         log = RestoreLog(store=store, layout=DeclaredLayout(uid=holder.uid))
         if (history := log.read()).is_over:
             return True
-        is_gone = holder.uid not in known and self.tags.now_ms() - holder.since_ms > GONE_MS
         job = self._job(store, history)
-        if is_gone and wanted.uid in known and (job is None or job.state in _STOPPED):
+        if self._is_gone(wanted, holder, known) and (job is None or job.state in _STOPPED):
             self._end(wanted, holder)
         return log.read().is_over
 
@@ -221,6 +275,38 @@ def word_of(uid: str, attempt: int) -> str:
 
 def _tag(wanted: RestoreWanted) -> TagName:
     return TagName(cluster=wanted.cluster, tag=wanted.tag)
+
+
+def is_out_of_reach(error: OffsiteError) -> bool:
+    """Whether a repository cannot be opened as things are set: waiting alone changes nothing."""
+    return isinstance(error, UserError | NoRepository)
+
+
+def _check_fence(store: Store, layout: DeclaredLayout, history: RestoreHistory) -> None:
+    """Raises `DamagedObject` for a log by a lock that nobody ever held: nothing could follow it, and all would wait."""
+    if _is_barred(store, layout, history):
+        raise DamagedObject(
+            f"entry {history.seq} of restore {history.uid} is by lock {history.fence}, which nobody held yet",
+            hint="it was not written by an operator: declare the restore anew, under another name",
+        )
+
+
+def _is_barred(store: Store, layout: DeclaredLayout, history: RestoreHistory) -> bool:
+    return bool(history.fence) and history.fence > LeaseTerms(store=store, lease=layout.lock).newest_term()
+
+
+def _witness(store: Store, history: RestoreHistory) -> JobSeen | None:
+    """The job that succeeded as the log says, found by its own records and by the word of the attempt."""
+    end = history.end
+    if end is None or end.outcome is not Outcome.SUCCEEDED:
+        return None
+    if job_of_word(store, kind=KIND, by=BY, word=word_of(history.uid, history.attempt)) != end.job or not end.job:
+        return None
+    try:
+        report = job_report(store, end.job)
+    except (JobNotFound, BadName):
+        return None
+    return job_seen(report) if report.state is JobState.SUCCEEDED else None
 
 
 def _wrong_source(store: Store, wanted: RestoreWanted) -> str:

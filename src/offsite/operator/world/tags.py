@@ -29,11 +29,12 @@ PREFIX = "operator/restore-tags/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagHolder:
-    """The restore that has a tag, where its log is, and since when (the home's clock)."""
+    """The restore that has a tag, where its log is, and since when (the home's clock). `name`: for people."""
 
     uid: str
     place: Place
     since_ms: int
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +73,12 @@ class Tags:
         """Raises `DamagedObject`, and what the store raises, as all of these."""
         return self._read(tag).holder
 
-    def take(self, tag: TagName, uid: str, place: Place) -> bool:
+    def take(self, tag: TagName, uid: str, place: Place, *, name: str = "") -> bool:
         """Whether the restore has the tag now."""
         now = self._read(tag)
         if now.holder is not None:
             return now.holder.uid == uid
-        return self._append(tag, now, uid, place)
+        return self._append(tag, now, uid, place, name)
 
     def give(self, tag: TagName, uid: str) -> None:
         """Let go what that restore holds; whoever is faster has done it."""
@@ -93,12 +94,13 @@ class Tags:
     def _log(self, tag: TagName) -> NumberedLog[TagState]:
         return NumberedLog(store=self._store, prefix=tag.prefix, after=_after)
 
-    def _append(self, tag: TagName, now: TagState, uid: str, place: Place) -> bool:
+    def _append(self, tag: TagName, now: TagState, uid: str, place: Place, name: str = "") -> bool:
         entry: dict[str, JsonValue] = {
             "format": FORMAT,
             "seq": now.seq + 1,
             "previous": now.head,
             "uid": uid,
+            "name": name,
             "account": place.account,
             "repository": place.repository,
             "at_ms": self._store.now_ms(),
@@ -115,5 +117,6 @@ def _after(state: TagState, data: bytes, key: str) -> TagState:
         uid=item.text("uid"),
         place=Place(account=item.text("account"), repository=item.text("repository")),
         since_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        name=item.optional_text("name") or "",
     )
     return replace(state, seq=state.seq + 1, head=hash_of(data), holder=holder if holder.uid else None)

@@ -95,6 +95,11 @@ class LeaseTerms:
         newest = self._newest()
         return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
+    def newest_term(self) -> int:
+        """How often it was taken in hand so far."""
+        newest = self._newest()
+        return 0 if newest is None else newest.term
+
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
         """What to tell whoever would begin it, too."""
         return RestoreRunning(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from offsite.model.errors import KubernetesUnavailable, ResourceConflict
+from offsite.model.time import format_time
 from offsite.operator.kubernetes.cluster import Body
 
 NOW = "2026-11-24T12:00:00Z"
@@ -70,7 +72,7 @@ class MemoryCluster:
             return
         if found["metadata"]["uid"] != uid:
             raise ResourceConflict(f"{path} has another uid")
-        found["metadata"]["deletionTimestamp"] = NOW
+        found["metadata"]["deletionTimestamp"] = format_time(int(time.time() * 1000))
         self._sweep(path)
         self._lose()
 

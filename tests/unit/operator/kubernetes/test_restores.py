@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.operator.folder import restores
 from offsite.operator.kubernetes.cluster import Named
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.resources.backup import FINALIZER
@@ -198,3 +199,18 @@ def test_one_of_a_tag_waits_for_the_other(world: World) -> None:
     world.look(home)
     assert len(world.jobs.begun) == 2
     assert world.status("second", "Restore")["phase"] == "Running"
+
+
+def test_one_whose_repository_cannot_be_opened_goes_after_an_hour_and_frees_its_tag(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, job = begun(world)
+    accounts = (world.root / "accounts.yaml").read_text()
+    (world.root / "accounts.yaml").write_text(accounts.replace("name: backups", "name: renamed"))
+    body = world.delete(*BACK)
+    assert not home.let_go(body)
+    monkeypatch.setattr(restores, "GONE_MS", -(10**15))
+    assert home.let_go(body)
+    (tag,) = (world.root / "pod" / "state" / "operator" / "restore-tags").iterdir()
+    assert '"uid":""' in max(tag.iterdir()).read_text().replace(" ", "")
+    assert list(world.jobs.begun) == [job]

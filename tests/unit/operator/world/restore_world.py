@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from offsite.model.errors import RestoreRunning, RestoreTakenOver
+from offsite.model.errors import BadResource, OffsiteError, RestoreRunning, RestoreTakenOver
 from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, restore_wanted
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.decide.wanted import Account, AgentsWanted, Place
@@ -110,6 +110,9 @@ class RestoreWorld:
         self.ended: set[str] = set()
         self.is_asleep = False
         self.is_calm = False
+        self.closed: dict[Place, OffsiteError] = {}
+        self.clusters: frozenset[str] | None = None
+        self.is_in_force = True
 
     # -- what people, time and machines do -----------------------------------------------------------------------------
 
@@ -166,9 +169,19 @@ class RestoreWorld:
         return self._hands(name, store.__getitem__, self.home)
 
     def _hands(self, name: str, open_store: Callable[[Place], Store], home: Store) -> RestoreHands:
-        eyes = Eyes(open_store=open_store, facts=self, agents=self, identity=identity(name))
-        jobs = Jobs(eyes=eyes, processes=self, environment_of=lambda place, _: {"OFFSITE_REPO": place.repository})
-        return RestoreHands(jobs=jobs, tags=Tags(home))
+        def opened(place: Place) -> Store:
+            if place in self.closed:
+                raise self.closed[place]
+            return open_store(place)
+
+        eyes = Eyes(open_store=opened, facts=self, agents=self, identity=identity(name))
+        jobs = Jobs(eyes=eyes, processes=self, environment_of=self._environment)
+        return RestoreHands(jobs=jobs, tags=Tags(home), in_force=lambda _: self.is_in_force)
+
+    def _environment(self, place: Place, cluster: str) -> Mapping[str, str]:
+        if self.clusters is not None and cluster not in self.clusters:
+            raise BadResource(f"there is no cluster {cluster!r}", hint="")
+        return {"OFFSITE_REPO": place.repository}
 
     def hands(self, operator: RestoreOperator, *, faults: bool) -> RestoreHands:
         fails_at = self.rng.randint(0, 9) if faults and self.rng.random() < 0.3 else -1

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadResource, OffsiteError
 from offsite.operator.decide.restore import RestorePhase, RestoreStatus
-from offsite.operator.resources.restore import Restore
+from offsite.operator.resources.restore import Restore, RestoreState
 from offsite.operator.world.restores import GONE_MS
 from offsite.repository.declared.entry import Beginning, Entry, Kind, encode_owner, settings_of
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.declared.restore_log import RestoreLog
+from offsite.repository.declared.restore_log import End, Outcome, RestoreEntry, RestoreLog
 from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import EndedJob
 from offsite.repository.jobs.records import JobRecords
@@ -293,3 +294,101 @@ def declare(course: Course, *, cluster: str) -> None:
         settings=settings_of("7d", {}),
     )
     ledger.append(entry, to=ledger.read())
+
+
+@pytest.mark.parametrize("effect", range(16))
+def test_a_restore_that_is_deleted_while_another_operator_begins_it_goes_only_when_it_is_over(effect: int) -> None:
+    course = Course()
+    world, gone = course.world, list[bool]()
+
+    def deleted_meanwhile() -> None:
+        """As `RestoreKeeper.let_go` of a second operator."""
+        other = world.hands(world.operators[1], faults=False)
+        stopped = replace(world.wanted(course.restore), state=RestoreState.STOPPED)
+        gone.append(other.reconcile(stopped, known=UIDS).phase.is_final)
+
+    sleepy = world.sleepy_hands("x", effect, deleted_meanwhile)
+    sleepy.reconcile(world.wanted(course.restore), known=UIDS)
+    assert not (any(gone) and world.begun[UID]), "deleted, and runs"
+
+
+def test_nothing_begins_when_what_is_declared_is_in_force_no_more() -> None:
+    course = Course()
+    course.world.is_in_force = False
+    assert course.look().phase is RestorePhase.PENDING
+    assert not course.world.begun[UID]
+    course.world.is_in_force = True
+    assert course.look().phase is RestorePhase.RUNNING
+
+
+GONE_REPOSITORY = BadResource("there is no account 'main' any more", hint="")
+
+
+def test_a_restore_that_cannot_begin_takes_no_tag_from_others() -> None:
+    course = Course(cluster="nowhere")
+    course.world.clusters = frozenset({"target"})
+    assert "no cluster 'nowhere'" in course.look().conditions[0].message
+    course.world.clusters = None
+    assert course.look(new_restore(OTHER, cluster="nowhere")).phase is RestorePhase.RUNNING
+
+
+def test_who_waits_for_a_tag_is_told_for_whom_and_that_its_repository_cannot_be_opened() -> None:
+    course = Course()
+    course.look()
+    other = new_restore(OTHER, repository=PLACES[1].repository)
+    assert f"it waits for restore {UID[:4]}, of the tag" in course.look(other).conditions[0].message
+    course.world.closed[PLACES[0]] = GONE_REPOSITORY
+    status = course.look(other)
+    assert status.phase is RestorePhase.WAITING
+    assert f"restore {UID[:4]}, whose repository memory:one cannot be opened" in status.conditions[0].message
+
+
+def test_the_tag_of_a_restore_that_is_gone_with_its_repository_is_free_after_a_while() -> None:
+    course = Course()
+    course.look()
+    course.world.closed[PLACES[0]] = GONE_REPOSITORY
+    course.known.remove(UID)
+    other = new_restore(OTHER, repository=PLACES[1].repository)
+    assert course.look(other).phase is RestorePhase.WAITING
+    course.world.now_ms += GONE_MS + 1
+    assert course.look(other).phase is RestorePhase.RUNNING
+
+
+YEAR_2099_MS = 4_070_908_800_000
+
+
+def forge(course: Course, *ends: End | None, at_ms: int = 0, fence: int = 0) -> None:
+    """Somebody else writes these entries into the log of the restore."""
+    log = RestoreLog(store=course.world.stores[PLACES[0]], layout=DeclaredLayout(uid=UID))
+    for end in ends:
+        now = log.read()
+        entry = RestoreEntry(
+            seq=now.seq + 1, previous=now.head, attempt=1, fence=fence, word="x", at_ms=at_ms, by="stranger", end=end
+        )
+        assert log.append(entry, to=now)
+
+
+def test_an_end_that_is_dated_in_the_future_counts_as_past() -> None:
+    course = Course()
+    forge(course, None, End(outcome=Outcome.LOST), at_ms=YEAR_2099_MS)
+    assert course.look().phase is RestorePhase.RUNNING
+
+
+def test_an_entry_by_a_lock_that_nobody_held_is_told_as_damage() -> None:
+    course = Course()
+    forge(course, None, End(outcome=Outcome.LOST), fence=10**15)
+    course.world.now_ms += 10**6
+    status = course.look()
+    assert not course.world.begun[UID]
+    assert "which nobody held yet" in status.conditions[0].message
+    hands = course.world.hands(course.world.operators[0], faults=False)
+    assert hands.is_barred(course.world.wanted(course.restore))
+
+
+def test_a_success_that_no_job_tells_of_is_not_proven() -> None:
+    course = Course()
+    forge(course, None, End(outcome=Outcome.SUCCEEDED, verified=True, job="forged"), at_ms=course.world.now_ms)
+    status = course.look()
+    assert (status.phase, status.verified) == (RestorePhase.COMPLETED, None)
+    assert status.failure is not None
+    assert "not proven" in status.failure.message
