@@ -57,6 +57,8 @@ class Status(Strict):
     """Whether all is as declared: there is no condition."""
     conditions: Conditions | None = None
     """What is not as declared; one of each type."""
+    last_look_time: Time | None = None
+    """When an operator looked last, or a little later; told in a folder alone, where nobody else watches operators."""
 
 
 class Point(Strict):
