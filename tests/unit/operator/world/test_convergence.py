@@ -99,6 +99,7 @@ def test_what_is_declared_comes_about(first: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("unheard")
 @pytest.mark.timeout(3600)
 def test_what_is_declared_comes_about_in_many_courses() -> None:
     for seed in range(SEEDS):

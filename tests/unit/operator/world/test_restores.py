@@ -70,6 +70,7 @@ def test_a_restore_is_done_once_whoever_operates(first: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("unheard")
 @pytest.mark.timeout(3600)
 def test_a_restore_is_done_once_in_many_courses() -> None:
     for seed in range(SEEDS):

@@ -77,6 +77,7 @@ def test_each_time_fires_once_and_one_run_at_a_time_whoever_operates(first: int)
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("unheard")
 @pytest.mark.timeout(3600)
 def test_each_time_fires_once_in_many_courses() -> None:
     for seed in range(SEEDS):
