@@ -18,6 +18,7 @@ from offsite.api.guard.tokens import TokenFile
 from offsite.api.pages.coverage import WIDTH, bars
 from offsite.api.site import Site as Coordinator
 from offsite.api.site import SiteSettings
+from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.told import DeclaredTold, put_told
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
@@ -372,5 +373,8 @@ def test_declared_backups_are_told_with_what_is_not_as_declared(client: TestClie
     assert all(each in text for each in ("shop&lt;b&gt;", "not &lt;whole&gt;", "running", "not reconciled"))
     (found,) = client.get("/api/v1/declared").json()["resources"]
     assert (found["uid"], found["backups"][0]["backup"], found["queue"]) == (declared.uid, "nightly", 2)
+    waits = DeclaredTold(name="tick", kind="Schedule", at_ms=told.at_ms, by="x", facts=(("state", "waiting<i>"),))
+    put_told(site.repository.store, DeclaredLayout(uid="bbbbbbbb-2"), waits)
+    assert all(each in shown(client, "/declared") for each in ("tick", "Schedule", "waiting&lt;i&gt;"))
     site.repository.store.put_overwrite(f"{declared.layout.ledger_prefix}{2:020d}.json", b"{")
     assert "OFF-1302" in shown(client, "/declared")

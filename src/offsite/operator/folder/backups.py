@@ -15,7 +15,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import Wanted, wanted_of
+from offsite.operator.decide.wanted import wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, with_place
 from offsite.operator.folder.launches import Launches
@@ -26,12 +26,9 @@ from offsite.operator.world.act import Hands
 from offsite.operator.world.look import look
 from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
-from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.told import DeclaredTold, put_told
+from offsite.operator.world.telling import Saying, Telling
 from offsite.repository.generations.removal import KEPT_MS
 
-TOLD_MS = 60_000
-"""Between two notes in the repository that an operator looks after a backup."""
 LEAVE_MAX_MS = 120_000
 """A resource that leaves its backups waits so long for their stop: an operator that died holds the lock for 30 s."""
 STUCK_MS = 600_000
@@ -57,13 +54,13 @@ class BackupKeeper:
     records: Changes
     agents: TendedAgents
     jobs: ExpiryJobs
+    telling: Telling
     clock: Clock
     hands: Hands | None = None
     launches: Launches | None = None
     asked: dict[str, Asked] = field(default_factory=dict)
     _calm: dict[str, _Calm] = field(default_factory=dict)
     _stuck_ms: dict[str, int] = field(default_factory=dict)
-    _said: dict[str, tuple[tuple[tuple[str, str], ...], int]] = field(default_factory=dict)
 
     def keep(self, record: Record) -> Kept:
         try:
@@ -108,23 +105,14 @@ class BackupKeeper:
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
         kept = Kept(told=_told(done.conditions), fields={**fields, "backups": backups_of(done.seen)})
-        self._tell(hands, record, wanted, done.conditions)
+        conditions = [(each.type, each.message) for each in kept.told]
+        self.telling.tell(
+            hands.eyes, record.uid, wanted.place, Saying(kind=record.kind, name=record.name, conditions=conditions)
+        )
         self._calm.pop(record.uid, None)
         if not kept.told:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
         return kept
-
-    def _tell(self, hands: Hands, record: Record, wanted: Wanted, conditions: tuple[Condition, ...]) -> None:
-        """For who looks at the repository: what is news, and once in a while that an operator still looks."""
-        said = tuple((each.type.value, each.message) for each in conditions)
-        before, now_ms = self._said.get(record.uid), self.clock.now_ms()
-        if before is not None and before[0] == said and 0 <= now_ms - before[1] < TOLD_MS:
-            return
-        store, layout = hands.eyes.open_store(wanted.place), DeclaredLayout(uid=record.uid)
-        told = DeclaredTold(name=record.name, at_ms=now_ms, by=hands.eyes.identity.text, conditions=said)
-        with suppress(OffsiteError):  # it is a hint
-            put_told(store, layout, told)
-            self._said[record.uid] = (said, now_ms)
 
     def let_go(self, record: Record) -> Kept | None:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
@@ -168,10 +156,9 @@ class BackupKeeper:
     def _tell_left(self, hands: Hands, record: Record, why: str) -> None:
         """For who finds a ledger that says running."""
         said = ((ConditionType.INCORRECT_BACKUP_STATE.value, f"its resource is gone, and it was not stopped: {why}"),)
-        told = DeclaredTold(name=record.name, at_ms=self.clock.now_ms(), by=hands.eyes.identity.text, conditions=said)
         for place in record.places:
-            with suppress(OffsiteError):  # it is a hint
-                put_told(hands.eyes.open_store(place), DeclaredLayout(uid=record.uid), told)
+            saying = Saying(kind=record.kind, name=record.name, conditions=said)
+            self.telling.tell(hands.eyes, record.uid, place, saying)
 
     def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
         backup = record.resource()

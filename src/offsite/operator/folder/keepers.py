@@ -29,6 +29,7 @@ from offsite.operator.world.restores import RestoreHands
 from offsite.operator.world.schedules import ScheduleHands
 from offsite.operator.world.slots import Slots
 from offsite.operator.world.tags import Tags
+from offsite.operator.world.telling import Telling
 from offsite.repository.declared.entry import Kind
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
@@ -55,8 +56,10 @@ class Keepers:
     ) -> None:
         self._records, self._agents, self._facts = records, agents, RepositoryFacts()
         self._processes = processes
-        self._backups = BackupKeeper(records=records, agents=agents, jobs=queue, clock=clock)
-        self._restores, self._schedules = RestoreKeeper(records=records), ScheduleKeeper(records=records)
+        telling = Telling(clock=clock)
+        self._backups = BackupKeeper(records=records, agents=agents, jobs=queue, telling=telling, clock=clock)
+        self._restores = RestoreKeeper(records=records, telling=telling)
+        self._schedules = ScheduleKeeper(records=records, telling=telling)
         self._of: Mapping[str, Keeper] = {
             "Backup": self._backups,
             "Restore": self._restores,

@@ -13,12 +13,13 @@ from offsite.model.check import check
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, leaving, restore_wanted
-from offsite.operator.decide.wanted import Account
+from offsite.operator.decide.wanted import Account, Place
 from offsite.operator.folder.keeper import Changes, Kept, with_place
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.restore import Restore
 from offsite.operator.world.restores import GONE_MS, RestoreHands, is_out_of_reach
+from offsite.operator.world.telling import Saying, Telling
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class RestoreKeeper:
     """`hands` and `accounts` are those of the look."""
 
     records: Changes
+    telling: Telling
     hands: RestoreHands | None = None
     accounts: Collection[Account] = ()
 
@@ -34,7 +36,7 @@ class RestoreKeeper:
         wanted = restore_wanted(restore, tuple(self.accounts))
         if wanted.place not in record.places:
             with_place(self.records, record, wanted.place)
-        return _kept(hands.reconcile(wanted, known=self.records.uids()))
+        return self._told(hands, record, wanted.place, hands.reconcile(wanted, known=self.records.uids()))
 
     def let_go(self, record: Record) -> Kept | None:
         """One that runs is told to stop, and waited for; what it wrote stays. Only one whose log says that it is over
@@ -51,12 +53,21 @@ class RestoreKeeper:
                 raise
             hands.free_tag(stopped)
             return None
+        kept = self._told(hands, record, stopped.place, status)
         if status.phase.is_final:
             return None
         if hands.is_barred(stopped):
             hands.free_tag(stopped)
             return None
-        return _kept(status)
+        return kept
+
+    def _told(self, hands: RestoreHands, record: Record, place: Place, status: RestoreStatus) -> Kept:
+        kept = _kept(status)
+        conditions = [(each.type, each.message) for each in kept.told]
+        facts = {name: str(value) for name, value in (kept.fields or {}).items() if isinstance(value, str | int)}
+        saying = Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)
+        self.telling.tell(hands.jobs.eyes, record.uid, place, saying)
+        return kept
 
     def _parts(self, record: Record) -> tuple[RestoreHands, Restore]:
         restore = record.resource()

@@ -10,7 +10,7 @@ from offsite.model.errors import BadResource
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.schedule import schedule_wanted
-from offsite.operator.decide.wanted import Account, wanted_of
+from offsite.operator.decide.wanted import Account, Place, Wanted, wanted_of
 from offsite.operator.folder.keeper import Changes, Kept
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
@@ -18,7 +18,7 @@ from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
 from offsite.operator.world.schedule_runs import ScheduleRun
 from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus, target_of
-from offsite.operator.world.timeline import NotNow, Target
+from offsite.operator.world.telling import Saying, Telling
 
 _MISCONFIGURED = "MisconfiguredSchedule"
 _FAILED = "LastRunFailed"
@@ -30,6 +30,7 @@ class ScheduleKeeper:
     """`hands` and `accounts` are those of the look."""
 
     records: Changes
+    telling: Telling
     hands: ScheduleHands | None = None
     accounts: Collection[Account] = ()
 
@@ -39,20 +40,31 @@ class ScheduleKeeper:
         if self.hands is None:
             raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
         wanted = schedule_wanted(schedule)  # type: ignore[arg-type]  # as was checked
-        status = self.hands.reconcile(wanted, self._target(schedule))  # type: ignore[arg-type]
-        return _kept(status, is_suspended=wanted.suspend)
+        backup = self._backup(schedule.spec.backup)  # type: ignore[attr-defined]
+        target = target_of(self.hands.eyes, wanted, backup) if backup is not None else None
+        kept = _kept(self.hands.reconcile(wanted, target), is_suspended=wanted.suspend)
+        if backup is not None:
+            self._tell(self.hands, record, backup.place, kept)
+        return kept
 
-    def let_go(self, record: Record) -> Kept | None:  # noqa: ARG002  # what runs goes on to its end
+    def let_go(self, record: Record) -> Kept | None:
+        """What runs goes on to its end."""
+        if self.hands is not None:
+            self.telling.forget(self.hands.eyes, record.uid)
         return None
 
-    def _target(self, schedule: Schedule) -> Target | NotNow | None:
-        """What a run of now would be about; None while the backup is not declared, or has nothing."""
-        named = self.records.find("Backup", schedule.spec.backup)
+    def _backup(self, name: str) -> Wanted | None:
+        """What it is about; None while it is not declared."""
+        named = self.records.find("Backup", name)
         backup = named.resource() if named is not None else None
-        if not isinstance(backup, Backup) or self.hands is None:
-            return None
-        wanted = schedule_wanted(schedule)
-        return target_of(self.hands.eyes, wanted, wanted_of(backup, tuple(self.accounts)))
+        return wanted_of(backup, tuple(self.accounts)) if isinstance(backup, Backup) else None
+
+    def _tell(self, hands: ScheduleHands, record: Record, place: Place, kept: Kept) -> None:
+        """Where the backup is."""
+        conditions = [(each.type, each.message) for each in kept.told]
+        facts = {name: value for name, value in (kept.fields or {}).items() if isinstance(value, str)}
+        saying = Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)
+        self.telling.tell(hands.eyes, record.uid, place, saying)
 
 
 def _kept(status: ScheduleStatus, *, is_suspended: bool) -> Kept:

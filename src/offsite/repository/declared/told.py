@@ -18,11 +18,14 @@ _BYTES_MAX = MIB
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTold:
     """`name`: of the resource; `conditions`: (type, message) of what is not as declared; `queue`: its place in the
-    expiry queue, from 1 on, 0 for none; `at_ms`: when it was told, the store's clock; `by`: the operator."""
+    expiry queue, from 1 on, 0 for none; `at_ms`: when it was told, the store's clock; `by`: the operator; `facts`: what
+    else its status tells, in words."""
 
     name: str
     at_ms: int
     by: str
+    kind: str = "Backup"
+    facts: tuple[tuple[str, str], ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
     queue: int = 0
 
@@ -32,6 +35,8 @@ def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold) -> None:
     fields = {
         "format": FORMAT,
         "name": told.name,
+        "kind": told.kind,
+        "facts": dict(told.facts),
         "at_ms": told.at_ms,
         "by": told.by,
         "conditions": dict(told.conditions),
@@ -51,6 +56,8 @@ def get_told(store: Store, layout: DeclaredLayout) -> DeclaredTold | None:
         item = parse_json_object(data, source=layout.told_key, damaged=DamagedObject)
         return DeclaredTold(
             name=item.text("name"),
+            kind=item.optional_text("kind") or "Backup",
+            facts=item.text_map("facts") if "facts" in item.fields else (),
             at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
             by=item.text("by"),
             conditions=item.text_map("conditions"),

@@ -39,13 +39,15 @@ class LowLevelReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredReport:
-    """The backups of one declared resource, the newest first. `name`, `conditions` (type → message) and `queue` (its
-    place in the expiry queue, 0: none) are as its operator told at `told_at_ms` (epoch ms, -1: never). `agent`,
+    """One declared resource: of a Backup its backups, the newest first; of a Restore or a Schedule `facts`, as its
+    status has them. `kind`, `name`, `conditions` (type → message), `facts` and `queue` (its place in the expiry queue,
+    0: none) are as its operator told at `told_at_ms` (epoch ms, -1: never). `agent`,
     `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets go), empty for none.
     `silent`: no operator has told anything for five minutes, so what was told may be no more. `problem`: why nothing
     else is known."""
 
     uid: str
+    kind: str = "Backup"
     generation: int = 0
     backups: tuple[LowLevelReport, ...] = ()
     agent: str = ""
@@ -53,6 +55,7 @@ class DeclaredReport:
     expiry: str = ""
     name: str = ""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
     queue: int = 0
     told_at_ms: int = -1
     silent: bool = True
@@ -65,8 +68,8 @@ class DeclaredList:
 
 
 def declared_status(store: Store) -> DeclaredList:
-    """All resources that have a ledger here. A damaged one is told of, and hides no other. Raises what the store
-    raises."""
+    """All resources of which something is kept or told here. A damaged one is told of, and hides no other. Raises what
+    the store raises."""
     now_ms = reading_now_ms(store)
     return DeclaredList(resources=tuple(_report(store, uid, now_ms) for uid in declared_uids(store)))
 
@@ -87,6 +90,8 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
         operator=operator,
         expiry=expiry,
         name=told.name if told else "",
+        kind=told.kind if told else "Backup",
+        facts=dict(told.facts) if told else {},
         conditions=dict(told.conditions) if told else {},
         queue=told.queue if told else 0,
         told_at_ms=told.at_ms if told else -1,

@@ -11,6 +11,7 @@ from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
 from offsite.operator.world.act import Hands
 from offsite.repository.declared.history import Phase
+from offsite.services.declared.status import declared_status
 from tests.backups import SELECTION
 from tests.processes import wait_until
 from tests.script_clock import Script
@@ -519,3 +520,19 @@ def test_what_is_wrong_is_told_by_the_kind_it_is_wrong_with(home: Home) -> None:
         types = [each["type"] for each in home.status(name, kind)["status"]["conditions"]]
         assert types
         assert not [each for each in types if "Backup" in each]
+
+
+def test_who_looks_at_the_repository_sees_restores_and_schedules_too(home: Home) -> None:
+    operator, _ = running(home)
+    home.put("b.yaml", resource("tick", "Schedule", backup="shop", action="drill", cron="0 3 * * *"))
+    home.put("c.yaml", restore(backupUrl=f"{home.repository.store.url}#shop"))
+    looked(home, operator)
+    told = {each.kind: each for each in declared_status(home.repository.store).resources}
+    assert {kind: each.name for kind, each in told.items()} == {"Backup": "shop", "Schedule": "tick", "Restore": "back"}
+    assert told["Schedule"].facts["state"] == "waiting"
+    assert told["Restore"].facts["phase"]
+    (home.root / "b.yaml").unlink()
+    for _ in range(3):
+        home.clock.ms += 20_000
+        operator.look()
+    assert "Schedule" not in {each.kind for each in declared_status(home.repository.store).resources}

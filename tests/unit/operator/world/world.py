@@ -28,6 +28,7 @@ from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.reconcile import Reconciled, reconcile
 from offsite.operator.world.slots import Slots
+from offsite.operator.world.telling import Telling
 from offsite.repository.declared.agent_word import AgentWord, put_agent_word
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import LowLevel, Phase
@@ -237,6 +238,7 @@ class World:
             records=Unchanged(),
             agents=self,
             jobs=self,  # type: ignore[arg-type]  # what it asks of them
+            telling=Telling(clock=SimpleNamespace(now_ms=lambda: self.now_ms)),  # type: ignore[arg-type]
             clock=SimpleNamespace(now_ms=lambda: self.now_ms),  # type: ignore[arg-type]
             hands=hands,
             launches=Launches(layout=FolderLayout(root=Path("none")), accounts=Accounts(known=ACCOUNTS)),

@@ -1,0 +1,59 @@
+"""What operators tell of resources in repositories, for people who look there: what is news, and once in a while that
+an operator still looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.operator.decide.wanted import Place
+from offsite.operator.world.look import Eyes
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.told import DeclaredTold, put_told
+
+TOLD_MS = 60_000
+"""Between two notes that say the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saying:
+    """Of one resource. `conditions`: (type, message)."""
+
+    kind: str
+    name: str
+    conditions: Sequence[tuple[str, str]]
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Telling:
+    """Notes are hints: one that cannot be made is left out."""
+
+    clock: Clock
+    _said: dict[tuple[str, Place], tuple[Saying, int]] = field(default_factory=dict)
+
+    def tell(self, eyes: Eyes, uid: str, place: Place, saying: Saying) -> None:
+        before, now_ms = self._said.get((uid, place)), self.clock.now_ms()
+        if before is not None and before[0] == saying and 0 <= now_ms - before[1] < TOLD_MS:
+            return
+        told = DeclaredTold(
+            name=saying.name,
+            kind=saying.kind,
+            at_ms=now_ms,
+            by=eyes.identity.text,
+            conditions=tuple(saying.conditions),
+            facts=tuple(saying.facts.items()),
+        )
+        with suppress(OffsiteError):
+            put_told(eyes.open_store(place), DeclaredLayout(uid=uid), told)
+            self._said[uid, place] = (saying, now_ms)
+
+    def forget(self, eyes: Eyes, uid: str) -> None:
+        """Of a resource that is gone, and left nothing else in repositories."""
+        for key in [each for each in self._said if each[0] == uid]:
+            with suppress(OffsiteError):
+                eyes.open_store(key[1]).delete(DeclaredLayout(uid=uid).told_key)
+            del self._said[key]
