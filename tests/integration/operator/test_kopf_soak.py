@@ -277,6 +277,7 @@ def test_a_schedule_fires_each_time_once_whenever_the_operator_is_killed(cluster
     cluster.begin()
     uid = cluster.make("shop")
     wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    cluster.copy(uid)
     cluster.declare("Schedule", "often", backup="shop", action="checkpoint", cron="* * * * *")
     wait_until(lambda: cluster.status("Schedule", "often").get("state") == "waiting", "it is looked after")
     assert cluster.status("Schedule", "often")["nextScheduleTime"]
