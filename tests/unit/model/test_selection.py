@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import is_drill_copy, parse_selection
 
 TOPICS = ("orders", "orders-eu", "orders-us", "payments", "__consumer_offsets", "_schemas")
 INTERNAL = frozenset({"__consumer_offsets"})
@@ -54,14 +54,16 @@ def test_an_impossible_topic_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*", "offsite-*", "offsite-drill-*", "regex:^offsite-drill-", "regex:orders"])
-def test_no_pattern_means_a_copy_that_a_drill_made(pattern: str) -> None:
-    topics = {"orders", "offsite-drill-f1cd240d-orders", "offsite-drills"}
+def test_no_pattern_means_what_is_hidden_and_a_full_name_does(pattern: str) -> None:
+    copy = "offsite-drill-f1cd240d-orders"
+    topics = {"orders", copy, "offsite-drills"}
     for internal in (False, True):
-        chosen = parse_selection([pattern], internal=internal).select(topics)
-        assert "offsite-drill-f1cd240d-orders" not in chosen
+        chosen = parse_selection([pattern], internal=internal)
+        assert copy not in chosen.select(topics, hidden=frozenset({copy}))
+    assert copy in parse_selection([pattern, copy]).select(topics, hidden=frozenset({copy}))
 
 
-def test_a_copy_that_a_drill_made_is_meant_by_its_full_name() -> None:
-    topics = {"orders", "offsite-drill-1-orders", "offsite-drill-2-orders"}
-    chosen = parse_selection(["*,offsite-drill-1-orders"]).select(topics)
-    assert chosen == ("offsite-drill-1-orders", "orders")
+def test_a_copy_that_a_drill_made_is_known_by_the_whole_of_its_name() -> None:
+    assert is_drill_copy("offsite-drill-f1cd240d-orders")
+    for other in ("offsite-drill-exercises", "offsite-drill-f1cd240d", "offsite-drill-F1CD240D-orders", "orders"):
+        assert not is_drill_copy(other)

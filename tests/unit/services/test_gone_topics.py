@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from offsite.kafka import presence
@@ -183,7 +185,7 @@ def test_copies_of_drills_in_an_older_backup_are_shown_and_marked_when_they_are_
         site.source.make_topic(topic)
         site.source.write(topic, [b"a", b"b"])
     with monkeypatch.context() as before:
-        before.setattr(selection, "SCRATCH_PREFIX", "none-")
+        before.setattr(selection, "_DRILL_COPY", re.compile("none"))
         site.back_up("*")
     site.source.write(copy, [b"c"])
     result = site.back_up()
@@ -192,7 +194,14 @@ def test_copies_of_drills_in_an_older_backup_are_shown_and_marked_when_they_are_
     del site.source.topics[copy]
     assert site.back_up().deleted_topics == (copy,)
     with serving("empty") as target:
-        assert site.restore(into=target).records == 2
-    with serving("empty") as target:
-        assert site.restore(into=target, topics=[copy]).records == 2
+        assert site.restore(into=target).records == 4, "a backup is restored as it is"
     assert verify_quick(site.backup).ok
+
+
+def test_topics_that_only_look_like_copies_of_drills_are_copied_by_patterns(site: Site) -> None:
+    for topic in ("orders", "offsite-drill-exercises"):
+        site.source.make_topic(topic)
+        site.source.write(topic, [b"a", b"b"])
+    assert site.back_up("offsite-*,orders").records == 4
+    with serving("empty") as target:
+        assert site.restore(into=target).records == 4

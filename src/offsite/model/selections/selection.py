@@ -1,7 +1,6 @@
 """Which topics and consumer groups are meant.
 
-Topics: literal names, globs and regular expressions, minus excludes, minus internal topics, minus copies that
-drills make for a while: a pattern that took them would back up the backup. Syntax of one pattern:
+Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
 `orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). Several
 patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
 
@@ -23,34 +22,46 @@ _REGEX_PREFIX = "regex:"
 _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
-"""Prefix of every topic that a drill makes, and of no other topic: the next drill deletes it. No pattern means one."""
+"""Prefix of every topic that a drill makes: the id of its attempt and the name of the topic follow."""
+_DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`), `scratch`
-    those that drills make."""
+    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`)."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     internal: bool = False
-    scratch: bool = False
 
-    def select(self, topics: Iterable[str], *, internal: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Names of `topics` that are meant, sorted. A literal pattern selects what is hidden even unasked.
+    def select(
+        self, topics: Iterable[str], *, internal: frozenset[str] = frozenset(), hidden: frozenset[str] = frozenset()
+    ) -> tuple[str, ...]:
+        """Names of `topics` that are meant, sorted. No pattern means one of `hidden`; a literal selects what is hidden,
+        or internal, even unasked.
 
         A literal that is not among `topics` is not an error here: see `missing`.
         """
         names = frozenset(topics)
         literals = {p for p in self.include if is_literal(p)} & names
-        hidden = frozenset() if self.internal else internal
-        hidden |= frozenset() if self.scratch else {n for n in names if n.startswith(SCRATCH_PREFIX)}
+        hidden |= frozenset() if self.internal else internal
         matched = {n for n in names - hidden if any(_matches(p, n) for p in self.include)}
         return tuple(sorted(n for n in matched | literals if not any(_matches(p, n) for p in self.exclude)))
 
     def missing(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Literal names that are not among `topics`, sorted."""
         return tuple(sorted({p for p in self.include if is_literal(p)} - frozenset(topics)))
+
+
+def is_drill_copy(topic: str) -> bool:
+    """Whether it is a topic that a drill made for a while. In a cluster no pattern means one: it would back up the
+    backup. What a backup holds is all meant, whatever its name."""
+    return _DRILL_COPY.match(topic) is not None
+
+
+def drill_copies(topics: Iterable[str]) -> frozenset[str]:
+    """Those of `topics` that drills made, to be hidden from the patterns of a backup."""
+    return frozenset(filter(is_drill_copy, topics))
 
 
 def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False) -> TopicSelection:
@@ -119,7 +130,7 @@ class GroupPatterns:
 
     def select(self, groups: Iterable[str]) -> tuple[str, ...]:
         """Names of `groups` that are meant, sorted."""
-        return TopicSelection(include=self.include, scratch=True).select(groups)
+        return TopicSelection(include=self.include).select(groups)
 
     def missing(self, groups: Iterable[str]) -> tuple[str, ...]:
         """Literal names that are not among `groups`, sorted."""

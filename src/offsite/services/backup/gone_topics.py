@@ -8,14 +8,14 @@ before proves nothing, because a broker that lags behind may list the topic of b
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from offsite.copy.plan import SickPartition
 from offsite.kafka.presence import Presence
 from offsite.model.errors import KafkaNotAuthorized
 from offsite.model.journal import warned
-from offsite.model.selections.selection import SCRATCH_PREFIX, TopicSelection
+from offsite.model.selections.selection import TopicSelection, is_drill_copy
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.state import BackupState
 from offsite.services.backup.source import Source
@@ -68,15 +68,17 @@ def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection
 
 def _is_passed_over(name: str, told: Mapping[str, Presence]) -> bool:
     """A copy of a drill that an earlier version backed up, and that is there: it is not looked at any more."""
-    return name.startswith(SCRATCH_PREFIX) and told.get(name) is Presence.THERE
+    if not is_drill_copy(name) or told.get(name) is not Presence.THERE:
+        return False
+    warned("passed_over", why="a drill made it; name it in full to have it", topic=name)
+    return True
 
 
 def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
     """Those that are missed by name already are not among them."""
     held = {incarnation.topic for incarnation in base.topics}
     gone = held - set(source.ids) - set(source.missing)
-    wide = replace(selection, scratch=True)
-    meant = wide.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
+    meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))
     schemas = {shape.topic for shape in base.topics.values() if shape.holds_schemas}
     return tuple(sorted({*meant, *(schemas & gone)}))
 

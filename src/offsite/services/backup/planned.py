@@ -15,7 +15,7 @@ from offsite.model.choices import CompressionChoice
 from offsite.model.errors import BackupExists, BackupNotFound, BadOption, OtherCluster
 from offsite.model.journal import warned
 from offsite.model.named import named
-from offsite.model.selections.selection import GroupPatterns, TopicSelection, no_topics
+from offsite.model.selections.selection import GroupPatterns, TopicSelection, drill_copies, no_topics
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
@@ -163,7 +163,7 @@ def _grown(seen: SeenEnds, selection: TopicSelection, source: Source) -> list[st
     """Topics of the backup that are new, or have partitions that are in no reading: who takes part may have read from
     there, and written what is in the cut."""
     there = seen.taken.there if seen.taken else {}
-    new = set(selection.select(there)) - source.ids.keys() - PROTECTED_TOPICS
+    new = set(selection.select(there, hidden=drill_copies(there))) - source.ids.keys() - PROTECTED_TOPICS
     return sorted(new | (seen.taken.partial - PROTECTED_TOPICS if seen.taken else frozenset()))
 
 

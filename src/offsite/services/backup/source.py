@@ -15,7 +15,7 @@ from offsite.model.choices import MissingTopics
 from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoSuchTopic, OffsiteError
 from offsite.model.journal import warned
-from offsite.model.selections.selection import TopicSelection, no_topics
+from offsite.model.selections.selection import TopicSelection, drill_copies, no_topics
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.services.groups.history import with_history
@@ -65,7 +65,11 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
             f"topic {', '.join(missing)} does not exist on cluster {cluster_id}",
             hint="check the name, or go on without it: --missing-topics warn",
         )
-    names = selection.select(there, internal=frozenset(name for name, topic in there.items() if topic.internal))
+    names = selection.select(
+        there,
+        internal=frozenset(name for name, topic in there.items() if topic.internal),
+        hidden=drill_copies(there),
+    )
     if not names and not selection.select(earlier, internal=PROTECTED_TOPICS):
         raise no_topics(selection)
     names = with_schemas(names, schemas_topic, known=there, selection=selection)

@@ -18,7 +18,7 @@ from offsite.services.compaction.point_ends import PointEnds, known_compacted
 MIN_DIRTY_RATIO = 0.5
 """Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
 _RATIO = "min.cleanable.dirty.ratio"
-ALL_TOPICS = TopicSelection(include=("*",), internal=True, scratch=True)
+ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -252,17 +252,11 @@ def _compacted_since(backup: Backup, record: RestoreRecord, topics: Sequence[Exp
     return {each.topic: head.topics[each.incarnation] for each in since}
 
 
-def _selected(record: RestoreRecord, request: CompareRequest) -> set[str]:
-    """What was restored is looked at by any pattern, copies that drills made as well."""
-    selection = replace(request.selection, scratch=True)
-    return set(selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
-
-
 def _lacking(
     backup: Backup, record: RestoreRecord, outcome: RestoreOutcome, request: CompareRequest
 ) -> list[RecordedHole]:
     """What the backup did not have of what was restored."""
-    selected = _selected(record, request)
+    selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     ends = {each.source: each.source_end for each in outcome.partitions}
     ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
     holes = backup.state_at(record.commit).holes
@@ -284,7 +278,7 @@ def _restored_topics(
 ) -> Iterator[ExpectedTopic]:
     point = backup.state_at(record.commit)
     cut = choose_cut(backup.store, point, record.cut)
-    selected = _selected(record, request)
+    selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     mixed = {each.target: each for each in outcome.repartitioned}
     for source, target in record.topics:
         if source in selected:

@@ -12,6 +12,7 @@ from offsite.kafka.protocol.broker_errors import TOPIC_AUTHORIZATION_FAILED
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.named import named
+from offsite.model.selections.selection import drill_copies
 from offsite.services.cut.state_log import STATE_TOPIC
 from offsite.services.doctor.check import NAMED_MAX, RIGHTS, Finding, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
@@ -106,7 +107,7 @@ def _chosen(parts: Parts, seen: dict[str, TopicMetadata]) -> Sequence[TopicMetad
     internal = frozenset(name for name, each in seen.items() if each.internal)
     if (wanted := parts.request.topics) is None:
         return [seen[name] for name in sorted(set(seen) - internal)]
-    return [seen[name] for name in wanted.select(seen, internal=internal)]
+    return [seen[name] for name in wanted.select(seen, internal=internal, hidden=drill_copies(seen))]
 
 
 def _missing(parts: Parts, names: Sequence[str]) -> Finding:
