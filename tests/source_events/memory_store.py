@@ -58,6 +58,9 @@ class MemoryStore:
         self._now_ms += 1000
         return self._now_ms
 
+    def pass_time(self, ms: int) -> None:
+        self._now_ms += ms
+
     def sweep_unfinished(self, *, before_ms: int) -> int:
         return 0
 

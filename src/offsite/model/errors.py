@@ -149,7 +149,7 @@ class JavaMissing(UserError):
 
 
 class BackupExists(UserError):
-    """The backup exists with another source or selection than the one asked for."""
+    """The backup exists with another source or selection than the one asked for, or was removed lately."""
 
     id = "OFF-0207"
 

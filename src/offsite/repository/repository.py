@@ -29,6 +29,7 @@ from offsite.repository.descriptor import (
     encode_backup,
     encode_repository,
 )
+from offsite.repository.generations.removal import free_name
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout
 from offsite.stores.store import PutResult, Store
@@ -85,7 +86,7 @@ class Repository:
         """Make backup `name`, or open it when it is there with the same source, selection and options.
 
         Every run of a backup comes by here, so this is where a store is checked that the repository was moved to.
-        Raises `BackupExists` when it is there with others, `BadName`, `OverwritingStore`.
+        Raises `BackupExists` when it is there with others, or was removed lately, `BadName`, `OverwritingStore`.
         """
         descriptor = BackupDescriptor(
             name=check_backup_name(name),
@@ -96,10 +97,16 @@ class Repository:
             fidelity=fidelity,
         )
         self._check_store()
-        key = BackupLayout(backup=name).descriptor_key
-        if self.store.put_if_absent(key, encode_backup(descriptor)) is not PutResult.OTHER:
-            return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
-        return self._same_or_refused(descriptor)
+        layout = BackupLayout(backup=name)
+        if not free_name(self.store, layout):
+            raise _removed_lately(layout)
+        result = self.store.put_if_absent(layout.descriptor_key, encode_backup(descriptor))
+        if result is PutResult.OTHER:
+            return self._same_or_refused(descriptor)
+        if result is PutResult.CREATED and self.store.head(layout.removed_key) is not None:
+            self.store.delete(layout.descriptor_key)  # it was being removed meanwhile: ours is nobody's yet
+            raise _removed_lately(layout)
+        return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
 
     def backup(self, name: str) -> Backup:
         """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
@@ -189,4 +196,12 @@ def check_create_only(store: Store) -> None:
     raise OverwritingStore(
         f"{store.url} takes create-only puts (If-None-Match: *) and overwrites all the same: commits would be lost",
         hint="use a store that honours them, such as a newer version of this one, or a folder; nothing was changed",
+    )
+
+
+def _removed_lately(layout: BackupLayout) -> BackupExists:
+    return BackupExists(
+        f"a backup {layout.backup} was removed lately ({layout.removed_key} is there): what comes back of it would be "
+        "taken for the new one",
+        hint="choose another name: this one is free 30 days after the removal, when nothing is left there",
     )

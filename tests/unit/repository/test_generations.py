@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from offsite.model.errors import BackupNotFound, BadName, DamagedObject
+from offsite.log.buffer import Buffer
+from offsite.model.errors import BackupExists, BackupNotFound, BadName, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
 from offsite.repository.generations.ledger import _FEW, Ledger, set_names
 from offsite.repository.generations.removal import KEPT_MS, remove_backup, sweep
+from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
+from offsite.stores.store import PutResult
 from tests.backups import new_backup, run_once
 from tests.faulty_store import Crash, FaultyStore
 from tests.source_events.memory_store import MemoryStore
@@ -236,6 +240,17 @@ def test_what_is_read_is_not_opened_again_and_stays(repository: Repository) -> N
         repository.backup("pair.gen-1")
 
 
+def removed(repository: Repository) -> tuple[MemoryStore, BackupLayout]:
+    backup, store = filled(repository), repository.store
+    assert isinstance(store, MemoryStore)
+    remove_backup(store, backup.layout, is_read=lambda: False, announce=lambda _: None)
+    return store, backup.layout
+
+
+def below(store: MemoryStore, layout: BackupLayout) -> list[str]:
+    return [info.key for info in store.list(layout.prefix)]
+
+
 def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Repository) -> None:
     backup = filled(repository)
     store = repository.store
@@ -254,6 +269,47 @@ def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Rep
     sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000, announce=announced.append)
     assert announced == [there, 8]
     assert [info.key for info in store.list(backup.layout.prefix)] == []
+
+
+def test_no_backup_begins_under_the_name_of_a_removed_one(repository: Repository) -> None:
+    store, layout = removed(repository)
+    selection = repository.backup("pair.gen-10").descriptor.selection
+    with pytest.raises(BackupExists, match="was removed lately"):
+        repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
+    assert below(store, layout) == [layout.removed_key]
+    store.pass_time(KEPT_MS)
+    late = f"{layout.topics_prefix}t/partition=0/late.log"
+    store.put_if_absent(late, b"late")
+    with pytest.raises(BackupExists, match="was removed lately"):
+        repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
+    store.delete(late)
+    assert repository.create_backup("pair.gen-1", cluster_id="c", selection=selection).state().seq == 0
+    assert below(store, layout) == [layout.descriptor_key]
+
+
+def test_a_backup_that_is_removed_while_one_begins_there_gets_no_descriptor(repository: Repository) -> None:
+    backup, selection = filled(repository), repository.backup("pair.gen-10").descriptor.selection
+
+    class Slow(FaultyStore):
+        def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
+            if key == backup.layout.descriptor_key:  # the look for the mark was before
+                remove_backup(repository.store, backup.layout, is_read=lambda: False, announce=lambda _: None)
+            return super().put_if_absent(key, data)
+
+    with pytest.raises(BackupExists, match="was removed lately"):
+        replace(repository, store=Slow(repository.store)).create_backup(
+            "pair.gen-1", cluster_id="c", selection=selection
+        )
+    assert [info.key for info in repository.store.list(backup.layout.prefix)] == [backup.layout.removed_key]
+
+
+def test_a_backup_that_was_brought_back_beside_its_mark_goes_on(repository: Repository) -> None:
+    backup = filled(repository)
+    backup.store.put_if_absent(backup.layout.removed_key, b"{}")
+    found = repository.create_backup(
+        "pair.gen-1", cluster_id=backup.descriptor.cluster_id, selection=backup.descriptor.selection
+    )
+    assert found.state().seq == 3
 
 
 def test_files_of_others_beside_the_sets_are_none() -> None:

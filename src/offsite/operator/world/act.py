@@ -23,6 +23,7 @@ from offsite.repository.declared.entry import Beginning, Entry, Kind
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.generations.removal import free_name
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
@@ -94,6 +95,12 @@ class Hands:
                 f"the backup {beginning.backup} in {store.url} was made by somebody else, and would be deleted with "
                 "this resource",
                 hint="choose another path, or a timestamp format",
+            )
+        if not free_name(store, BackupLayout(backup=beginning.backup)):
+            raise ResourceConflict(
+                f"a backup {beginning.backup} in {store.url} was removed lately: what comes back of it would be taken "
+                "for the new one",
+                hint="choose another path, or a timestamp format; the name is free 30 days after the removal",
             )
         if mine and _of_source(mine[-1]) != _of_source(beginning):
             raise ResourceConflict(

@@ -51,6 +51,19 @@ def sweep(store: Store, layout: BackupLayout, *, removed_ms: int, announce: Anno
         store.delete(layout.removed_key)
 
 
+def free_name(store: Store, layout: BackupLayout) -> bool:
+    """Whether a backup may begin under the name, as far as a removed one goes: what comes back into that would be taken
+    for the new one's, and a sweep under way for that has looked already. A mark that is old goes where nothing else is
+    left, for maybe nobody has swept since."""
+    mark = store.head(layout.removed_key)
+    if mark is None or store.head(layout.descriptor_key) is not None:
+        return True
+    if store.now_ms() - mark.modified_ms <= KEPT_MS or _below(store, layout):
+        return False
+    store.delete(layout.removed_key)
+    return True
+
+
 def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
     """Catalogs, then commits, each from the newest on."""
     for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):

@@ -11,6 +11,7 @@ from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
 from offsite.operator.world.act import Hands
 from offsite.repository.declared.history import Phase
+from offsite.repository.layout import BackupLayout
 from offsite.services.declared.status import declared_status
 from tests.backups import SELECTION
 from tests.processes import wait_until
@@ -472,6 +473,15 @@ def test_a_backup_that_somebody_else_made_is_neither_taken_over_nor_deleted(home
     home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
     looked(home, operator)
     assert "was made by somebody else" in home.conditions("shop")["MisconfiguredBackup"]
+    assert home.lows(home.record(operator, "shop").uid) == ()
+
+
+def test_nothing_begins_under_the_name_of_a_backup_that_was_removed_lately(home: Home) -> None:
+    home.repository.store.put_if_absent(BackupLayout(backup="shop").removed_key, b"{}")
+    operator = home.operator(queue=QUICK)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
+    looked(home, operator)
+    assert "was removed lately" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 
