@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from offsite.log.buffer import Buffer
-from offsite.model.errors import BackupExists, BackupNotFound, BadName, DamagedObject
+from offsite.model.errors import BackupExists, BackupNotFound, BadName, DamagedObject, RestoreTakenOver
 from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
 from offsite.repository.generations.ledger import _FEW, Ledger, set_names
-from offsite.repository.generations.removal import KEPT_MS, remove_backup, sweep
+from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.stores.store import PutResult
@@ -254,6 +254,7 @@ def below(store: MemoryStore, layout: BackupLayout) -> list[str]:
 def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Repository) -> None:
     backup = filled(repository)
     store = repository.store
+    assert isinstance(store, MemoryStore)
     there = sum(info.size_bytes for info in store.list(backup.layout.prefix))
     announced: list[int] = []
     remove_backup(store, backup.layout, is_read=lambda: False, announce=announced.append)
@@ -263,12 +264,75 @@ def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Rep
     store.put_if_absent(f"{backup.layout.topics_prefix}t/partition=0/late.log", b"late")
     assert repository.backups() == ("pair.gen-10",)
     now_ms = store.now_ms()
+    store.pass_time(SETTLED_MS)
     sweep(store, backup.layout, removed_ms=now_ms, announce=announced.append)
     assert announced == [there, 8]
-    assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
+    assert below(store, backup.layout) == [backup.layout.removed_key]
     sweep(store, backup.layout, removed_ms=now_ms - KEPT_MS - 10_000, announce=announced.append)
     assert announced == [there, 8]
-    assert [info.key for info in store.list(backup.layout.prefix)] == []
+    assert below(store, backup.layout) == []
+
+
+def test_a_sweep_takes_nothing_that_was_written_lately_and_leaves_the_mark_to_it(repository: Repository) -> None:
+    store, layout = removed(repository)
+    key = layout.commit_key(1)
+    store.put_if_absent(key, b"a copy that is being brought back")
+    sweep(store, layout, removed_ms=store.now_ms() - KEPT_MS - 10_000, announce=lambda _: None)
+    assert below(store, layout) == [key, layout.removed_key]
+
+
+@pytest.mark.parametrize("has_mark", [False, True])
+def test_whatever_has_a_descriptor_is_no_rest_of_a_removed_backup(repository: Repository, *, has_mark: bool) -> None:
+    store, layout = removed(repository)
+    other = repository.backup("pair.gen-10").layout
+    store.put_if_absent(layout.descriptor_key, store.objects[other.descriptor_key])
+    store.put_if_absent(layout.commit_key(1), b"commit")
+    if not has_mark:
+        store.delete(layout.removed_key)
+    before = below(store, layout)
+    store.pass_time(SETTLED_MS)
+    sweep(store, layout, removed_ms=store.now_ms() - KEPT_MS - 10_000, announce=lambda _: None)
+    assert below(store, layout) == before
+
+
+def test_nothing_goes_from_a_name_without_the_mark_of_a_removal(repository: Repository) -> None:
+    store, layout = removed(repository)
+    store.put_if_absent(layout.commit_key(1), b"commit")
+    store.delete(layout.removed_key)
+    store.pass_time(SETTLED_MS)
+    sweep(store, layout, removed_ms=store.now_ms() - KEPT_MS - 10_000, announce=lambda _: None)
+    assert below(store, layout) == [layout.commit_key(1)]
+
+
+def test_a_sweep_stops_at_a_descriptor_that_appears_meanwhile(repository: Repository) -> None:
+    store, layout = removed(repository)
+    store.put_if_absent(layout.commit_key(1), b"commit")
+    store.pass_time(SETTLED_MS)
+    sweep(
+        store,
+        layout,
+        removed_ms=store.now_ms() - KEPT_MS - 10_000,
+        announce=lambda _: store.put_overwrite(layout.descriptor_key, b"brought back"),
+    )
+    assert below(store, layout) == [layout.descriptor_key, layout.commit_key(1), layout.removed_key]
+
+
+def test_the_fence_is_asked_before_every_few_deletes(repository: Repository) -> None:
+    store, layout = removed(repository)
+    for nr in range(50):
+        store.put_if_absent(f"{layout.topics_prefix}t/partition=0/late-{nr}.log", b"late")
+    store.pass_time(SETTLED_MS)
+    left: list[int] = []
+
+    def fence() -> None:
+        left.append(len(below(store, layout)) - 1)
+        if left[-1] < 50:
+            raise RestoreTakenOver("taken over")
+
+    with pytest.raises(RestoreTakenOver):
+        sweep(store, layout, removed_ms=store.now_ms(), announce=lambda _: None, fence=fence)
+    assert left == [50, 50, 30]
+    assert len(below(store, layout)) - 1 == 30, "and nothing more"
 
 
 def test_no_backup_begins_under_the_name_of_a_removed_one(repository: Repository) -> None:

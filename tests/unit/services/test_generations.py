@@ -212,7 +212,8 @@ def test_a_generation_that_cannot_be_written_down_stays(pair: Pair, monkeypatch:
     until(pair, lambda: pair.phases() == ["removed", "complete"], a)
 
 
-def test_what_came_back_goes_with_a_line_of_its_own(pair: Pair) -> None:
+def test_what_came_back_goes_with_a_line_of_its_own(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsite.repository.generations.removal.SETTLED_MS", -1000)
     a, b = pair.instance(Instance.A), pair.instance(Instance.B)
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
     pair.site.repository.store.put_if_absent("backups/pair.gen-1/commits/late.json", b"12345")

@@ -1,23 +1,28 @@
 """What came back into declared backups that were removed: objects that a process put which slept meanwhile.
 
 A resource that is deleted has nobody who looks after its rest: so the expiry jobs of all resources of a repository see
-to what was removed there, whoever had it.
+to what was removed there, whoever had it. Whatever has a descriptor is a backup, and is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import decided, warned
+from offsite.operator.work.beating import beating
+from offsite.repository.declared.entry import decode_owner
 from offsite.repository.declared.history import LowLevel, Phase
-from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
-from offsite.repository.generations.removal import KEPT_MS, sweep
+from offsite.repository.generations.removal import KEPT_MS, is_removed, returned_into, sweep, unopened
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
+from offsite.services.retention.pins import pinned_points
 from offsite.stores.store import Store
 
 RULE = "it came back into a backup that was removed"
@@ -26,11 +31,36 @@ RULE = "it came back into a backup that was removed"
 def sweep_removed(store: Store, *, by: str) -> None:
     """Delete what came back into any declared backup of a repository. One that cannot be seen to stops no other."""
     for uid in declared_uids(store):
-        try:
-            if any(_has_returned(store, each) for each in _removed(store, uid)):
-                _sweep(store, uid, by)
-        except OffsiteError as error:  # the next job sees to it
-            warned("sweep_failed", error=error.id, why=error.message, uid=uid)
+        with _left_to_the_next_job(uid):
+            for low in _removed(store, uid):
+                with _left_to_the_next_job(uid):
+                    if _may_be_swept(store, uid, low) and _is_due(store, low):
+                        _sweep(store, uid, low.beginning.backup, by)
+
+
+@contextmanager
+def _left_to_the_next_job(uid: str) -> Iterator[None]:
+    try:
+        yield
+    except OffsiteError as error:
+        warned("sweep_failed", error=error.id, why=error.message, uid=uid)
+
+
+def _sweep(store: Store, uid: str, backup: str, by: str) -> None:
+    """Under the lock, so that nothing begins under the name meanwhile, as far as declared backups go. Raises
+    `RestoreRunning` while an operator holds it, and `RestoreTakenOver` once one has taken it over."""
+    terms = LeaseTerms(store=store, lease=DeclaredLayout(uid=uid).lock)
+    with terms.held(ProcessIdentity.mine()) as claim, beating(terms, claim):
+        low = next((each for each in _removed(store, uid) if each.beginning.backup == backup), None)
+        if low is None or not _may_be_swept(store, uid, low):
+            return
+        sweep(
+            store,
+            BackupLayout(backup=backup),
+            removed_ms=low.removed_ms,
+            announce=_announced(store, uid, backup, by),
+            fence=partial(terms.check, claim),
+        )
 
 
 def removed_lately(low: LowLevel, now_ms: int) -> bool:
@@ -38,28 +68,51 @@ def removed_lately(low: LowLevel, now_ms: int) -> bool:
     return low.phase is Phase.REMOVED and now_ms - low.removed_ms < 2 * KEPT_MS
 
 
-def _sweep(store: Store, uid: str, by: str) -> None:
-    """Under the lock, so that nothing begins under one of the names meanwhile. Raises `RestoreRunning` while an
-    operator holds it."""
-    with LeaseTerms(store=store, lease=DeclaredLayout(uid=uid).lock).held(ProcessIdentity.mine()):
-        for low in _removed(store, uid):
-            layout = BackupLayout(backup=low.beginning.backup)
-            sweep(store, layout, removed_ms=low.removed_ms, announce=_announced(store, uid, layout.backup, by))
-
-
-def _removed(store: Store, uid: str) -> Iterator[LowLevel]:
-    """Those whose name no later one goes on under."""
+def _removed(store: Store, uid: str) -> Sequence[LowLevel]:
+    """Those whose name no later one goes on under, as the ledger is now."""
     backups, now_ms = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().backups, store.now_ms()
     newest = {low.beginning.backup: low for low in backups}
-    return (low for low in newest.values() if removed_lately(low, now_ms))
+    return [low for low in newest.values() if removed_lately(low, now_ms)]
 
 
-def _has_returned(store: Store, low: LowLevel) -> bool:
-    """Whether there is more than the mark of its removal, or that may go, too."""
+def _may_be_swept(store: Store, uid: str, low: LowLevel) -> bool:
+    """Whether what lies there is the rest of a removed backup of this resource. A ledger is believed only as far as the
+    name, the mark and what lies there bear it out: whoever can create objects can write one."""
     layout = BackupLayout(backup=low.beginning.backup)
-    found = {info.key for info in store.list(layout.prefix)}
+    why = ""
+    if store.head(layout.descriptor_key) is not None:
+        why = "there is a backup under the name of a removed one: somebody made it, or brought it back"
+    elif not is_removed(store, layout):
+        return False
+    elif not _is_owner(store, uid, layout.backup):
+        why = "the name is not of this resource"
+    elif _is_pinned(store, layout):
+        why = "a restore point of it is pinned"
+    if why:
+        warned("left_alone", why=why, backup=layout.backup, uid=uid)
+    return not why
+
+
+def _is_owner(store: Store, uid: str, backup: str) -> bool:
+    key = owner_key(backup)
+    data = store.get(key)
+    return data is not None and decode_owner(data, key=key) == uid
+
+
+def _is_pinned(store: Store, layout: BackupLayout) -> bool:
+    """As far as its history can be read: of that a removal leaves nothing, and what comes back is a piece."""
+    if next(store.list(layout.commits_prefix), None) is None:
+        return False
+    try:
+        return any(pin.holds for pin in pinned_points(unopened(store, layout)))
+    except Damaged:
+        return False
+
+
+def _is_due(store: Store, low: LowLevel) -> bool:
+    """Whether something is to be deleted: what came back, or the mark."""
     is_old = store.now_ms() - low.removed_ms > KEPT_MS
-    return bool(found) and (is_old or found != {layout.removed_key})
+    return is_old or bool(returned_into(store, BackupLayout(backup=low.beginning.backup)))
 
 
 def _announced(store: Store, uid: str, backup: str, by: str) -> Callable[[int], None]:

@@ -6,7 +6,7 @@ anywhere leaves less than before, and the same call goes on. Only keys below the
 by the name under which it was listed.
 
 `removed.json` stays for a time: a process that was stopped in front of a put may wake up after the removal and leave an
-object there, which then counts as nothing, and goes with the next `sweep`.
+object there, which then counts as nothing, and goes with a `sweep`. No backup begins under the name while it is there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from offsite.model.check import check
-from offsite.model.journal import decided
+from offsite.model.journal import decided, warned
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import BackupDescriptor
@@ -27,6 +27,16 @@ Announce = Callable[[int], None]
 
 KEPT_MS = 30 * 24 * 3_600_000
 """How long `removed.json` stays: no process is stopped for longer and then goes on."""
+
+SETTLED_MS = 24 * 3_600_000
+"""How long an object lies there, by the store's clock, before a sweep takes it: who brings a backup back from a copy
+has its descriptor there by then."""
+
+_BATCH = 20
+"""So many are deleted between two looks at the fence and the descriptor."""
+
+Fence = Callable[[], None]
+"""Raises where the caller may not go on."""
 
 
 def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:
@@ -42,13 +52,29 @@ def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], b
     return True
 
 
-def sweep(store: Store, layout: BackupLayout, *, removed_ms: int, announce: Announce) -> None:
-    """Delete what came back into a backup that was removed at `removed_ms`, and its mark when that is long ago."""
-    returned = _below(store, layout)
+def sweep(
+    store: Store, layout: BackupLayout, *, removed_ms: int, announce: Announce, fence: Fence = lambda: None
+) -> None:
+    """Delete what came back into a backup that was removed at `removed_ms`, and its mark when that is long ago and
+    nothing else is left. Nothing is deleted once there is a descriptor. `fence` is called before each few deletes, and
+    raises when the caller may not go on."""
+    returned = returned_into(store, layout)
+    if not _may_go(store, layout, fence):
+        return
     _announced(returned, announce)
-    _delete(store, layout, (info.key for info in returned))
-    if store.now_ms() - removed_ms > KEPT_MS:
+    for batch in _batches(returned):
+        if not _may_go(store, layout, fence):
+            return
+        _delete(store, layout, (info.key for info in batch))
+    is_old = store.now_ms() - removed_ms > KEPT_MS
+    if is_old and not _below(store, layout) and _may_go(store, layout, fence):
         store.delete(layout.removed_key)
+
+
+def is_removed(store: Store, layout: BackupLayout) -> bool:
+    """Whether what lies there is the rest of a removed backup. Whatever has a descriptor is a backup, whoever made it
+    or brought it back; and without the mark nobody has said that it may go."""
+    return store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is not None
 
 
 def free_name(store: Store, layout: BackupLayout) -> bool:
@@ -64,6 +90,21 @@ def free_name(store: Store, layout: BackupLayout) -> bool:
     return True
 
 
+def returned_into(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
+    """What came back into a removed backup, and has lain there for `SETTLED_MS`: nothing that somebody who begins there
+    now, or brings it back now, has written."""
+    before_ms = store.now_ms() - SETTLED_MS
+    return tuple(info for info in _below(store, layout) if info.modified_ms < before_ms)
+
+
+def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
+    fence()
+    if is_removed(store, layout):
+        return True
+    warned("sweep_stopped", why="there is a backup again, or its mark is gone", backup=layout.backup)
+    return False
+
+
 def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
     """Catalogs, then commits, each from the newest on."""
     for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):
@@ -76,6 +117,10 @@ def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
 
 def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
     return tuple(info for info in store.list(layout.prefix) if info.key != layout.removed_key)
+
+
+def _batches(objects: Sequence[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:
+    return (objects[begin : begin + _BATCH] for begin in range(0, len(objects), _BATCH))
 
 
 def _announced(objects: Sequence[ObjectInfo], announce: Announce) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from offsite.repository.declared.entry import Beginning, Entry, Kind, Settings
 from offsite.repository.declared.history import History
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import DeclaredLedger, claim_name
 from offsite.stores.store import Store
 
 UID = "0123abcd-0001"
@@ -49,5 +49,6 @@ class Declared:
         assert self.ledger.append(entry, to=now) is not None
 
     def start(self, name: str = "b") -> None:
+        claim_name(self.store, name, self.uid)
         number = len(self.history.backups) + 1
         self.decide(Kind.STARTED, number=number, beginning=replace(BEGINNING, backup=name), settings=SETTINGS)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupNotFound, ExpiryNotDone, RestoreRunning
+from offsite.model.errors import BackupExists, BackupNotFound, ExpiryNotDone, RestoreRunning
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import Expired, expire
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import Phase
+from offsite.repository.declared.ledger import claim_name
+from offsite.repository.generations.removal import SETTLED_MS
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
@@ -21,12 +27,16 @@ from offsite.services.retention.pins import pin_point
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, run_once
-from tests.unit.operator.work.declared import UID, Declared
+from tests.processes import wait_until
+from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
 from tests.unit.operator.world.world import identity
+
+RETURNED = "offsite.operator.work.returned"
 
 
 class Site:
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.repository = Repository.init(open_folder(folder))
         self.declared = Declared(self.repository.store)
 
@@ -43,6 +53,16 @@ class Site:
             UID, [self.repository], maximum_retention=retention, minimum_restorable=minimum, is_deletion=delete
         )
         return expire(asked, clock=SystemClock())
+
+    def expire_another(self) -> None:
+        """A job of another resource."""
+        asked = make_expiry(
+            "4567abcd-0002", [self.repository], maximum_retention="", minimum_restorable="", is_deletion=False
+        )
+        expire(asked, clock=SystemClock())
+
+    def left(self) -> list[str]:
+        return [info.key for info in self.repository.store.list("backups/")]
 
     def phases(self) -> list[Phase]:
         return [each.phase for each in self.declared.history.backups]
@@ -187,11 +207,24 @@ def test_a_seal_is_no_sign_that_the_source_was_read(site: Site) -> None:
     assert (sealed.seq, sealed.completed_at_ms, sealed.incomplete) == (3, completed_ms, False)
 
 
+def settled(site: Site, key: str) -> str:
+    """As if it had lain there for long."""
+    then = time.time() - SETTLED_MS / 1000 - 60
+    os.utime(site.folder / key, (then, then))
+    return key
+
+
 def returned(site: Site, name: str) -> str:
-    """An object that an agent puts which slept while the backup was removed."""
+    """An object that an agent put which slept while the backup was removed."""
     key = f"{BackupLayout(backup=name).prefix}segments/late"
     site.repository.store.put_overwrite(key, b"late")
-    return key
+    return settled(site, key)
+
+
+def removed_with_a_return(site: Site) -> str:
+    site.begun("a")
+    site.expire(delete=True)
+    return returned(site, "a")
 
 
 def test_what_comes_back_into_a_removed_backup_goes_with_the_next_job(site: Site) -> None:
@@ -208,10 +241,7 @@ def test_what_comes_back_after_a_deletion_goes_with_a_job_of_another_resource(si
     site.begun("a")
     site.expire(delete=True)
     key = returned(site, "a")
-    other = make_expiry(
-        "4567abcd-0002", [site.repository], maximum_retention="", minimum_restorable="", is_deletion=False
-    )
-    expire(other, clock=SystemClock())
+    site.expire_another()
     assert site.repository.store.get(key) is None
     lines = [site.repository.store.get(info.key) or b"" for info in site.repository.store.list("declared/")]
     assert any(b"it came back" in line for line in lines), "it is written down before"
@@ -224,3 +254,132 @@ def test_what_goes_on_under_the_name_of_a_removed_backup_is_not_swept(site: Site
     assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
     site.expire()
     assert len(site.repository.backup("shop").sound_state().history) == 2
+
+
+@pytest.mark.parametrize("has_mark", [False, True])
+def test_a_backup_that_was_brought_back_from_a_copy_is_left_alone(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_mark: bool
+) -> None:
+    site.begun("a", commits=2)
+    place, copy = site.folder / "backups" / "a", tmp_path / "copy"
+    shutil.copytree(place, copy)
+    site.expire(delete=True)
+    if not has_mark:
+        shutil.rmtree(place)
+    shutil.copytree(copy, place, dirs_exist_ok=True)
+    before = [settled(site, key) for key in site.left()]
+    caplog.clear()
+    site.expire_another()
+    assert site.left() == before
+    assert len(site.repository.backup("a").sound_state().history) == 2
+    told = [each for each in caplog.messages if each.startswith("left_alone")]
+    assert len(told) == 1
+    assert "backup=a" in told[0]
+
+
+def test_what_lies_at_the_name_without_a_mark_is_left_alone(site: Site) -> None:
+    key = removed_with_a_return(site)
+    site.repository.store.delete(BackupLayout(backup="a").removed_key)
+    site.expire_another()
+    assert site.left() == [key]
+
+
+def test_no_backup_is_made_by_hand_under_the_name_of_one_that_was_removed_lately(site: Site) -> None:
+    site.begun("shop")
+    site.expire(delete=True)
+    with pytest.raises(BackupExists, match="was removed lately"):
+        site.repository.create_backup("shop", cluster_id="cluster", selection=SELECTION)
+
+
+def forged(site: Site, name: str) -> None:
+    """A ledger that a stranger has put who may create objects: of a backup that was never of this resource."""
+    stranger = Declared(site.repository.store, uid="dead0000-0001")
+    stranger.decide(
+        Kind.STARTED,
+        number=len(stranger.history.backups) + 1,
+        beginning=replace(BEGINNING, backup=name),
+        settings=SETTINGS,
+    )
+    for kind in (Kind.STOPPED, Kind.REMOVING, Kind.REMOVED):
+        stranger.decide(kind)
+
+
+def test_a_forged_ledger_deletes_no_backup(site: Site) -> None:
+    backup = site.repository.create_backup("prod", cluster_id="cluster", selection=SELECTION)
+    run_once(backup)
+    pin_point(backup, 1, reason="legal hold")
+    site.begun("owned")
+    forged(site, "prod")
+    forged(site, "owned")
+    before = [settled(site, key) for key in site.left()]
+    site.expire_another()
+    assert site.left() == before
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_ledger_is_not_believed_about_names_of_others(site: Site, *, is_claimed: bool) -> None:
+    store, layout = site.repository.store, BackupLayout(backup="prod")
+    if is_claimed:
+        claim_name(store, "prod", "aaaa0000-0001")
+    forged(site, "prod")
+    store.put_if_absent(layout.removed_key, b"{}")
+    key = returned(site, "prod")
+    site.expire_another()
+    assert site.left() == [layout.removed_key, key]
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_history_with_a_pin_is_left_alone_though_its_descriptor_is_gone(site: Site, *, is_pinned: bool) -> None:
+    store, layout = site.repository.store, BackupLayout(backup="prod")
+    backup = site.repository.create_backup("prod", cluster_id="cluster", selection=SELECTION)
+    run_once(backup)
+    if is_pinned:
+        pin_point(backup, 1, reason="legal hold")
+    claim_name(store, "prod", "dead0000-0001")
+    forged(site, "prod")
+    store.delete(layout.descriptor_key)
+    store.put_if_absent(layout.removed_key, b"{}")
+    before = [settled(site, key) for key in site.left()]
+    site.expire_another()
+    assert site.left() == (before if is_pinned else [layout.removed_key])
+
+
+def test_a_sweep_whose_lock_was_taken_over_deletes_nothing_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = removed_with_a_return(site)
+    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.lock)
+
+    def slept(*_: object, **__: object) -> None:
+        terms.claim(identity("operator"), "word", take_over=True)
+
+    monkeypatch.setattr(RETURNED + ".note_deletions", slept)
+    site.expire_another()
+    assert site.repository.store.get(key) is not None
+    assert any(each.startswith("sweep_failed") for each in caplog.messages)
+
+
+def test_a_sweep_gives_signs_of_life(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = removed_with_a_return(site)
+    terms = LeaseTerms(store=site.repository.store, lease=site.declared.layout.lock)
+    beat = terms.lease.key(terms.newest_term() + 1, "beat")
+    monkeypatch.setattr("offsite.operator.work.beating.BEAT_S", 0.01)
+    monkeypatch.setattr(
+        RETURNED + ".note_deletions",
+        lambda *_, **__: wait_until(lambda: site.repository.store.head(beat) is not None, "a beat"),
+    )
+    site.expire_another()
+    assert site.repository.store.get(key) is None
+
+
+def test_what_was_begun_between_the_look_and_the_lock_is_not_swept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = removed_with_a_return(site)
+
+    def due(*_: object) -> bool:
+        site.declared.start("a")
+        return True
+
+    monkeypatch.setattr(RETURNED + "._is_due", due)
+    site.expire_another()
+    assert site.phases() == [Phase.REMOVED, Phase.RUNNING]
+    assert site.repository.store.get(key) is not None
