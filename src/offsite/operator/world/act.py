@@ -141,6 +141,10 @@ class Hands:
                 by=self.eyes.identity.text,
                 **parts,  # type: ignore[arg-type]  # named by the callers above
             )
+            begins = entry.beginning if kind is Kind.STARTED else None
+            if begins is not None and not free_name(store, BackupLayout(backup=begins.backup)):
+                decided("not_any_more", why="it was removed meanwhile", uid=wanted.uid, what=kind.value)
+                return None
             try:
                 found = ledger.append(entry, to=history)
             except NotAllowedError as error:

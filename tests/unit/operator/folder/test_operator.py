@@ -485,6 +485,17 @@ def test_nothing_begins_under_the_name_of_a_backup_that_was_removed_lately(home:
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 
+def test_what_is_removed_between_the_look_at_its_place_and_the_lock_does_not_begin(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = BackupLayout(backup="shop").removed_key
+    monkeypatch.setattr(Hands, "_check_place", lambda _, store, *__: store.put_if_absent(mark, b"{}"))
+    operator = home.operator(queue=QUICK)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, destination={"timestampFormat": ""}))
+    looked(home, operator)
+    assert home.lows(home.record(operator, "shop").uid) == ()
+
+
 def test_what_begins_again_under_its_name_is_of_the_same_topics(home: Home) -> None:
     spec = {"agents": {"replicas": 1}, "destination": {"timestampFormat": ""}}
     operator = home.operator(queue=QUICK)
