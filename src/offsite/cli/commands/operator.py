@@ -170,14 +170,22 @@ def delete(
 
 @app.command()
 def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
-    """Say that a folder was moved here from another file system or machine, not copied: its resources go on here."""
+    """Say that a folder was moved here from another file system or machine, or brought back, and not copied.
+
+    Its resources go on here.
+    """
     _check_installed()
     from offsite.operator.folder.moves import confirm_move, plan_move
 
     layout = _layout(folder)
     if not yes:
-        emit_notice(plan_move(layout), render=render_move)
-        confirm(f"is nothing left of the folder in {plan_move(layout).before}?")
+        plan = plan_move(layout)
+        emit_notice(plan, render=render_move)
+        confirm(
+            f"is nothing left of the folder in {plan.before}?"
+            if plan.before != plan.folder
+            else "was the folder brought back, and is no copy of it looked after elsewhere?"
+        )
     emit(confirm_move(layout), output=output, render=render_move)
 
 

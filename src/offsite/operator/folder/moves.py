@@ -55,21 +55,29 @@ def bind(layout: FolderLayout) -> None:
 def check_own(layout: FolderLayout) -> None:
     """Raises `FolderCopied` where `.offsite` is a copy."""
     note = _note(layout)
-    if note is not None and not note.is_at(_here(layout, note.id)):
+    if note is None or note.is_at(here := _here(layout, note.id)):
+        return
+    if note.path == here.path:
         raise FolderCopied(
-            f"{layout.own} is a copy: it was made in {note.path}, and its resources are looked after there",
-            hint=f"for resources of its own remove it: rm -r {layout.own}; if the folder was moved here: "
-            f"offsite operator moved --dir {layout.root}",
+            f"{layout.own} is another directory than the one that was made there: it was brought back, or is a copy "
+            "that took its place",
+            hint=f"if the folder was brought back, and no copy of it is looked after elsewhere: "
+            f"offsite operator moved --dir {layout.root}; for resources of its own remove it: rm -r {layout.own}",
         )
+    raise FolderCopied(
+        f"{layout.own} is a copy: it was made in {note.path}, and its resources are looked after there",
+        hint=f"for resources of its own remove it: rm -r {layout.own}; if the folder was moved here: "
+        f"offsite operator moved --dir {layout.root}",
+    )
 
 
 def plan_move(layout: FolderLayout) -> Move:
-    """Raises `BadOption` where there is nothing to confirm, or the folder is where it was as well."""
+    """Raises `BadOption` where there is nothing to confirm, or the folder is where it was as well. One that was
+    brought back to where it was is another directory than the one that was noted: that may be confirmed."""
     note = _note(layout)
     if note is None or note.is_at(_here(layout, note.id)):
         raise BadOption(f"{layout.root} is no copy: there is nothing to confirm")
-    former = _note(FolderLayout(root=Path(note.path)))
-    if former is not None and former.id == note.id:
+    if _is_looked_after(FolderLayout(root=Path(note.path)), note.id):
         raise BadOption(
             f"{layout.root} is a copy: the folder is still in {note.path}",
             hint=f"for resources of its own remove {layout.own}",
@@ -84,6 +92,12 @@ def confirm_move(layout: FolderLayout) -> Move:
         if note is not None:
             write_json(layout.home, _fields(_here(layout, note.id)))
         return plan
+
+
+def _is_looked_after(layout: FolderLayout, home_id: str) -> bool:
+    """Whether the folder with `home_id` is there, in the very directory that was noted."""
+    note = _note(layout)
+    return note is not None and note.id == home_id and note.is_at(_here(layout, note.id))
 
 
 def _here(layout: FolderLayout, home_id: str) -> HomeNote:

@@ -107,6 +107,23 @@ def test_a_move_to_another_file_system_is_confirmed_when_nothing_is_left_behind(
         plan_move(copy.layout)
 
 
+def test_a_folder_that_was_brought_back_to_where_it_was_is_confirmed(home: Home) -> None:
+    copy, uid = copied(home), home.record(home.operator(), "shop").uid
+    former = home.root.rename(home.root.with_name("former"))  # it keeps its inode, so that no other gets it
+    subprocess.run(["cp", "-a", str(copy.root), str(home.root)], check=True)
+    shutil.rmtree(former)
+    with pytest.raises(FolderCopied, match="another directory than the one that was made there") as raised:
+        home.operator()
+    assert "offsite operator moved" in raised.value.hint
+
+    assert confirm_move(home.layout).before == str(home.root)
+    operator = home.operator()
+    operator.look()
+    assert home.record(operator, "shop").uid == uid
+    with pytest.raises(BadOption, match="still in"):
+        confirm_move(copy.layout)
+
+
 def test_a_folder_of_before_is_bound_to_where_it_is(home: Home) -> None:
     home.layout.home.unlink()
     home.operator().look()
