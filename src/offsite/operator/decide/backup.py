@@ -255,7 +255,8 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
     if wanted.state is not BackupState.RUNNING:
         return ""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
-    return "; ".join(filter(None, (first, _silence(wanted, live))))
+    ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
+    return "; ".join(filter(None, (first, _silence(wanted, live), ahead)))
 
 
 def _why_not(wanted: Wanted, slot: Slot) -> str:
@@ -270,7 +271,8 @@ def _silence(wanted: Wanted, live: LowLevelSeen) -> str:
     if live.quiet_ms <= quiet_max_ms(wanted.settings):
         return ""
     why = live.outage or ("its agents say nothing" if wanted.agents.replicas else "its spec asks for no agents")
-    return f"nothing shows that {live.low.beginning.backup} went on since {format_time(live.well_ms)}: {why}"
+    since = f"went on since {format_time(live.well_ms)}" if live.well_ms else "goes on"
+    return f"nothing shows that {live.low.beginning.backup} {since}: {why}"
 
 
 def quiet_max_ms(settings: Settings) -> int:

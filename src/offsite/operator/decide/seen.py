@@ -12,9 +12,10 @@ from offsite.repository.declared.history import LowLevel, Phase
 class LowLevelSeen:
     """One low-level backup. `is_whole`: a commit of it held all of its topics once, so one can restore from it.
     `is_copied`: an agent has it in hand now. Oldest and latest restorable point: commit (0: none) and time (epoch ms,
-    -1: none). `well_ms`: when it was last known to go on, `quiet_ms`: how long ago that is, while it runs, both by the
-    store's clock; `outage`: what its agent waits out since. `problem`: why nothing else is known of it; empty where it
-    was read."""
+    -1: none), and the time of the newest commit of a pass under way. `well_ms`: when it was last known to go on,
+    `quiet_ms`: how long ago that is, while it runs, both by the store's clock; `outage`: what its agent waits out
+    since; `ahead`: what is dated in the future, and not believed. `problem`: why nothing else is known of it; empty
+    where it was read."""
 
     place: Place
     low: LowLevel
@@ -24,9 +25,11 @@ class LowLevelSeen:
     oldest_ms: int = -1
     latest_commit: int = 0
     latest_ms: int = -1
+    partial_ms: int = -1
     well_ms: int = 0
     quiet_ms: int = 0
     outage: str = ""
+    ahead: str = ""
     problem: str = ""
 
     @property

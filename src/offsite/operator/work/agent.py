@@ -103,7 +103,7 @@ class Agent:
                 noted("agent_rests", why=str(told), uid=self._parts.uid, backup=low.beginning.backup)
 
     def _copy(self, low: LowLevel, claim: LeaseClaim) -> None:
-        self._voice.takes(low.number)
+        self._voice.takes(low.number, claim.term)
         noted("agent_copies", uid=self._parts.uid, backup=low.beginning.backup, term=claim.term)
         with beating(self._terms, claim) as is_lost:
 

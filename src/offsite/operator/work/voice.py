@@ -4,11 +4,12 @@ not, and why. Saying it never ends or delays the work."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
-from offsite.repository.declared.agent_word import AgentWord, put_agent_word
+from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_agent_word, put_agent_word
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.stores.store import Store
 
@@ -24,14 +25,19 @@ class Voice:
     layout: DeclaredLayout
     clock: Clock
     _said: AgentWord = field(default=AgentWord(number=0))
-    _said_s: float = 0.0
+    _said_s: float = -inf
     _number: int = 0
 
-    def takes(self, number: int) -> None:
-        """The low-level backup of that number is in hand."""
-        self._number = number
-        if self._said.number != number:
-            self._said = AgentWord(number=number)
+    def takes(self, number: int, term: int) -> None:
+        """The low-level backup of that number is in hand, by that term. When it went well last is as agents before said
+        it: whatever this one fails at first, it did go on until then."""
+        self._number, before = number, self._said
+        try:
+            before = get_agent_word(self.store, self.layout) or before
+        except OffsiteError as error:
+            warned("agent_word", error=error.id, why=error.message, uid=self.layout.uid)
+        well_ms = before.well_ms if before.number == number else 0
+        self._said, self._said_s = AgentWord(number=number, term=term, well_ms=well_ms), -inf
 
     def rests(self) -> None:
         """None is in hand."""
@@ -51,8 +57,10 @@ class Voice:
 
     def _say(self, *, why: str) -> None:
         try:
-            well_ms = self._said.well_ms if why else self.store.now_ms()
-            word = AgentWord(number=self._number, well_ms=well_ms, why=why)
+            well_ms = now_ms = self.store.now_ms()
+            if why:
+                well_ms = self._said.well_ms if self._said.well_ms - now_ms <= AHEAD_MAX_MS else 0
+            word = AgentWord(number=self._number, term=self._said.term, well_ms=well_ms, why=why)
             put_agent_word(self.store, self.layout, word)
         except OffsiteError as error:  # it is said again
             warned("agent_word", error=error.id, why=error.message, uid=self.layout.uid)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import NoRepository
 from offsite.operator.world.ports import BackupFacts
+from offsite.repository.commit import PassProgress
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -22,6 +23,7 @@ class _Known:
     descriptor: bytes
     seq: int
     facts: BackupFacts
+    progress: PassProgress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ class RepositoryFacts:
         except NoRepository:  # removed since
             return BackupFacts()
         facts = facts_of(state)
+        if known is not None and not is_new and state.incomplete and known.progress == state.progress:
+            facts = replace(facts, partial_ms=known.facts.partial_ms)  # retention commits copy nothing
         if len(self._known) >= _KEPT_MAX:
             self._known.clear()
         if not state.unreadable:
-            self._known[place] = _Known(descriptor=descriptor, seq=state.seq, facts=facts)
+            self._known[place] = _Known(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
         return facts
 
 
@@ -62,6 +66,7 @@ def facts_of(state: BackupState) -> BackupFacts:
         is_whole=is_whole,
         oldest_commit=oldest.seq,
         oldest_ms=oldest.committed_at_ms,
+        partial_ms=state.committed_at_ms if state.incomplete else -1,
         latest_commit=latest.seq if latest is not None else 0,
         latest_ms=latest.committed_at_ms if latest is not None else -1,
     )

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offsite.model.errors import OffsiteError
+from offsite.model.time import format_time
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place
 from offsite.operator.world.ports import Agents, BackupFacts, Facts, OpenStore
-from offsite.repository.declared.agent_word import AgentWord, get_agent_word
+from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_agent_word
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -52,16 +53,39 @@ def _in_place(eyes: Eyes, uid: str, place: Place) -> Iterator[LowLevelSeen]:
     for low in history.backups:
         # an agent has the newest one in hand, or the one before while it has not heard of it
         seen = _seen(eyes, store, place, low, is_copied=is_held and low is newest)
-        yield _heard(store, layout, seen) if low.phase is Phase.RUNNING else seen
+        yield _heard(store, layout, terms, seen) if low.phase is Phase.RUNNING else seen
 
 
-def _heard(store: Store, layout: DeclaredLayout, seen: LowLevelSeen) -> LowLevelSeen:
-    """With what shows that it goes on: a complete pass, the word of its agent, or that it was begun just now."""
-    word = get_agent_word(store, layout)
-    if word is None or word.number != seen.low.number:
-        word = AgentWord(number=seen.low.number)
-    well_ms = max(seen.low.running_ms, seen.latest_ms, word.well_ms)
-    return replace(seen, well_ms=well_ms, quiet_ms=store.now_ms() - well_ms, outage=word.why)
+def _heard(store: Store, layout: DeclaredLayout, terms: LeaseTerms, seen: LowLevelSeen) -> LowLevelSeen:
+    """With what shows that it goes on: a commit of a pass, the word of its agent, or that it was begun just now. None
+    of them does where it is dated in the future."""
+    word, now_ms = _word(store, layout, terms, seen.low.number), store.now_ms()
+    signs = (
+        ("that it was begun or resumed last", seen.low.running_ms),
+        ("its newest commit", seen.latest_ms),
+        ("its newest commit", seen.partial_ms),
+        ("the word of its agent", word.well_ms),
+    )
+    well_ms = max((at_ms for _, at_ms in signs if at_ms - now_ms <= AHEAD_MAX_MS), default=0)
+    ahead = {what: at_ms for what, at_ms in signs if at_ms - now_ms > AHEAD_MAX_MS}
+    return replace(
+        seen,
+        well_ms=max(well_ms, 0),
+        quiet_ms=now_ms - well_ms,
+        outage=word.why,
+        ahead=" and ".join(f"{what} is dated {format_time(at_ms)}" for what, at_ms in ahead.items()),
+    )
+
+
+def _word(store: Store, layout: DeclaredLayout, terms: LeaseTerms, number: int) -> AgentWord:
+    """What the agent said that took the backup in hand last. What one before it said shows nothing of later times: it
+    may have slept since, or say it still."""
+    word, newest = get_agent_word(store, layout), terms.newest()
+    if word is None or newest is None or word.number != number or word.term > newest.term:
+        return AgentWord(number=number)
+    if word.term < newest.term:
+        return replace(word, well_ms=min(word.well_ms, newest.since_ms), why="")
+    return word
 
 
 def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: bool) -> LowLevelSeen:
@@ -81,5 +105,6 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
         oldest_ms=facts.oldest_ms,
         latest_commit=facts.latest_commit,
         latest_ms=facts.latest_ms,
+        partial_ms=facts.partial_ms,
         problem=problem,
     )

@@ -17,13 +17,14 @@ OpenStore = Callable[[Place], Store]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupFacts:
     """What a backup in a repository holds. `is_whole`: a commit held all of its topics once. Restorable points: commit
-    (0: none) and time (epoch ms, -1: none)."""
+    (0: none) and time (epoch ms, -1: none). `partial_ms`: when the pass under way was seen to get on last."""
 
     is_whole: bool = False
     oldest_commit: int = 0
     oldest_ms: int = -1
     latest_commit: int = 0
     latest_ms: int = -1
+    partial_ms: int = -1
 
 
 class Facts(Protocol):

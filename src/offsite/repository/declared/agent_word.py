@@ -1,7 +1,8 @@
 """What the agent that copies says of its work: when it went well last, and why it does not go on. Overwritten.
 
 Silence proves nothing, and neither does a process that runs: only what is said here, or a commit, shows that a backup
-goes on. It is a hint to people, by which nothing is copied, removed or fenced.
+goes on. It is a hint to people, by which nothing is copied, removed or fenced. What is dated in the future shows
+nothing: it would keep a backup that has died quiet until then.
 """
 
 from __future__ import annotations
@@ -16,22 +17,32 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 from offsite.stores.store import Store
 
 WHY_MAX = 500
+AHEAD_MAX_MS = 5 * 60_000
+"""A time that is further ahead of the store's is not believed: a clock was wrong."""
 _BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWord:
-    """`number`: of the low-level backup; `well_ms`: when a round or a commit of it went well last, by the store's
-    clock, 0: not yet; `why`: the error that it waits out since then, empty for none."""
+    """`number`: of the low-level backup; `term`: of the agents' lease, in which it was said; `well_ms`: when a round or
+    a commit of it went well last, by the store's clock, 0: not yet; `why`: the error that it waits out since then,
+    empty for none."""
 
     number: int
+    term: int = 0
     well_ms: int = 0
     why: str = ""
 
 
 def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> None:
     """Raises what the store raises."""
-    fields = {"format": FORMAT, "number": word.number, "well_ms": word.well_ms, "why": word.why[:WHY_MAX]}
+    fields = {
+        "format": FORMAT,
+        "number": word.number,
+        "term": word.term,
+        "well_ms": word.well_ms,
+        "why": word.why[:WHY_MAX],
+    }
     store.put_overwrite(layout.agent_word_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers
 
 
@@ -47,6 +58,7 @@ def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
         item = parse_json_object(data, source=key, damaged=DamagedObject)
         return AgentWord(
             number=item.count("number"),
+            term=item.count("term"),
             well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
             why=item.text("why")[:WHY_MAX],
         )

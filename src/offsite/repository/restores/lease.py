@@ -95,6 +95,10 @@ class LeaseTerms:
         newest = self._newest()
         return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
+    def newest(self) -> LeaseClaim | None:
+        """The newest claim, whether or not it still counts."""
+        return self._newest()
+
     def newest_term(self) -> int:
         """How often it was taken in hand so far."""
         newest = self._newest()

@@ -168,6 +168,13 @@ def test_a_backup_of_which_nothing_shows_that_it_goes_on_tells_since_when_and_wh
     assert told.message.endswith("aaaa-1 went on since 2023-11-14T22:13:20.000Z: its agents say nothing")
     (told,) = check(AS_DECLARED, seen(replace(quiet, outage="OFF-0301: no broker")), Slot.HELD)
     assert told.message.endswith(": OFF-0301: no broker")
+    (told,) = check(AS_DECLARED, seen(replace(quiet, well_ms=0)), Slot.HELD)
+    assert told.message.endswith("nothing shows that aaaa-1 goes on: its agents say nothing")
+
+
+def test_what_is_dated_in_the_future_is_told() -> None:
+    (told,) = check(AS_DECLARED, seen(replace(low(), ahead="its newest commit is dated 2099")), Slot.HELD)
+    assert told.message == "its newest commit is dated 2099, in the future, and shows nothing: a clock was wrong"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentParts, Guard
-from offsite.repository.declared.agent_word import AgentWord, get_agent_word
+from offsite.operator.work.voice import Voice
+from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_agent_word, put_agent_word
 from offsite.repository.declared.entry import Kind, Settings
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
@@ -190,8 +191,8 @@ def test_an_agent_says_when_it_went_well_last_and_what_it_waits_out(world: World
 
     world.clock.sleep = sleep_and_hear  # type: ignore[method-assign]
     agent.step()
-    assert said[0] == AgentWord(number=1, well_ms=began_ms)
-    assert AgentWord(number=1, well_ms=began_ms, why="OFF-1501: no broker answers") in said
+    assert said[0] == AgentWord(number=1, term=1, well_ms=began_ms)
+    assert AgentWord(number=1, term=1, well_ms=began_ms, why="OFF-1501: no broker answers") in said
     assert said[-1] is not None
     assert (said[-1].why, said[-1].well_ms > began_ms) == ("", True)
 
@@ -204,3 +205,26 @@ def test_an_agent_that_stands_by_says_nothing(world: World) -> None:
     agent.step()
     agent._parts.outages.worked()
     assert world.word is None
+
+
+def test_an_agent_that_fails_at_first_says_when_it_went_well_last_under_the_one_before(world: World) -> None:
+    world.declared.start()
+    before_ms, now_ms = world.store.now_ms(), world.store.now_ms() + 3_600_000
+    voices = [Voice(world.store, world.declared.layout, world.clock) for _ in range(2)]  # type: ignore[arg-type]
+    voices[0].takes(1, 1)
+    voices[0].works()
+    world.store._now_ms = now_ms
+    voices[1].takes(1, 2)
+    voices[1].fails(KafkaUnreachable("the leader moves"))
+    assert world.word == AgentWord(number=1, term=2, well_ms=before_ms, why="OFF-1501: the leader moves")
+    voices[1].works()
+    assert world.word == AgentWord(number=1, term=2, well_ms=now_ms)
+
+
+def test_an_agent_that_fails_says_no_time_that_is_in_the_future(world: World) -> None:
+    voice = Voice(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
+    word = AgentWord(number=1, term=1, well_ms=world.store.now_ms() + AHEAD_MAX_MS + 1)
+    put_agent_word(world.store, world.declared.layout, word)  # type: ignore[arg-type]
+    voice.takes(1, 2)
+    voice.fails(KafkaUnreachable("down for days"))
+    assert world.word == AgentWord(number=1, term=2, why="OFF-1501: down for days")

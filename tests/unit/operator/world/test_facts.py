@@ -5,6 +5,8 @@ from pathlib import Path
 
 from offsite.operator.world.facts import RepositoryFacts, facts_of
 from offsite.operator.world.ports import BackupFacts
+from offsite.repository.commit import Changes, PassProgress
+from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore
 from tests.backups import new_backup, run_once
 from tests.source_events.memory_store import MemoryStore
@@ -73,3 +75,19 @@ def test_a_backup_that_was_deleted_is_forgotten() -> None:
     store.delete(backup.layout.descriptor_key)
 
     assert facts.of(store, "b") == BackupFacts()
+
+
+def test_a_pass_under_way_is_seen_to_get_on_by_its_own_commits_only() -> None:
+    backup, facts = new_backup(MemoryStore()), RepositoryFacts()
+    state = run_once(backup)
+    assert facts.of(backup.store, "b").partial_ms == -1
+
+    def commit(copied: int) -> BackupState:
+        changes = Changes(incomplete=True, progress=PassProgress(copied=copied, planned=9))
+        return backup.commit(changes, base=backup.state(), writer="test")
+
+    first = commit(1)
+    assert facts.of(backup.store, "b").partial_ms == first.committed_at_ms > state.committed_at_ms
+    assert commit(1).committed_at_ms > first.committed_at_ms, "as a commit of retention"
+    assert facts.of(backup.store, "b").partial_ms == first.committed_at_ms
+    assert commit(2).committed_at_ms == facts.of(backup.store, "b").partial_ms

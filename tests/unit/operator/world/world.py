@@ -302,8 +302,10 @@ class World:
     def copied(self, agent: Agent, place: Place, low: LowLevel) -> None:
         """An agent has copied a bit: this is where two of them, or too many at once, would show. While brokers are
         down it has the backup in hand all the same, and says why it does not go on."""
+        term = agent.claim.term if agent.claim is not None else 0
         if self.is_down:
-            word = AgentWord(number=low.number, well_ms=self.went_on_ms.get(agent.uid, 0), why="no broker")
+            went_on_ms = self.went_on_ms.get(agent.uid, 0)
+            word = AgentWord(number=low.number, term=term, well_ms=went_on_ms, why="no broker")
             put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
             return
         self.went_on_ms[agent.uid] = self.now_ms
@@ -313,7 +315,7 @@ class World:
         if self.progress.get(key, 0) < WHOLE_AFTER:
             self.copying[agent.uid, place, low.number] = agent.name
         self.progress[key] = self.progress.get(key, 0) + 1
-        word = AgentWord(number=low.number, well_ms=self.now_ms)
+        word = AgentWord(number=low.number, term=term, well_ms=self.now_ms)
         put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
         assert len(self.copying) <= LIMIT, f"too many initial copies: {self.copying}"
 
