@@ -256,7 +256,9 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
         return ""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
     ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
-    return "; ".join(filter(None, (first, _silence(wanted, live), ahead)))
+    left = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
+    missing = f"topics that are declared do not exist: {live.missing}" if live.missing else ""
+    return "; ".join(filter(None, (first, _silence(wanted, live), ahead, left, missing)))
 
 
 def _why_not(wanted: Wanted, slot: Slot) -> str:

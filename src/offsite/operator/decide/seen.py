@@ -14,7 +14,8 @@ class LowLevelSeen:
     `is_copied`: an agent has it in hand now. Oldest and latest restorable point: commit (0: none) and time (epoch ms,
     -1: none), and the time of the newest commit of a pass under way. `well_ms`: when it was last known to go on,
     `quiet_ms`: how long ago that is, while it runs, both by the store's clock; `outage`: what its agent waits out
-    since; `ahead`: what is dated in the future, and not believed. `problem`: why nothing else is known of it; empty
+    since; `ahead`: what is dated in the future, and not believed. `left_behind`: partitions that its newest commit
+    lacks, and why; `missing`: topics that its source does not have. `problem`: why nothing else is known of it; empty
     where it was read."""
 
     place: Place
@@ -30,6 +31,8 @@ class LowLevelSeen:
     quiet_ms: int = 0
     outage: str = ""
     ahead: str = ""
+    left_behind: str = ""
+    missing: str = ""
     problem: str = ""
 
     @property

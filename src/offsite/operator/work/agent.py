@@ -33,8 +33,9 @@ STAND_BY_S = 3.0
 """Seconds between two looks of an agent whose backup another one has in hand."""
 
 Guard = Callable[[], None]
-OpenFollower = Callable[[LowLevel, Guard], AbstractContextManager[Follower]]
-"""A follower of a low-level backup, and the Spark that it works with, for a block."""
+OpenFollower = Callable[[LowLevel, Guard, Voice], AbstractContextManager[Follower]]
+"""A follower of a low-level backup, and the Spark that it works with, for a block. The voice is told of rounds that
+have ended, and as what follows them gets on."""
 
 
 class ToldOtherwise(Exception):  # no error: it ends the work on a backup
@@ -113,13 +114,14 @@ class Agent:
                 if (now := self._newest()) != low:
                     raise ToldOtherwise(f"it is {now.phase if now else 'gone'}, or gets other settings")
 
-            with self._parts.open_follower(low, guard) as follower:
+            with self._parts.open_follower(low, guard, self._voice) as follower:
                 self._go_round(follower, guard, self._parts.interval_of(low))
 
     def _go_round(self, follower: Follower, guard: Guard, interval_s: float) -> None:
         parts = self._parts
         while True:
             began_s = parts.clock.monotonic_s()
+            self._voice.begins_round()
             try:
                 guard()
                 follower.work()

@@ -12,6 +12,8 @@ from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.expire import Expiry
+from offsite.operator.work.heard_runner import HeardRunner
+from offsite.operator.work.voice import Voice
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.repository import Repository
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -43,14 +45,19 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
     """The agent of the resource with that uid. Raises `BadName`."""
 
     @contextmanager
-    def open_follower(low: LowLevel, guard: Guard) -> Iterator[Follower]:
+    def open_follower(low: LowLevel, guard: Guard, voice: Voice) -> Iterator[Follower]:
         parameters = _parameters(low)
+
+        def ended(told: Round) -> None:
+            voice.ended_round(told.plan.source.missing)
+            tools.on_round(told)
+
         with tools.open_spark(parse_limits(_words(low, parameters))) as runner:
             follower = Follower(
-                _follow(low, parameters, tools, runner, guard),
+                _follow(low, parameters, tools, HeardRunner(runner, voice.gets_on), guard),
                 outages=tools.outages,
                 clock=tools.clock,
-                on_round=tools.on_round,
+                on_round=ended,
             )
             try:
                 yield follower

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from offsite.model.errors import NoRepository
+from offsite.model.named import named
 from offsite.operator.world.ports import BackupFacts
 from offsite.repository.commit import PassProgress
 from offsite.repository.layout import BackupLayout
@@ -14,6 +15,9 @@ from offsite.stores.store import Store
 
 _KEPT_MAX = 4096
 """Backups whose facts are kept: more than one operator looks after."""
+_NAMED_MAX = 5
+_CHARS_MAX = 500
+"""Of what is left behind: partitions, and characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,15 @@ def facts_of(state: BackupState) -> BackupFacts:
     latest = state.history.latest_at(state.completed_at_ms) if is_whole else None
     return BackupFacts(
         is_whole=is_whole,
+        left_behind=_left_behind(state),
         oldest_commit=oldest.seq,
         oldest_ms=oldest.committed_at_ms,
         partial_ms=state.committed_at_ms if state.incomplete else -1,
         latest_commit=latest.seq if latest is not None else 0,
         latest_ms=latest.committed_at_ms if latest is not None else -1,
     )
+
+
+def _left_behind(state: BackupState) -> str:
+    told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
+    return named(told, most=_NAMED_MAX)[:_CHARS_MAX]

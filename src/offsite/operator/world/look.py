@@ -73,6 +73,7 @@ def _heard(store: Store, layout: DeclaredLayout, terms: LeaseTerms, seen: LowLev
         well_ms=max(well_ms, 0),
         quiet_ms=now_ms - well_ms,
         outage=word.why,
+        missing=word.missing,
         ahead=" and ".join(f"{what} is dated {format_time(at_ms)}" for what, at_ms in ahead.items()),
     )
 
@@ -106,5 +107,6 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
         latest_commit=facts.latest_commit,
         latest_ms=facts.latest_ms,
         partial_ms=facts.partial_ms,
+        left_behind=facts.left_behind,
         problem=problem,
     )

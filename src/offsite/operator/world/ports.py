@@ -17,7 +17,8 @@ OpenStore = Callable[[Place], Store]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupFacts:
     """What a backup in a repository holds. `is_whole`: a commit held all of its topics once. Restorable points: commit
-    (0: none) and time (epoch ms, -1: none). `partial_ms`: when the pass under way was seen to get on last."""
+    (0: none) and time (epoch ms, -1: none). `partial_ms`: when the pass under way was seen to get on last.
+    `left_behind`: partitions that the newest run could not back up, and the ids of the errors; empty for none."""
 
     is_whole: bool = False
     oldest_commit: int = 0
@@ -25,6 +26,7 @@ class BackupFacts:
     latest_commit: int = 0
     latest_ms: int = -1
     partial_ms: int = -1
+    left_behind: str = ""
 
 
 class Facts(Protocol):

@@ -26,12 +26,13 @@ _BYTES_MAX = 64 * 1024
 class AgentWord:
     """`number`: of the low-level backup; `term`: of the agents' lease, in which it was said; `well_ms`: when a round or
     a commit of it went well last, by the store's clock, 0: not yet; `why`: the error that it waits out since then,
-    empty for none."""
+    empty for none; `missing`: topics that the source does not have."""
 
     number: int
     term: int = 0
     well_ms: int = 0
     why: str = ""
+    missing: str = ""
 
 
 def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> None:
@@ -42,6 +43,7 @@ def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> Non
         "term": word.term,
         "well_ms": word.well_ms,
         "why": word.why[:WHY_MAX],
+        "missing": word.missing[:WHY_MAX],
     }
     store.put_overwrite(layout.agent_word_key, encode_object(fields))  # type: ignore[arg-type]  # texts and numbers
 
@@ -61,6 +63,7 @@ def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
             term=item.count("term"),
             well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
             why=item.text("why")[:WHY_MAX],
+            missing=item.text("missing")[:WHY_MAX],
         )
     except OffsiteError as error:
         warned("hint", why=error.message, uid=layout.uid)

@@ -210,3 +210,10 @@ def test_what_was_stopped_and_not_sealed_is_sealed_unless_a_later_one_goes_on_un
     later = replace(stopped, low=replace(stopped.low, number=2, phase=Phase.RUNNING))
     assert seal(seen(stopped, later)) is None
     assert decide(wanted(state="stopped"), seen(stopped), Slot.FREE).steps[-1] == Seal(place=stopped.place, number=1)
+
+
+@pytest.mark.parametrize("part", ["left_behind", "missing"])
+def test_what_is_not_backed_up_is_told_by_name(part: str) -> None:
+    (told,) = check(AS_DECLARED, seen(replace(low(), **{part: "orders-1 (OFF-1203)"})), Slot.HELD)
+    assert told.type is ConditionType.INCORRECT_BACKUP_STATE
+    assert told.message.endswith(": orders-1 (OFF-1203)")

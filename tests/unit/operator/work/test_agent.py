@@ -11,7 +11,7 @@ import pytest
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.voice import Voice
-from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_agent_word, put_agent_word
+from offsite.repository.declared.agent_word import AHEAD_MAX_MS, WHY_MAX, AgentWord, get_agent_word, put_agent_word
 from offsite.repository.declared.entry import Kind, Settings
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
@@ -64,8 +64,9 @@ class World:
         self.declared = Declared(self.store)  # type: ignore[arg-type]
 
     @contextmanager
-    def open_follower(self, low: LowLevel, guard: Guard) -> Iterator[FakeFollower]:
+    def open_follower(self, low: LowLevel, guard: Guard, voice: Voice) -> Iterator[FakeFollower]:
         self.opened.append(low.beginning.backup)
+        self.voice = voice
         yield FakeFollower(guard, self)
 
     def agent(self, name: str = "one") -> Agent:
@@ -228,3 +229,36 @@ def test_an_agent_that_fails_says_no_time_that_is_in_the_future(world: World) ->
     voice.takes(1, 2)
     voice.fails(KafkaUnreachable("down for days"))
     assert world.word == AgentWord(number=1, term=2, why="OFF-1501: down for days")
+
+
+def test_what_follows_a_round_is_said_to_get_on_and_a_round_is_not(world: World) -> None:
+    world.declared.start()
+    said: list[int] = []
+
+    def work_long() -> None:
+        for ends in (False, True):
+            if ends:
+                world.voice.ended_round(["bills"])
+            for _ in range(3):
+                world.clock.sleep(40.0)
+                world.voice.gets_on()
+                said.append(world.word.well_ms if world.word else 0)
+
+    world.during |= {0: work_long, 1: lambda: world.declared.decide(Kind.STOPPED)}
+    began_ms = world.store.now_ms()
+    world.agent().step()
+    ended_ms = began_ms + 120_000
+    assert said == [0, 0, 0, ended_ms, ended_ms + 80_000, ended_ms + 80_000]
+    assert world.word is not None
+    assert world.word.missing == "bills"
+
+
+def test_a_topic_that_is_missing_or_no_longer_is_said_at_once(world: World) -> None:
+    voice = Voice(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
+    voice.takes(1, 1)
+    found: list[str] = []
+    for missing in ([], [f"t{n}" for n in range(9)], ["t" * 249] * 5, []):
+        voice.ended_round(missing)
+        found.append(world.word.missing if world.word else "")
+    assert found[:2] == ["", "t0, t1, t2, t3, t4 and 4 more"]
+    assert (len(found[2]), found[3]) == (WHY_MAX, "")

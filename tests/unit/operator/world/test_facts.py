@@ -5,10 +5,10 @@ from pathlib import Path
 
 from offsite.operator.world.facts import RepositoryFacts, facts_of
 from offsite.operator.world.ports import BackupFacts
-from offsite.repository.commit import Changes, PassProgress
+from offsite.repository.commit import Changes, LeftBehind, PassProgress
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore
-from tests.backups import new_backup, run_once
+from tests.backups import PARTITIONS, new_backup, run_once
 from tests.source_events.memory_store import MemoryStore
 
 
@@ -91,3 +91,15 @@ def test_a_pass_under_way_is_seen_to_get_on_by_its_own_commits_only() -> None:
     assert commit(1).committed_at_ms > first.committed_at_ms, "as a commit of retention"
     assert facts.of(backup.store, "b").partial_ms == first.committed_at_ms
     assert commit(2).committed_at_ms == facts.of(backup.store, "b").partial_ms
+
+
+def test_partitions_that_are_left_behind_are_told_some_by_name() -> None:
+    state = run_once(new_backup(MemoryStore()))
+    assert facts_of(state).left_behind == ""
+    found = [replace(PARTITIONS[0], partition=n) for n in range(7)]
+    left = tuple(LeftBehind(partition_id=each, error="OFF-1203") for each in found)
+    told = facts_of(replace(state, left_behind=left)).left_behind
+
+    assert told == ", ".join(f"{each} (OFF-1203)" for each in found[:5]) + " and 2 more"
+    long = tuple(replace(each, partition_id=replace(each.partition_id, topic="t" * 249)) for each in left)
+    assert len(facts_of(replace(state, left_behind=long)).left_behind) == 500

@@ -115,3 +115,10 @@ def test_only_the_agent_that_took_it_in_hand_last_can_say_that_it_goes_on(course
 def test_a_commit_of_a_pass_that_has_not_ended_shows_that_it_goes_on(course: Course) -> None:
     course.facts = BackupFacts(is_whole=True, latest_ms=course.now_ms - 6 * HOUR_MS, partial_ms=course.now_ms)
     assert course.quiet_h == 0
+
+
+def test_what_is_left_behind_and_what_is_missing_is_seen(course: Course) -> None:
+    course.facts = BackupFacts(left_behind="orders-1 (OFF-1203)")
+    word = AgentWord(number=1, term=1, well_ms=course.now_ms, missing="bills")
+    put_agent_word(course.store, course.declared.layout, word)  # type: ignore[arg-type]
+    assert (course.live.left_behind, course.live.missing) == ("orders-1 (OFF-1203)", "bills")

@@ -1,0 +1,76 @@
+"""A runner whose work is heard: told as its tasks get on, not as they only run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from offsite.spark.runner import (
+    Done,
+    Failed,
+    Fed,
+    FoundT,
+    OnOutcome,
+    OnProgress,
+    ResultT,
+    Runner,
+    RunProgress,
+    SentT,
+    Shuffle,
+    TaskT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeardRunner:
+    """Passes everything on. `gets_on` is called whenever tasks have ended, or moved something, since the last time."""
+
+    inner: Runner
+    gets_on: Callable[[], None]
+
+    def begin(self) -> None:
+        self.inner.begin()
+
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        return self.inner.run(tasks, function, on_progress=self._heard(on_progress))
+
+    def run_all(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        return self.inner.run_all(tasks, function, on_progress=self._heard(on_progress), on_outcome=on_outcome)
+
+    def run_shuffled(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        shuffle: Shuffle[TaskT, FoundT, SentT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        return self.inner.run_shuffled(tasks, function, shuffle, on_progress=self._heard(on_progress))
+
+    def halt(self) -> bool:
+        return self.inner.halt()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _heard(self, on_progress: OnProgress | None) -> OnProgress:
+        done = (0, 0, 0)
+
+        def hear(now: RunProgress) -> None:
+            nonlocal done
+            before, done = done, (now.tasks_done, now.moved_bytes, now.records)
+            if any(after > less for after, less in zip(done, before, strict=True)):
+                self.gets_on()
+            if on_progress is not None:
+                on_progress(now)
+
+        return hear

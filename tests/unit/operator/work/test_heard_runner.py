@@ -1,0 +1,92 @@
+"""An agent is heard while what follows a round gets on, however long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.operator.work import assembly
+from offsite.operator.work.assembly import AgentTools, make_agent
+from offsite.operator.work.heard_runner import HeardRunner
+from offsite.repository.repository import Repository
+from offsite.services.outages import Outages
+from offsite.spark.runner import OnProgress, RunProgress
+from tests.inline_runner import InlineRunner
+from tests.passing_runner import PassingRunner
+from tests.source_events.memory_store import MemoryStore
+from tests.unit.operator.work.declared import UID, Declared
+
+
+def progress(done: int, moved: int = 0) -> RunProgress:
+    return RunProgress(
+        tasks_total=9,
+        tasks_done=done,
+        tasks_failed=0,
+        moved_bytes=moved,
+        records=0,
+        elapsed_s=1.0,
+        worker_peak_rss_bytes=0,
+    )
+
+
+class Telling(PassingRunner):
+    """Tells of these steps of each run."""
+
+    told: Sequence[RunProgress] = ()
+
+    def run(self, tasks: Sequence[Any], function: Callable[..., Any], *, on_progress: OnProgress | None = None) -> Any:
+        assert on_progress is not None
+        for each in self.told:
+            on_progress(each)
+        return []
+
+
+def telling(*told: RunProgress) -> Telling:
+    runner = Telling(InlineRunner())
+    runner.told = told
+    return runner
+
+
+def test_tasks_that_only_run_are_not_heard() -> None:
+    heard: list[str] = []
+    shown: list[RunProgress] = []
+    steps = [progress(0), progress(0), progress(0, 5), progress(0, 5), progress(1, 5)]
+    HeardRunner(telling(*steps), lambda: heard.append("on")).run([], print, on_progress=shown.append)
+    assert (heard, shown) == (["on", "on"], steps)
+
+
+def test_a_follower_of_an_agent_tells_its_voice_of_rounds_and_of_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Fake:
+        def __init__(self, follow: Any, **parts: Any) -> None:
+            made.append((follow, parts["on_round"]))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(assembly, "Follower", Fake)
+    store, said = MemoryStore(), []
+    declared = Declared(store)  # type: ignore[arg-type]
+    declared.start()
+    tools = AgentTools(
+        repository=Repository.init(store),  # type: ignore[arg-type]
+        cluster=SimpleNamespace(),  # type: ignore[arg-type]
+        open_spark=lambda _: nullcontext(telling(progress(1))),
+        slots=1,
+        outages=Outages(give_up_after_s=1, clock=SystemClock(), on_outage=lambda _: None),
+        clock=SystemClock(),
+        on_round=lambda _: said.append("shown"),
+    )
+    voice = SimpleNamespace(ended_round=said.append, gets_on=lambda: said.append("on"))
+    agent = make_agent(UID, tools)
+    with agent._parts.open_follower(declared.history.backups[0], lambda: None, voice):  # type: ignore[arg-type]
+        (follow, on_round), *_ = made
+        on_round(SimpleNamespace(plan=SimpleNamespace(source=SimpleNamespace(missing=("bills",)))))
+        follow.runner.run([], print)
+    assert said == [("bills",), "shown", "on"]
