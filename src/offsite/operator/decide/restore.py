@@ -317,7 +317,7 @@ def _wrong_state(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) 
     if wanted.state is RestoreState.STOPPED:
         return "" if phase.is_final else f"it is {phase}, and is to be stopped"
     if phase is RestorePhase.COMPLETED:
-        return ""
+        return "its job is not found: that it was done is not proven" if seen.witness is None else ""
     if phase is RestorePhase.WAITING and seen.tag is Tag.TAKEN:
         return f"it waits for {seen.waits_for or 'another restore'}, of the tag {wanted.tag} into {wanted.cluster}"
     if phase is RestorePhase.WAITING:

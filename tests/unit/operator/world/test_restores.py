@@ -248,6 +248,18 @@ def test_a_finished_restore_is_not_run_again_when_its_jobs_were_deleted() -> Non
     assert len(course.world.begun[UID]) == 1
 
 
+def test_a_restore_that_was_done_is_told_to_be_unproven_once_its_jobs_were_deleted() -> None:
+    course = Course()
+    course.look()
+    course.end(0)
+    assert course.look().conditions == ()
+    course.world.forget()
+    status = course.look()
+    assert status.phase is RestorePhase.COMPLETED
+    assert [each.message for each in status.conditions] == ["its job is not found: that it was done is not proven"]
+    assert len(course.world.begun[UID]) == 1
+
+
 def test_a_restore_whose_process_always_vanishes_fails_at_last() -> None:
     course = Course()
     for _ in range(2000):
@@ -393,3 +405,5 @@ def test_a_success_that_no_job_tells_of_is_not_proven() -> None:
     assert (status.phase, status.verified) == (RestorePhase.COMPLETED, None)
     assert status.failure is not None
     assert "not proven" in status.failure.message
+    (told,) = status.conditions
+    assert told.message == "its job is not found: that it was done is not proven"
