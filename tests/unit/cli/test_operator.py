@@ -222,6 +222,15 @@ def no_leftovers(home: Home) -> Iterator[None]:
     end_processes(MARK, str(home.root))
 
 
+def test_one_look_does_not_take_agents_away_with_it(home: Home) -> None:
+    home.put("shop.yaml", resource())
+    refused = offsite("run", str(home.root), "--once", "--stop-agents")
+
+    assert isinstance(refused.exception, BadOption)
+    assert "--stop-agents" in refused.exception.message
+    assert not agents(home)
+
+
 @pytest.mark.usefixtures("no_leftovers")
 def test_sigterm_ends_an_operator_and_its_agents_with_exit_code_0(home: Home) -> None:
     with running(home, "--stop-agents") as operator:

@@ -82,6 +82,8 @@ def run(
     check_not_given(options)
     if folder is None:
         raise BadOption("there is nothing to look after", hint="name a folder, or add --kubernetes")
+    if once and stop_agents:
+        raise BadOption("--once goes without --stop-agents", hint="agents are to copy until the next look")
     operator = _operator(folder, options)
     if once:
         emit(operator.look(), output=output, render=render_look)
