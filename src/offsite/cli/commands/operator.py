@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.commands.coordinator import operator_work
 from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, check_not_given, run_in_kubernetes
 from offsite.cli.options.common import Output, Yes
 from offsite.cli.options.option_group import takes
@@ -236,3 +237,6 @@ def _check_installed() -> None:
     missing = [said for said, name in needed.items() if find_spec(name) is None]
     if missing:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[operator]'")
+
+
+operator_work.register(app)

@@ -1,0 +1,88 @@
+"""A group whose commands are known by name and one line of help, and imported when one of them is called.
+
+Importing all commands takes longer than importing Python and typer together. What is listed (help, completion, a name
+that was mistyped) is listed from `Entry`s; what is called, asked for its own help, or walked through `commands` (as the
+generated pages do) is the command itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from offsite.cli.logs import log_everywhere
+
+_ROOM = "offsite.cli.commands"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`place` is `MODULE:NAME` of a function or of a `Typer` below `cli/commands`. `help` is the first sentence of its
+    own help: a test compares them."""
+
+    name: str
+    place: str
+    help: str
+
+
+class LazyGroup(TyperGroup):
+    """The group that a `Typer` makes of itself; a subclass says of what."""
+
+    entries: ClassVar[tuple[Entry, ...]] = ()
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
+        super().__init__(**settings)
+        self.commands = _Commands(self.entries)  # type: ignore[assignment]  # nobody adds any
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002  # typer's signature
+        return list(self.commands)  # typer looks at each of them
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  # the same
+        """What there is to say of a command in a list. It cannot be called."""
+        found = next((each for each in self.entries if each.name == cmd_name), None)
+        return None if found is None else TyperCommand(found.name, help=found.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        """The command itself: it is about to be called, or its own words are to be completed."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, None if listed is None else self.commands[str(listed.name)], rest
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands themselves, each imported when it is looked at."""
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        self._entries = {each.name: each for each in entries}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer's own type has changed its place
+        return _imported(self._entries[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+@cache  # the options of the log are put to a command once
+def _imported(entry: Entry) -> Any:  # noqa: ANN401  # the same
+    module, _, name = entry.place.partition(":")
+    found = getattr(import_module(f"{_ROOM}.{module}"), name)
+    holder = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    holder.callback()(_nothing)  # so that it is a group, although it has one command
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=entry.name)
+    else:
+        holder.command(name=entry.name)(found)
+    log_everywhere(holder)
+    return typer.main.get_command(holder).commands[entry.name]  # type: ignore[attr-defined]  # a group
+
+
+def _nothing() -> None:
+    pass
