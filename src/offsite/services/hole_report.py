@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from offsite.copy.restore.plan import RestorePlan
 from offsite.repository.commit import RecordedHole
 from offsite.repository.state import BackupState
+
+if TYPE_CHECKING:
+    from offsite.copy.restore.plan import RestorePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsite.model.errors import Damaged
+from offsite.model.selections.selection import SCRATCH_PREFIX
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import (
     LEFT_AFTER_MS,
@@ -18,7 +19,6 @@ from offsite.repository.leftovers import (
 )
 from offsite.repository.repository import Repository
 from offsite.services.archives.staging import staging_copies
-from offsite.services.drill.run import PREFIX
 
 CONTINUE = "run the same restore again to finish it; where its cluster is gone there is nothing to do"
 DRILL = "the next offsite restore drill on that cluster removes its topics"
@@ -102,7 +102,7 @@ def _object(orphan: Orphan) -> LeftObject:
 
 def _restore(quiet: QuietRestore) -> LeftRestore:
     topics = tuple(target for _, target in quiet.record.topics)
-    is_drill = bool(topics) and all(topic.startswith(PREFIX) for topic in topics)
+    is_drill = bool(topics) and all(topic.startswith(SCRATCH_PREFIX) for topic in topics)
     return LeftRestore(
         restore=quiet.record.restore,
         cluster_id=quiet.record.cluster_id,

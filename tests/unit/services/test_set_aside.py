@@ -23,7 +23,8 @@ from offsite.repository.restores.topic_settings import TopicAside, TopicSettings
 from offsite.services.cluster import Cluster
 from offsite.services.restore import set_aside
 from offsite.services.restore.lease import held_restore
-from offsite.services.restore.set_aside import UnfinishedAside, command, describe, with_originals
+from offsite.services.restore.set_aside import command, with_originals
+from offsite.services.restore.unfinished_aside import UnfinishedAside, describe
 from offsite.stores.open_store import open_store
 from tests.backups import new_backup
 

@@ -15,8 +15,6 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from crc32c import crc32c
-
 from offsite.log.batch import (
     CODEC_MASK,
     CRC_START,
@@ -103,6 +101,8 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
     times_ms = (records[0].timestamp_ms, max(record.timestamp_ms for record in records))
     producer = (producer_id, producer_epoch, base_sequence)
     after_crc = _AFTER_CRC.pack(attributes, last_delta, *times_ms, *producer, len(records))
+    from crc32c import crc32c  # see `batch.verify_crc`
+
     crc = crc32c(body, crc32c(after_crc))
     length = HEADER_BYTES - 12 + len(body)
     return bytearray().join((_BEFORE_CRC.pack(base, length, leader_epoch, 2, crc), after_crc, body))

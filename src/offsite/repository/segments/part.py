@@ -12,7 +12,6 @@ from offsite.log.batch import LastBatch
 from offsite.log.stats import LogStats, LogSummary
 from offsite.model.errors import SourceTruncated
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
-from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
@@ -62,6 +61,8 @@ def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
     """The two parts of `segment`, below offset `at` and from there on. Reads it. Raises `SourceTruncated` when `at`
     lies inside a batch, `DamagedObject`, and what the store raises."""
     below, above, border = LogStats(), LogStats(), None
+    from offsite.repository.segments.reader import SegmentReader  # codecs, hashes: not for those who only list parts
+
     for chunk in SegmentReader(store=store, segment=segment).chunks():
         headers = [header for header in chunk.batches if header.base_offset < at]
         below.add(headers)

@@ -7,6 +7,7 @@ before records were kept are not known, nor are those of other copies of the rep
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import noted
@@ -19,7 +20,9 @@ from offsite.repository.snapshots.verify_record import (
     last_verify_record,
     put_verify_record,
 )
-from offsite.services.verify.run import Verdict, VerifyResult
+
+if TYPE_CHECKING:
+    from offsite.services.verify.run import VerifyResult
 
 _UNREADABLE = (Damaged, FormatTooNew)
 
@@ -67,6 +70,8 @@ def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
 
 def remember_check(backup: Backup, result: VerifyResult) -> bool:
     """Keep a record of a check, if the store takes it. Whether it did, or knew the same already."""
+    from offsite.services.verify.run import Verdict  # those who only read records need nothing of what verifies
+
     try:
         record = VerifyRecord(
             depth=result.depth,

@@ -16,7 +16,7 @@ from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of, restorable_to_ms
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.reading_clock import reading_now_ms
-from offsite.services.restore.set_aside import unfinished_asides
+from offsite.services.restore.unfinished_aside import unfinished_asides
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
 

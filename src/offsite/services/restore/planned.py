@@ -30,8 +30,9 @@ from offsite.services.restore.offsets_mode import decide_offsets
 from offsite.services.restore.preflight import checked_settings, circumstances
 from offsite.services.restore.request import RestoreRequest, remembered
 from offsite.services.restore.schemas import without_live_schemas
-from offsite.services.restore.set_aside import UnfinishedAside, unfinished_asides, with_originals
+from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
+from offsite.services.restore.unfinished_aside import UnfinishedAside, unfinished_asides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

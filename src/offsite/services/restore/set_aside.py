@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.kafka.config.config import KafkaConfig
@@ -19,40 +19,19 @@ from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError, RestoreTakenOver
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
-from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
+from offsite.repository.restores.record import RestoreRecord
 from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
 from offsite.services.cluster import Cluster, ConfiguredTopics
+from offsite.services.restore.unfinished_aside import (
+    NAMED_MAX,
+    UnfinishedAside,
+    as_decided,
+    describe,
+    unfinished_asides,
+)
 from offsite.stores.store import Store
-
-_NAMED_MAX = 5
-"""Topics named in a hint; a line with a thousand of them helps nobody."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedAside:
-    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back."""
-
-    record: RestoreRecord
-    existing: tuple[TopicAside, ...]
-    made: tuple[TopicAside, ...]
-
-    @property
-    def topics(self) -> tuple[TopicAside, ...]:
-        return (*self.existing, *self.made)
-
-    def __str__(self) -> str:
-        asked = ", ".join(f"{name}={text}" for name, text in self.record.request)
-        held = [f"{each.topic} has {describe(each)}" for each in self.existing[:_NAMED_MAX]]
-        if self.made:
-            held.append(f"{_names([each.topic for each in self.made])}, made by it, keeps what protects its records")
-        return (
-            f"restore {self.record.restore} into cluster {self.record.cluster_id} ({asked}) began at "
-            f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(held)}; the same command, run "
-            "again, ends that"
-        )
 
 
 @contextmanager
@@ -116,22 +95,6 @@ def with_originals(
     return tuple(decided_on.values())
 
 
-def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
-    """The settings set aside by all unfinished restores except `but`. Raises `DamagedObject`."""
-    found = (
-        _aside(backup, record) for record in unfinished_restores(backup.store, backup.layout) if record.restore != but
-    )
-    return tuple(each for each in found if each.topics)
-
-
-def describe(aside: TopicAside) -> str:
-    """Description, setting by setting: `retention.ms=-1 instead of 3600000`."""
-    originals = dict(aside.originals)
-    return ", ".join(
-        f"{name}={value} instead of {originals.get(name) or 'the default'}" for name, value in aside.meanwhile
-    )
-
-
 def command(aside: TopicAside, kafka: KafkaConfig) -> str:
     """The command that a person runs to give the topic its own settings back."""
     sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
@@ -154,7 +117,7 @@ def _remembered(
     if not existing:
         return {}
     known = get_aside(backup.store, layout)
-    asides = {name: _as_decided(each) for name, each in existing.items()}
+    asides = {name: as_decided(each) for name, each in existing.items()}
     own = admin.topic_configs(existing.keys() & admin.topics().keys())
     others = _of_others(backup, record)
     if known is not None:
@@ -167,10 +130,6 @@ def _remembered(
         put_aside(backup.store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
     return asides
-
-
-def _as_decided(settings: TopicSettings) -> TopicAside:
-    return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
 
 
 def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
@@ -233,7 +192,7 @@ def _left_aside(kafka: KafkaConfig, asides: Mapping[str, TopicAside], *, why: st
     for topic in asides:
         warned("settings_left_aside", why=why, topic=topic)
     if asides:
-        some = list(asides.values())[:_NAMED_MAX]
+        some = list(asides.values())[:NAMED_MAX]
         told = [f"{each.topic} still has {describe(each)} ({command(each, kafka)})" for each in some]
         yield f"settings could not be put back ({why}): {'; '.join(told)}; the same command, run again, puts them back"
 
@@ -270,17 +229,6 @@ def _tell(error: BaseException, sentences: Sequence[str]) -> None:
         error.add_note(each)
 
 
-def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
-    layout = RestoreLayout(backup=backup.layout, restore=record.restore)
-    made = tuple(_as_decided(each) for each in record.settings if each.create and each.meanwhile)
-    is_given_up = bool(made) and succeeding(backup.store, backup.layout, record) is not None
-    return UnfinishedAside(
-        record=record,
-        existing=get_aside(backup.store, layout) or (),
-        made=() if is_given_up else made,
-    )
-
-
 def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str, str | None]) -> TopicSettings:
     at_end = dict(settings.at_end) | {name: originals[name] for name in left if name in originals}
     return replace(
@@ -291,4 +239,4 @@ def _with(settings: TopicSettings, left: dict[str, str], originals: Mapping[str,
 
 
 def _names(topics: Sequence[str]) -> str:
-    return named(topics, most=_NAMED_MAX)
+    return named(topics, most=NAMED_MAX)

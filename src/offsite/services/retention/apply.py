@@ -28,12 +28,11 @@ from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, n
 from offsite.repository.state import BackupState
 from offsite.services.retention.carried import carried_to
 from offsite.services.retention.kept_points import points_between
-from offsite.services.retention.note import put_note
+from offsite.services.retention.note import BY, put_note
 from offsite.services.retention.plan import RetentionPlan, planned, points_in_use
 from offsite.services.retention.policy import RetentionPolicy, rule_of
 from offsite.services.steps import ended
 
-BY = "retention"
 ATTEMPTS = 10
 """How often it is planned anew because another writer was first: one that follows commits every few seconds."""
 

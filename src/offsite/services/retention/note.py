@@ -5,13 +5,19 @@ each time and never trusted: nothing is decided by it, it is shown.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.journal import noted
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import rule_of
+
+if TYPE_CHECKING:
+    from offsite.services.retention.plan import RetentionPlan
+
+BY = "retention"
+"""By whom objects are deleted, in the lines about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

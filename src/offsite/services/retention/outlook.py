@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from offsite.repository.backup import Backup
 from offsite.repository.replaced import collected_upto
 from offsite.repository.state import BackupState
-from offsite.services.retention.apply import BY
-from offsite.services.retention.note import get_note
+from offsite.services.retention.note import BY, get_note
 from offsite.services.retention.report import DONE, audit_reports
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from offsite.model.errors import DamagedCommit
 from offsite.repository.backup import Backup
 from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
 from offsite.services.retention.kept_points import KeptPoints, points_between
-from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import rule_of
+
+if TYPE_CHECKING:
+    from offsite.services.retention.plan import RetentionPlan
 
 DONE = "done"
 NOT_DONE = "not done"
