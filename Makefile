@@ -29,8 +29,8 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 	@$(BIN)/offsite demo
 
 # Hundreds of processes import the same: what Python compiled is kept, also where the environment says not to.
-test soak: export PYTHONDONTWRITEBYTECODE =
-test soak: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+test soak bench: export PYTHONDONTWRITEBYTECODE =
+test soak bench: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
 test: $(JAVA) $(DEV) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
