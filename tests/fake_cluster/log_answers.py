@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from offsite.kafka.protocol.broker_errors import NONE
 from offsite.kafka.protocol.log_offsets import EARLIEST, LATEST, READ_COMMITTED
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
-from tests.fake_cluster.cluster import FakeCluster
+from tests.fake_cluster.cluster import THE_CLUSTER, FakeCluster
 from tests.fake_cluster.messages import Answer
 from tests.fake_cluster.partition_log import PartitionLog, RefusedError
 
 _FENCED_LEADER_EPOCH, _UNKNOWN_LEADER_EPOCH = 74, 75
+_CLUSTER_AUTHORIZATION_FAILED = 31
 _NO_EPOCH = -1
+CLUSTER_ACTION = 9
+"""Code of AclOperation."""
 
 
 def fetch(cluster: FakeCluster, asked: Any) -> Answer:
@@ -111,6 +115,34 @@ def describe_producers(cluster: FakeCluster, asked: Any) -> Answer:
         "topics": [
             {"name": each.name, "partitions": [described(each.name, number) for number in each.partition_indexes]}
             for each in asked.topics
+        ]
+    }
+
+
+def write_markers(cluster: FakeCluster, asked: Any) -> Answer:
+    """Of whoever may do what brokers do among themselves."""
+    is_forbidden = CLUSTER_ACTION in cluster.forbidden.get(THE_CLUSTER, set())
+
+    def written(marker: Any, topic: str, number: int) -> Answer:
+        code = _CLUSTER_AUTHORIZATION_FAILED if is_forbidden else NONE
+        try:
+            if not is_forbidden:
+                log = cluster.log(TopicPartition(topic=topic, partition=number), api=Api.WRITE_TXN_MARKERS)
+                log.take_marker(marker.producer_id, marker.producer_epoch, committed=marker.transaction_result)
+        except RefusedError as error:
+            code = error.code
+        return {"partition_index": number, "error_code": code}
+
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {"name": each.name, "partitions": [written(marker, each.name, n) for n in each.partition_indexes]}
+                    for each in marker.topics
+                ],
+            }
+            for marker in asked.markers
         ]
     }
 

@@ -94,6 +94,15 @@ class PartitionLog:
         if known := self.producers.get(producer_id):
             known.first_offset = -1
 
+    def take_marker(self, producer_id: int, epoch: int, *, committed: bool) -> None:
+        """One that somebody else than this cluster's coordinator wrote."""
+        known = self.producers.setdefault(producer_id, _Producer(epoch=epoch))
+        if epoch < known.epoch:
+            raise RefusedError(INVALID_PRODUCER_EPOCH)
+        if epoch > known.epoch:
+            known.epoch, known.last_sequence, known.taken = epoch, -1, []
+        self.end_transaction(producer_id, epoch, committed=committed)
+
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Batches from the one that holds `offset` on: one at least, then as many as fit."""
         if not self.start <= offset <= self.end:

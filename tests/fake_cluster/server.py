@@ -34,6 +34,7 @@ _ANSWERS: Mapping[Api, Callable[[FakeCluster, Any], Answer]] = {
     Api.OFFSET_FOR_LEADER_EPOCH: log_answers.epoch_ends,
     Api.ADD_PARTITIONS_TO_TXN: coordinator_answers.add_partitions,
     Api.END_TXN: coordinator_answers.end_transaction,
+    Api.WRITE_TXN_MARKERS: log_answers.write_markers,
     Api.DESCRIBE_ACLS: topic_answers.describe_acls,
     Api.CREATE_ACLS: topic_answers.create_acls,
     Api.DESCRIBE_CONFIGS: topic_answers.describe_configs,

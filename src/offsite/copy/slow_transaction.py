@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from offsite.copy.chain import PartitionChain
+from offsite.copy.replay_way import ReplayWay
 from offsite.log.transactions import OpenTransaction
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
@@ -20,10 +21,6 @@ from offsite.stores.store import Store
 
 WRITE_BYTES_PER_S = 20_000_000
 """Bytes per second that one of several partitions gets on a busy machine or a line of 1 Gbit/s."""
-TRANSACTION_S = 0.015
-"""Seconds to replay one transaction. Measured on two busy cores."""
-MARKER_S = 0.002
-"""Seconds to fill one offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +34,12 @@ class SlowTransaction:
     open_s: float
 
 
-def slow_transaction(partition: PartitionChain, *, store: Store, open_max_s: float) -> SlowTransaction | None:
+def slow_transaction(
+    partition: PartitionChain, *, store: Store, open_max_s: float, way: ReplayWay
+) -> SlowTransaction | None:
     """The transaction that stays open longest, if that is more than `open_max_s` seconds; one that is undecided at the
     end counts to its last batch. Raises `DamagedObject`, and what the store raises."""
-    costs = _Costs(partition.segments)
+    costs = _Costs(partition.segments, way)
     if costs.total_s <= open_max_s:
         return None
     search = _Search(costs, partition.end, open_max_s)
@@ -95,15 +94,15 @@ class _Search:
 class _Costs:
     """How long it takes to write from one offset to another; within a segment offsets are taken to be alike."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, segments: Sequence[Segment], way: ReplayWay) -> None:
         self._offsets: list[int] = []
         self._until_s: list[float] = []
         spent_s, at = 0.0, segments[0].lowest_offset if segments else 0
         for segment in segments:
-            spent_s += max(segment.lowest_offset - at, 0) * MARKER_S
+            spent_s += max(segment.lowest_offset - at, 0) * way.gap_s
             at = max(segment.end, segment.last_offset + 1)
             self._offsets += [segment.lowest_offset, at]
-            self._until_s += [spent_s, spent_s + _segment_s(segment)]
+            self._until_s += [spent_s, spent_s + _segment_s(segment, way)]
             spent_s = self._until_s[-1]
 
     @property
@@ -122,7 +121,7 @@ class _Costs:
         return self._until_s[after - 1] + part * (self._until_s[after] - self._until_s[after - 1])
 
 
-def _segment_s(segment: Segment) -> float:
+def _segment_s(segment: Segment, way: ReplayWay) -> float:
     gaps = segment.end - segment.lowest_offset - segment.records - segment.control_batches
-    written_s = segment.raw_bytes / WRITE_BYTES_PER_S + segment.control_batches * TRANSACTION_S
-    return written_s + max(gaps, 0) * MARKER_S
+    written_s = segment.raw_bytes / WRITE_BYTES_PER_S + segment.control_batches * way.outcome_s
+    return written_s + max(gaps, 0) * way.gap_s

@@ -66,6 +66,7 @@ from offsite.model.journal import decided
 T = TypeVar("T")
 
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
+_CLUSTER_ACTION = 9  # code of AclOperation
 _DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
 _CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
 
@@ -232,6 +233,10 @@ class ClusterAdmin:
             except KafkaTooOld as error:
                 return error.message
         return ""
+
+    def may_write_outcomes(self) -> bool:
+        """Whether brokers take outcomes of transactions from us, as they say themselves (KIP-430)."""
+        return self._patiently(lambda: self._router.metadata([], operations=True)).allows(_CLUSTER_ACTION)
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
         """Producer id → its transactional id, as its coordinator lists it. Empty where brokers cannot, or refuse; one

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import pytest
 
 from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.preserve.ahead import Ahead
 from offsite.copy.restore.preserve.copy import PreserveTask, restore_partition_preserving, transaction_prefix
 from offsite.copy.restore.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
-from offsite.copy.restore.preserve.plan import Filler
 from offsite.copy.restore.preserve.resume import PassedOver
 from offsite.copy.restore.preserve.writer import PreservingWriter
 from offsite.copy.restore.translate import RestoreEnds
@@ -56,6 +57,12 @@ WRITE_TXN_MARKERS = 27
 LONGEST_S = 1.0  # a whole run takes about that
 
 
+@pytest.fixture(params=[True, False], ids=["direct", "by coordinator"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(Preserving, "direct", request.param)
+    return bool(request.param)
+
+
 @pytest.fixture
 def site(broker: SandboxInfo, tmp_path: Path) -> Site:
     return Site(Cluster(broker.bootstrap), Repository.init(open_store(str(tmp_path / "repository"))), InlineRunner())
@@ -63,6 +70,8 @@ def site(broker: SandboxInfo, tmp_path: Path) -> Site:
 
 class Preserving:
     """A restore of `topic` under another name, made ready up to the moment where its partition is written."""
+
+    direct = True
 
     def __init__(self, site: Site, topic: str) -> None:
         self.site, self.topic, self.target = site, topic, new_name(topic)
@@ -73,7 +82,7 @@ class Preserving:
         targets = find_targets(self.store, prepared.layout, site.cluster.admin, [self.target])
         (task,) = restore_tasks(prepared.plan, prepared.offsets, targets)
         assert isinstance(task, PreserveTask)
-        self.task = task
+        self.task = replace(task, direct=self.direct)
         self.ends = RestoreEnds(
             kafka=site.cluster.config, store=self.store, layout=prepared.layout, read_committed=True
         )
@@ -95,14 +104,24 @@ class Preserving:
     def pieces(self) -> Iterable[LogPiece]:
         return SourcePieces(self.task.partition, self.store).pieces()
 
+    def writer(self, attempt: WriteAttempt) -> PreservingWriter:
+        return PreservingWriter(
+            self.site.cluster.router,
+            attempt.target,
+            at=0,
+            transactions=self.transactions(),
+            attempt=attempt,
+            direct=self.task.direct,
+        )
+
     def write(self, count: int) -> None:
         """The first pieces; then nothing more, as if killed."""
         target = self.task.partition.target
         router = self.site.cluster.router
         attempt = WriteAttempt(router, self.store, self.ends.layout, target, start=0)
-        writer = PreservingWriter(router, target, at=0, transactions=self.transactions(), attempt=attempt)
-        for piece in islice(self.pieces(), count):
-            writer.write(piece, Filler.MARKERS)
+        writer, ahead = self.writer(attempt), Ahead(self.pieces())
+        for piece in islice(ahead, count):
+            writer.write(piece, ahead)
         writer.flush()
         writer.close()
 
@@ -110,7 +129,7 @@ class Preserving:
         """Offsets below the log's start, used up to `end`; then nothing more, as if killed."""
         target, router = self.task.partition.target, self.site.cluster.router
         attempt = WriteAttempt(router, self.store, self.ends.layout, target, start=0)
-        writer = PreservingWriter(router, target, at=0, transactions=self.transactions(), attempt=attempt)
+        writer = self.writer(attempt)
         writer.fill_head(end)
         writer.flush()
         writer.close()

@@ -2,13 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
+from offsite.copy.replay_way import BY_COORDINATOR, DIRECT, ReplayWay
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.copy.restore.preserve.plan import (
-    MARKER_GAPS_MAX,
-    TOMBSTONES_FROM,
-    Filler,
+    DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     obstacle,
@@ -27,8 +24,8 @@ def chain(*segments: Segment, end: int) -> PartitionRestore:
     )
 
 
-def planned(*segments: Segment, end: int, tombstones: bool = False, target_end: int = 0) -> PreservedPartition:
-    return preserved_partition(chain(*segments, end=end), tombstones=tombstones, target_end=target_end)
+def planned(*segments: Segment, end: int, way: ReplayWay = DIRECT, target_end: int = 0) -> PreservedPartition:
+    return preserved_partition(chain(*segments, end=end), way=way, target_end=target_end)
 
 
 def verdict(*partitions: PreservedPartition) -> OffsetsVerdict:
@@ -57,19 +54,19 @@ def test_gaps_are_offsets_that_neither_records_nor_outcomes_account_for() -> Non
     assert (plan.gap_offsets, plan.outcomes) == (100, 10)
 
 
-@pytest.mark.parametrize(("tombstones", "filler"), [(True, Filler.TOMBSTONES), (False, Filler.MARKERS)])
-def test_tombstones_fill_many_gaps_where_they_may(filler: Filler, *, tombstones: bool) -> None:
-    end = TOMBSTONES_FROM + 101
-    assert planned(segment(SOURCE, end - 100, end), end=end, tombstones=tombstones).filler is Filler.MARKERS
-    cleaned = replace(segment(SOURCE, 0, end), records=100)
-    assert planned(cleaned, end=end, tombstones=tombstones).filler is filler
+def test_gaps_too_many_for_empty_transactions_are_no_obstacle_with_the_right_to_write_outcomes() -> None:
+    cleaned = replace(segment(SOURCE, 0, BY_COORDINATOR.gaps_max + 2), records=1)
+    by_coordinator, direct = (planned(cleaned, end=cleaned.end, way=way) for way in (BY_COORDINATOR, DIRECT))
+    many = "partition 0 has 20,001 offsets without records, too many to fill without "
+    assert obstacle([by_coordinator], None) == many + DIRECT_NEEDS
+    assert obstacle([direct], None) == ""
 
 
-def test_gaps_too_large_for_markers_are_an_obstacle_and_for_tombstones_they_are_not() -> None:
-    cleaned = replace(segment(SOURCE, 0, MARKER_GAPS_MAX + 2), records=1)
-    markers, tombstones = (planned(cleaned, end=cleaned.end, tombstones=allowed) for allowed in (False, True))
-    assert obstacle([markers], None) == "partition 0 has 20,001 offsets without records, too many to fill"
-    assert obstacle([tombstones], None) == ""
+def test_only_outcomes_need_transactions_where_gaps_are_filled_directly() -> None:
+    cleaned = replace(segment(SOURCE, 0, 100), records=1)
+    assert [planned(cleaned, end=100, way=way).needs_transactions for way in (BY_COORDINATOR, DIRECT)] == [True, False]
+    ended = replace(segment(SOURCE, 0, 100), records=99, control_batches=1)
+    assert planned(ended, end=100, way=DIRECT).needs_transactions
 
 
 def test_a_target_that_ends_beyond_the_sources_start_is_an_obstacle() -> None:
@@ -79,7 +76,7 @@ def test_a_target_that_ends_beyond_the_sources_start_is_an_obstacle() -> None:
 
 
 def test_the_time_grows_with_the_head_the_outcomes_and_the_gaps() -> None:
-    quick = planned(segment(SOURCE, 5_000_000, 5_000_100), end=5_000_100)
+    quick = planned(segment(SOURCE, 50_000, 50_100), end=50_100)
     slow = planned(replace(segment(SOURCE, 0, 300), control_batches=100, records=100), end=300)
     assert 0 < quick.extra_s < slow.extra_s
     assert verdict(quick, slow).extra_s == slow.extra_s

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from offsite.copy.chain import PartitionChain
+from offsite.copy.replay_way import BY_COORDINATOR
 from offsite.copy.slow_transaction import (
-    TRANSACTION_S,
     WRITE_BYTES_PER_S,
     SlowTransaction,
     slow_transaction,
@@ -69,7 +69,7 @@ def stored(
 
 def slowest(store: Store, *segments: Segment, end: int | None = None) -> SlowTransaction | None:
     chain = PartitionChain(source=SOURCE, segments=segments, end=segments[-1].end if end is None else end)
-    return slow_transaction(chain, store=store, open_max_s=MAX_S)
+    return slow_transaction(chain, store=store, open_max_s=MAX_S, way=BY_COORDINATOR)
 
 
 def test_sidecars_are_not_read_where_everything_is_written_in_time(store: Store) -> None:
@@ -128,7 +128,7 @@ def test_a_transaction_whose_marker_lies_behind_the_restore_point_counts_to_ther
 
 def test_many_transactions_in_between_take_their_time(store: Store) -> None:
     many = replace(stored(store, 0, 200_000, takes_s=1, markers=[ended(199_998, A, 0)]), records=1)
-    many = replace(many, control_batches=round(MAX_S / TRANSACTION_S) + 200, records=200_000)
+    many = replace(many, control_batches=round(MAX_S / BY_COORDINATOR.outcome_s) + 200, records=200_000)
     found = slowest(store, many)
     assert found is not None
     assert found.open_s > MAX_S

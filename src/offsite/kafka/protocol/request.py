@@ -40,6 +40,7 @@ class Api(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DESCRIBE_CONFIGS = 32
@@ -83,6 +84,7 @@ _RELEASES: Mapping[tuple[int, int], str] = {
     (Api.DESCRIBE_CLIENT_QUOTAS, 0): "2.6",
     (Api.DESCRIBE_USER_SCRAM_CREDENTIALS, 0): "2.7",
     (Api.DESCRIBE_PRODUCERS, 0): "2.8",
+    (Api.WRITE_TXN_MARKERS, 1): "2.8",
     (Api.DESCRIBE_TRANSACTIONS, 0): "3.0",
     (Api.LIST_TRANSACTIONS, 0): "3.0",
 }

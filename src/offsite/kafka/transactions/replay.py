@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.transactions.coordinators import BUSY_MAX_S, TransactionCoordinators
+from offsite.kafka.transactions.outcomes import NO_COORDINATOR, Outcome
 from offsite.kafka.transactions.requests import (
     ActiveProducer,
     KnownTransaction,
@@ -33,7 +35,14 @@ from offsite.kafka.transactions.requests import (
 from offsite.log.range import TopicPartition
 from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import BadOption, KafkaTimeout, KafkaTooOld, KafkaUnavailable, TransactionLost
+from offsite.model.errors import (
+    BadOption,
+    KafkaNotAuthorized,
+    KafkaTimeout,
+    KafkaTooOld,
+    KafkaUnavailable,
+    TransactionLost,
+)
 
 TIMEOUTS_MS = (900_000, 300_000, 60_000, 10_000)
 """How long a transaction may stay open: the most that brokers allow, which is 15 minutes unless they say otherwise."""
@@ -43,6 +52,9 @@ ENDED_AT_ONCE = 32
 """Empty transactions under way at the same time: each leaves one control record."""
 EARLIER_MAX_S = 10.0
 """How long an earlier process, which is shut out of one id after the other, may go on with others."""
+GO_ON_MAX = 0.3
+"""Part of the timeout in which a coordinator's transaction takes in more of the source's: then there is time enough for
+the one that ends it."""
 CLAIMS_MAX = 3
 """Of one id in a row: an answer that was lost takes two, and whoever else claims it would be a newer attempt."""
 _AGAIN = "run the same command again"
@@ -52,11 +64,14 @@ _UNKNOWN = ActiveProducer(epoch=-1, next_sequence=0, first_offset=-1)
 @dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
     """One transactional id. `begun`: the partition is in a transaction of it that has no outcome yet. `shared`: an
-    earlier attempt, which may only sleep, has it under the same epoch."""
+    earlier attempt, which may only sleep, has it under the same epoch. `begun_s`: by the monotonic clock, at the
+    latest. `coordinator_epoch`: the least that its next outcome may have; None: the leader knows."""
 
     producer: Producer
     begun: bool
     shared: bool = False
+    begun_s: float = 0.0
+    coordinator_epoch: int | None = NO_COORDINATOR
 
     @property
     def transactional_id(self) -> str:
@@ -90,6 +105,7 @@ class PartitionTransactions:
         self._count = 0
         self._free: deque[Slot] = deque()
         self._recovered = False
+        self._timeout_ms = min(TIMEOUTS_MS)
 
     def await_outcomes(self) -> None:
         """Return when what an earlier process decided is in the logs. Raises `KafkaTimeout`."""
@@ -136,10 +152,11 @@ class PartitionTransactions:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Who may have written into the partition; nobody where brokers have no transactions to ask about."""
+        """Who may have written into the partition; nobody where brokers cannot be asked, or not by us: then none was
+        begun."""
         try:
             return frozenset(transaction.producer_id for transaction in self._described().values())
-        except KafkaTooOld:
+        except (KafkaTooOld, KafkaNotAuthorized):
             return frozenset()
 
     @property
@@ -158,6 +175,24 @@ class PartitionTransactions:
         Everything sent into the transaction must have been acknowledged.
         """
         self._end([slot], committed=committed)
+
+    def may_go_on(self, slot: Slot) -> bool:
+        """Whether its coordinator's transaction may take in one more of the source's."""
+        age_s = self._clock.monotonic_s() - slot.begun_s
+        return not slot.shared and age_s < GO_ON_MAX * self._timeout_ms / 1000
+
+    def outcome(self, slot: Slot, *, committed: bool) -> Outcome:
+        """What ends the source's transaction in the partition alone: the coordinator's goes on, and is used first."""
+        if slot.coordinator_epoch is None:
+            known = self._active_producers().get(slot.producer.producer_id, _UNKNOWN)
+            slot.coordinator_epoch = max(known.coordinator_epoch, NO_COORDINATOR)
+        self._free.appendleft(slot)
+        return Outcome(slot.producer.producer_id, slot.producer.epoch, committed, slot.coordinator_epoch)
+
+    @property
+    def going_on(self) -> int:
+        """Transactions of coordinators that wait for another one of the source. Each must end with one."""
+        return sum(slot.begun for slot in self._free)
 
     def end_empty(self, count: int) -> int:
         """Leave control records in the log: up to `count`, and how many. They are not there at once."""
@@ -179,9 +214,11 @@ class PartitionTransactions:
         slots = [self._free.popleft() for _ in range(count)]
         self._part_from_earlier([slot for slot in slots if slot.shared and not slot.begun])
         new = {s.transactional_id: add_partition_request(s.producer, self._partition) for s in slots if not s.begun}
-        self._coordinators.ask(new, doing=f"beginning a transaction in {self._partition}")
+        if new:
+            self._coordinators.ask(new, doing=f"beginning a transaction in {self._partition}")
         for slot in slots:
-            slot.begun = True
+            if not slot.begun:
+                slot.begun, slot.begun_s = True, self._clock.monotonic_s()
         return slots
 
     def _new_names(self, count: int) -> list[str]:
@@ -234,7 +271,7 @@ class PartitionTransactions:
         requests = {slot.transactional_id: end_request(slot.producer, committed=committed) for slot in slots}
         self._coordinators.ask(requests, doing=f"ending a transaction in {self._partition}")
         for slot in slots:
-            slot.begun = False
+            slot.begun, slot.coordinator_epoch = False, None
             self._free.append(slot)
 
     def _found(self, names: Sequence[str]) -> dict[str, tuple[int, int] | None]:
@@ -257,6 +294,7 @@ class PartitionTransactions:
             producers = self._coordinators.ask(requests, doing=doing)
             given = [producer for name in expected if (producer := producers[name]) is not None]
             if len(given) == len(expected):
+                self._timeout_ms = timeout_ms
                 return given
         raise BadOption(
             f"{doing}: the brokers allow no transaction of {TIMEOUTS_MS[-1]} ms",
@@ -310,7 +348,8 @@ def _recovered(transactional_id: str, transaction: KnownTransaction, active: Act
         transactional_id=transactional_id,
         next_sequence=active.next_sequence if active.epoch == transaction.epoch else 0,
     )
-    return Slot(producer=producer, begun=begun and transaction.state == "Ongoing", shared=True)
+    is_begun = begun and transaction.state == "Ongoing"
+    return Slot(producer=producer, begun=is_begun, shared=True, begun_s=-inf, coordinator_epoch=None)
 
 
 def _nobody_else() -> None:

@@ -48,11 +48,13 @@ class KnownTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """What a partition's leader remembers of a producer id. `first_offset`: of its open transaction, or -1."""
+    """What a partition's leader remembers of a producer id. `first_offset`: of its open transaction, or -1.
+    `coordinator_epoch`: of whoever wrote its last outcome, or -1."""
 
     epoch: int
     next_sequence: int
     first_offset: int
+    coordinator_epoch: int = -1
 
 
 def init_producer_request(
@@ -182,8 +184,11 @@ def _producer(answer: Decoder) -> tuple[int, ActiveProducer]:
     producer_id = answer.i64()
     epoch, last_sequence = answer.i32(), answer.i32()
     answer.i64()  # last time
-    answer.i32()  # coordinator's epoch
-    first_offset = answer.i64()
+    coordinator_epoch, first_offset = answer.i32(), answer.i64()
     answer.end()
-    next_sequence = (last_sequence + 1) % _SEQUENCES
-    return producer_id, ActiveProducer(epoch=epoch, next_sequence=next_sequence, first_offset=first_offset)
+    return producer_id, ActiveProducer(
+        epoch=epoch,
+        next_sequence=(last_sequence + 1) % _SEQUENCES,
+        first_offset=first_offset,
+        coordinator_epoch=coordinator_epoch,
+    )

@@ -1,8 +1,7 @@
-"""Records that stand for nothing: they take the offsets that a log must have used up before its next record.
+"""Records that stand for nothing: they take the offsets below a log's start, and are deleted before anybody reads them.
 
-A filler record has no value and no time. One without a key suits a log whose filler is deleted before anybody reads
-it. Filler that stays has a key of its own: a compacted topic takes it in and deletes it when it is compacted, and
-nobody confuses it with a record that was restored.
+A filler record has no key, no value and no time. Older releases filled gaps of compacted topics too, with a key of its
+own, which compaction takes away some time: it is known where it is met.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from offsite.model.check import check
 __all__ = ["FILLER_KEY", "FILLER_MAX_RECORDS", "filler_batch", "is_filler"]
 
 FILLER_KEY = b"\0offsite-filler"
-"""No serializer that people use writes a key that begins so, with no value."""
+"""Of releases before 0.12. No serializer that people use writes a key that begins so, with no value."""
 FILLER_MAX_RECORDS = 250_000
 """In one batch: at most 200 KB compressed, 6 MB while the broker looks at them."""
 
@@ -27,12 +26,14 @@ _NO_TIME_MS = -1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_END = 12
+_NOTHING = b"\x01\x01\x00"
+"""No key, no value, no headers."""
 
 
-def filler_batch(count: int, *, keyed: bool) -> bytearray:
+def filler_batch(count: int) -> bytearray:
     """One batch of `count` filler records, at most `FILLER_MAX_RECORDS`, with a valid CRC; the caller's to change."""
     check(0 < count <= FILLER_MAX_RECORDS, f"a batch of {count} filler records")
-    return bytearray(_built(count, FILLER_KEY if keyed else None))
+    return bytearray(_built(count))
 
 
 def is_filler(record: Record) -> bool:
@@ -41,20 +42,19 @@ def is_filler(record: Record) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _built(count: int, key: bytes | None) -> bytes:
-    body = compress(ZSTD, _body(count, key))
+def _built(count: int) -> bytes:
+    body = compress(ZSTD, _body(count))
     after_crc = _AFTER_CRC.pack(ZSTD, count - 1, _NO_TIME_MS, _NO_TIME_MS, -1, -1, -1, count)
     crc = crc32c(body, crc32c(after_crc))
     before_crc = struct.pack(">qiibI", 0, _HEADER.size - _LENGTH_END + len(body), -1, 2, crc)
     return b"".join((before_crc, after_crc, body))
 
 
-def _body(count: int, key: bytes | None) -> bytes:
-    """Records as Kafka has them: length, attributes, time delta 0, offset delta, key, no value, no headers."""
-    tail = (b"\x01" if key is None else _varint(len(key)) + key) + b"\x01\x00"
+def _body(count: int) -> bytes:
+    """Records as Kafka has them: length, attributes, time delta 0, offset delta, nothing else."""
     parts: list[bytes] = []
     for delta in range(count):
-        fields = b"\0\0" + _varint(delta) + tail
+        fields = b"\0\0" + _varint(delta) + _NOTHING
         parts.append(_varint(len(fields)) + fields)
     return b"".join(parts)
 

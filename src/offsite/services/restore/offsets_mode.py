@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.point_in_time import PointInTime, is_open
+from offsite.copy.replay_way import BY_COORDINATOR, ReplayWay
 from offsite.copy.restore.plan import PartitionRestore, RestorePlan, TopicRestore
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.plan import (
     AUTO_EXTRA_MAX_S,
+    DIRECT_NEEDS,
     OffsetsVerdict,
     PreservedPartition,
     obstacle,
@@ -22,7 +25,6 @@ from offsite.copy.restore.task import AnyRestoreTask
 from offsite.copy.restore.translate import RestoreTask
 from offsite.copy.slow_transaction import SlowTransaction
 from offsite.model.choices import OffsetsMode
-from offsite.model.cleanup_policy import is_compacted
 from offsite.model.errors import RestoreRefused
 from offsite.model.journal import decided
 from offsite.model.time import format_duration
@@ -41,19 +43,19 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     unfinished: RestoreRecord | None,
     find_slow: FindSlow = lambda _: None,
     cannot_replay: str = "",
+    way: ReplayWay = BY_COORDINATOR,
 ) -> tuple[OffsetsVerdict, ...]:
     """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
     transaction that would stay open too long.
 
     `auto` keeps offsets where that is possible, does not take long, and can end well. `cannot_replay`: why the target's
-    brokers can replay no transactions, or empty. Raises `RestoreRefused` when they were asked for and cannot be kept,
-    with all reasons.
+    brokers can replay no transactions, or empty; `way`: how else. Raises `RestoreRefused` when they were asked for and
+    cannot be kept, with all reasons.
     """
     targets = {target.topic: target for target in existing}
     chains = _by_target(plan)
-    judged = [
-        _judge(topic, chains.get(topic.target, ()), point, request, targets.get(topic.target)) for topic in plan.topics
-    ]
+    judge = partial(_judge, point=point, request=request, way=way)
+    judged = [judge(topic, chains.get(topic.target, ()), targets.get(topic.target)) for topic in plan.topics]
     judged = [_unless_replayed(each, cannot_replay) for each in judged]
     if unfinished is not None:
         return tuple(replace(each, preserve=each.target in unfinished.preserved) for each in judged)
@@ -81,7 +83,10 @@ def restore_tasks(
         if topic.preserve:
             tasks += [
                 PreserveTask(
-                    partition=each.chain, target_start=starts[each.chain.target], filler=each.filler, making=making
+                    partition=each.chain,
+                    target_start=starts[each.chain.target],
+                    making=making,
+                    direct=each.way.direct,
                 )
                 for each in topic.partitions
             ]
@@ -93,12 +98,14 @@ def restore_tasks(
     return tasks
 
 
-def _judge(
+def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
     topic: TopicRestore,
     chains: Sequence[PartitionRestore],
+    target: TargetTopic | None,
+    *,
     point: PointInTime,
     request: RestoreRequest,
-    target: TargetTopic | None,
+    way: ReplayWay,
 ) -> OffsetsVerdict:
     offsets = OffsetsVerdict(
         source=topic.source.topic,
@@ -109,13 +116,12 @@ def _judge(
     )
     if request.offsets == OffsetsMode.TRANSLATE or offsets.reason:
         return offsets
-    # Only who asks for it gets records that the source did not have.
-    tombstones = request.offsets == OffsetsMode.PRESERVE and is_compacted(dict(topic.source.configs))
     every = tuple(_chains(topic, chains, point, request))
-    offsets = replace(offsets, partitions=tuple(_partitions(every, target, tombstones=tombstones)))
+    offsets = replace(offsets, partitions=tuple(_partitions(every, target, way)))
     reason = obstacle(offsets.partitions, target)
     if not reason and request.offsets == OffsetsMode.AUTO and offsets.extra_s > AUTO_EXTRA_MAX_S:
         reason = f"it would take about {format_duration(offsets.extra_s)} longer; --offsets preserve does it"
+        reason += "" if way.direct else f", and {DIRECT_NEEDS} makes it quick"
     return replace(offsets, preserve=not reason, reason=reason)
 
 
@@ -134,13 +140,13 @@ def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerd
 
 
 def _partitions(
-    chains: Iterable[PartitionRestore], target: TargetTopic | None, *, tombstones: bool
+    chains: Iterable[PartitionRestore], target: TargetTopic | None, way: ReplayWay
 ) -> Iterator[PreservedPartition]:
     for chain in chains:
         number = chain.target.partition
         if target is None or number < len(target.ends):
             end = target.ends[number] if target is not None else 0
-            yield preserved_partition(chain, tombstones=tombstones, target_end=end)
+            yield preserved_partition(chain, way=way, target_end=end)
 
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:

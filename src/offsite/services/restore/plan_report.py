@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.copy.incarnations import KnownIncarnation
-from offsite.copy.restore.preserve.plan import Filler, OffsetsVerdict, PreservedPartition, too_slow
+from offsite.copy.restore.preserve.plan import OffsetsVerdict, PreservedPartition, too_slow
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
@@ -159,7 +159,7 @@ def _settings_notes(settings: TopicSettings, source_replicas: int) -> Iterator[s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsetsReport:
     """The cost of one partition's offsets: `head_offsets` below the log's start are used up and deleted; `gap_offsets`
-    without a record are filled with `filler` (`markers`, which nobody sees, or `tombstones`); `outcomes` of
+    without a record are filled with `filler` (control records of our own, or empty transactions); `outcomes` of
     transactions are replayed. Gaps and `extra_s` are estimates."""
 
     partition: int
@@ -199,10 +199,6 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
     notes = []
     if slow := too_slow(offsets.partitions):
         notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
-    if any(each.filler is Filler.TOMBSTONES for each in offsets.partitions):
-        notes.append(
-            f"{offsets.target} gets tombstones in the gaps of its log: consumers see them until it is compacted"
-        )
     return notes
 
 
@@ -211,7 +207,7 @@ def _partition_offsets(each: PreservedPartition) -> PartitionOffsetsReport:
         partition=each.chain.source.partition,
         head_offsets=each.head_offsets,
         gap_offsets=each.gap_offsets,
-        filler=each.filler.value,
+        filler=each.way.filler,
         outcomes=each.outcomes,
         extra_s=round(each.extra_s, 1),
     )

@@ -8,6 +8,7 @@ from functools import partial
 
 from offsite.copy.chain import select_chains
 from offsite.copy.point_in_time import PointInTime
+from offsite.copy.replay_way import BY_COORDINATOR, DIRECT
 from offsite.copy.restore.plan import RestorePlan, plan_restore, target_names
 from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVerdict
 from offsite.copy.restore.target_topic import TargetTopic
@@ -83,14 +84,16 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     )
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR
     offsets = decide_offsets(
         plan,
         point,
         request,
         existing=existing,
         unfinished=unfinished,
-        find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S),
+        find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S, way=way),
         cannot_replay=admin.cannot_replay(),
+        way=way,
     )
     metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)

@@ -12,22 +12,25 @@ log, or the attempt fails.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Self
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.plan import PartitionRestore
+from offsite.copy.restore.preserve.ahead import Ahead
 from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, UnusedOffsets, first_offset, log_start
-from offsite.copy.restore.preserve.plan import Filler
 from offsite.copy.restore.preserve.resume import PassedOver, check_filler
 from offsite.copy.restore.preserve.writer import PreservingWriter
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.log_start import delete_before
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.offsets import settled_end_offset
-from offsite.kafka.transactions.replay import PartitionTransactions
+from offsite.kafka.transactions.replay import PartitionTransactions, Slot
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
+from offsite.model.errors import KafkaNotAuthorized, KafkaTooOld
 from offsite.model.journal import decided
 from offsite.repository.restores.layout import RestoreLayout
 
@@ -37,12 +40,13 @@ class PreserveTask:
     """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
 
     `target_start`: where the target partition ended before the restore's first attempt, at or before the source;
-    `making`: which making of the target topic that was (see `RestoreTargets`).
+    `making`: which making of the target topic that was (see `RestoreTargets`); `direct`: outcomes are written by us,
+    not by coordinators.
     """
 
     partition: PartitionRestore
     target_start: int
-    filler: Filler
+    direct: bool = False
     making: int = 1
 
 
@@ -79,24 +83,37 @@ class _Chain:
             owner=attempt.producer_id,
             check=attempt.check,
         )
-        if any(segment.has_transactions for segment in self._plan.segments):
+        self._replays = any(segment.has_transactions for segment in self._plan.segments)
+        if self._replays:
             self._transactions.await_outcomes()
-        if not attempt.is_first and self._may_use_transactions():
-            self._transactions.recover()  # whoever wakes from now on begins and ends none
+        if not attempt.is_first and (self._replays or self._has_gaps()):
+            self._recover()  # whoever wakes from now on begins and ends none
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
         self._source = SourcePieces(task.partition, ends.store)
         self._passed: PassedOver | None = PassedOver()
         self._writer = PreservingWriter(
-            self._router, self._target, at=self._found, transactions=self._transactions, attempt=attempt
+            self._router,
+            self._target,
+            at=self._found,
+            transactions=self._transactions,
+            attempt=attempt,
+            direct=task.direct,
         )
         self._resumed_records = self._bytes = 0
 
-    def _may_use_transactions(self) -> bool:
-        """As far as segments tell: markers also fill gaps."""
-        segments = self._plan.segments
-        held = sum(segment.records + segment.control_batches for segment in segments)
-        gaps = self._plan.end - first_offset(self._plan) > held
-        return any(s.has_transactions for s in segments) or (gaps and self._task.filler is Filler.MARKERS)
+    def _has_gaps(self) -> bool:
+        """As far as segments tell. Empty transactions may have filled them."""
+        held = sum(segment.records + segment.control_batches for segment in self._plan.segments)
+        return self._plan.end - first_offset(self._plan) > held
+
+    def _recover(self) -> Mapping[int, Slot]:
+        """Where we may not ask, or brokers cannot be asked, no attempt can have begun a transaction."""
+        try:
+            return self._transactions.recover()
+        except (KafkaTooOld, KafkaNotAuthorized):
+            if self._replays or not self._task.direct:
+                raise
+            return {}
 
     def __enter__(self) -> Self:
         return self
@@ -108,9 +125,12 @@ class _Chain:
         """Write what is not there yet, let the log start where the source's did, then store the map."""
         start = log_start(self._plan)
         self._fill_head()
-        for piece in self._source.pieces():
-            self._take(piece)
+        left = self._left()
+        some = list(islice(left, 1))  # from here on it is known what an earlier attempt left open
         self._catch_up()
+        ahead = Ahead(chain(some, left), self._writer.open)
+        for piece in ahead:
+            self._writer.write(piece, ahead)
         self._writer.flush()
         self._writer.check_end(self._plan.end)
         self._attempt.check()  # brokers fence records, not the deletion of records
@@ -132,26 +152,32 @@ class _Chain:
             )
         self._writer.fill_head(self._source.first_offset)
 
-    def _take(self, piece: LogPiece) -> None:
-        if isinstance(piece, Data):
-            self._bytes += len(piece.batch)
-        if self._passed is not None:
-            if piece.end > self._found:
-                self._look_again()
-            if piece.end <= self._found:
-                self._passed.add(piece)
-                self._resumed_records = self._source.visible_records
-                return
-            if isinstance(piece, UnusedOffsets) and piece.start < self._found:
-                self._passed.add(UnusedOffsets(piece.start, self._found))
-                piece = UnusedOffsets(self._found, piece.end)
-            self._catch_up()
-        self._writer.write(piece, self._task.filler)
+    def _left(self) -> Iterator[LogPiece]:
+        """The pieces that are not in the target yet."""
+        for piece in self._source.pieces():
+            if isinstance(piece, Data):
+                self._bytes += len(piece.batch)
+            left = piece if self._passed is None else self._left_of(piece, self._passed)
+            if left is not None:
+                yield left
+
+    def _left_of(self, piece: LogPiece, passed: PassedOver) -> LogPiece | None:
+        if piece.end > self._found:
+            self._look_again()
+        if piece.end <= self._found:
+            passed.add(piece)
+            self._resumed_records = self._source.visible_records
+            return None
+        if isinstance(piece, UnusedOffsets) and piece.start < self._found:
+            passed.add(UnusedOffsets(piece.start, self._found))
+            piece = UnusedOffsets(self._found, piece.end)
+        self._catch_up()
+        return piece
 
     def _look_again(self) -> None:
         """Whoever was stopped may have woken while its records passed. From the next record on it is shut out."""
         self._found = settled_end_offset(self._router, self._target, start=self._found)
-        self._writer.at = max(self._writer.at, self._found)
+        self._writer.skip_to(max(self._writer.at, self._found))
 
     def _catch_up(self) -> None:
         """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
@@ -159,7 +185,7 @@ class _Chain:
         if passed is None or self._found <= self._source.first_offset:
             return
         if passed.has_transactions:
-            recovered = self._transactions.recover()
+            recovered = self._recover()
             self._writer.take_up(passed.take_up(recovered, self._target))
         passed.check_end(
             self._router, self._target, end=self._found, transactions=self._transactions, attempt=self._attempt

@@ -5,64 +5,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from offsite.copy.replay_way import ReplayWay
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.copy.restore.preserve.pieces import first_offset
 from offsite.copy.restore.target_topic import TargetTopic
-from offsite.copy.slow_transaction import MARKER_S, TRANSACTION_S, SlowTransaction
+from offsite.copy.slow_transaction import SlowTransaction
 from offsite.kafka.transactions.replay import TIMEOUTS_MS
 from offsite.model.time import format_duration
 
-MARKER_GAPS_MAX = 20_000
-"""Offsets without records that are filled one by one in a partition: less than a minute."""
-TOMBSTONES_FROM = 1_000
-"""Offsets without records from which on tombstones fill the gaps of a compacted topic, if they may: that is quicker."""
 AUTO_EXTRA_MAX_S = 120.0
 """Additional seconds that `auto` lets a topic take to keep its offsets."""
 PARTITIONS_AT_ONCE = 4
 """Partitions that are assumed to be written at the same time: few, so that estimates are not too low."""
 
+DIRECT_NEEDS = "the right ClusterAction on the cluster"
+
 TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
 """Seconds for which a replayed transaction may stay open before the brokers end it."""
 
 HEAD_OFFSETS_PER_S = 4_000_000
-TOMBSTONE_OFFSETS_PER_S = 1_000
-"""Offsets per second that tombstones fill, measured on two busy cores. They come as one batch for each gap; gaps of one
-are the worst."""
-
-
-class Filler(Enum):
-    """Filling for the offsets of a gap. `MARKERS`: control records, which no consumer sees. `TOMBSTONES`: records
-    without value under a key of their own, for compacted topics."""
-
-    MARKERS = "markers"
-    TOMBSTONES = "tombstones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservedPartition:
     """One partition and what its offsets cost: `head_offsets` below its first batch, `gap_offsets` without a record in
-    it (as far as segments tell; `filler` takes them), `outcomes` of transactions to replay. `slow`: one of them would
-    stay open longer than brokers let it."""
+    it (as far as segments tell), `outcomes` of transactions to replay, both by `way`. `slow`: one of them would stay
+    open longer than brokers let it."""
 
     chain: PartitionRestore
     head_offsets: int
     gap_offsets: int
     outcomes: int
-    filler: Filler
+    way: ReplayWay
     slow: SlowTransaction | None = None
 
     @property
     def needs_transactions(self) -> bool:
         """Only brokers that replay transactions can make this log: some of its offsets are control records."""
-        return self.outcomes > 0 or (self.gap_offsets > 0 and self.filler is Filler.MARKERS)
+        return self.outcomes > 0 or (self.gap_offsets > 0 and not self.way.direct)
 
     @property
     def extra_s(self) -> float:
         """Additional seconds that the partition takes to keep its offsets, at most."""
-        of_gap_s = MARKER_S if self.filler is Filler.MARKERS else 1 / TOMBSTONE_OFFSETS_PER_S
-        return self.head_offsets / HEAD_OFFSETS_PER_S + self.outcomes * TRANSACTION_S + self.gap_offsets * of_gap_s
+        head_s = self.head_offsets / HEAD_OFFSETS_PER_S
+        return head_s + self.outcomes * self.way.outcome_s + self.gap_offsets * self.way.gap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +70,8 @@ class OffsetsVerdict:
         return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
 
 
-def preserved_partition(chain: PartitionRestore, *, tombstones: bool, target_end: int = 0) -> PreservedPartition:
-    """The figures of one partition, into a target that ends at `target_end`. `tombstones`: they may fill its gaps."""
+def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: int = 0) -> PreservedPartition:
+    """The figures of one partition, into a target that ends at `target_end`."""
     records = sum(segment.records for segment in chain.segments)
     outcomes = sum(segment.control_batches for segment in chain.segments)
     first = first_offset(chain)
@@ -94,7 +81,7 @@ def preserved_partition(chain: PartitionRestore, *, tombstones: bool, target_end
         head_offsets=max(first - target_end, 0),
         gap_offsets=gaps,
         outcomes=outcomes,
-        filler=Filler.TOMBSTONES if tombstones and gaps > TOMBSTONES_FROM else Filler.MARKERS,
+        way=way,
     )
 
 
@@ -104,8 +91,9 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
         name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
         if target is not None and target.ends[number] > first_offset(each.chain):
             return f"{name} of the target ends at {target.ends[number]:,} already, beyond where the source begins"
-        if each.filler is Filler.MARKERS and each.gap_offsets > MARKER_GAPS_MAX:
-            return f"{name} has {each.gap_offsets:,} offsets without records, too many to fill"
+        if each.gap_offsets > each.way.gaps_max:
+            count = f"{each.gap_offsets:,}"
+            return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
     return ""
 
 

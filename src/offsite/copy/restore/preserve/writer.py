@@ -1,28 +1,36 @@
 """The writer of a log at its source's offsets: one piece after the other, each at the offset where the source has it,
-or not at all."""
+or not at all.
+
+With the right to write outcomes (`direct`) one transaction of a coordinator takes in many of the source's, one after
+the other: what a broker asks is only whether the coordinator knows of one that the partition is part of. Each of them
+ends by an outcome of our own, and the last one by the coordinator's. So the coordinator's transaction may go on only
+where another one of the source's is seen ahead that begins and ends: its outcome has to have a place in the log.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.preserve.ahead import Ahead
 from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
-from offsite.copy.restore.preserve.plan import Filler
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
 from offsite.kafka.producer import Producer
+from offsite.kafka.transactions.log_writer import OUTCOMES_MAX, LogWriter
+from offsite.kafka.transactions.outcomes import Outcome
 from offsite.kafka.transactions.replay import PartitionTransactions, Slot
-from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import OffsiteError, TransactionLost
+
+_AGAIN = "run the same command again"
 
 
 class PreservingWriter:
     """A writer of the target partition from offset `at` on. Use `transactions` only through this."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # keyword-only: where to write, and how
         self,
         router: Router,
         target: TopicPartition,
@@ -30,66 +38,79 @@ class PreservingWriter:
         at: int,
         transactions: PartitionTransactions,
         attempt: WriteAttempt,
+        direct: bool,
     ) -> None:
-        self.at = at
-        """Where the next piece must begin: everything below was sent."""
         self._router = router
         self._target = target
         self._transactions = transactions
         self._attempt = attempt
+        self._direct = direct
         self._open: dict[int, Slot] = {}
-        self._sent: deque[int] = deque()
-        self._sender: Producer | None = None
-        self._first = -1
-        self._writer = PartitionWriter(
-            router, target, on_ack=self._on_ack, producer=attempt.producer(), guard=attempt.guard
-        )
+        self._producer: Producer = attempt.producer()
+        self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard)
+
+    @property
+    def at(self) -> int:
+        """Where the next piece must begin: everything below was sent."""
+        return self._log.at
+
+    @property
+    def open(self) -> Collection[int]:
+        """Producer ids of the source whose transactions are open in the target."""
+        return self._open.keys()
+
+    def skip_to(self, offset: int) -> None:
+        """Go on there: others have written up to it."""
+        self._log.skip_to(offset)
 
     def take_up(self, slots: Mapping[int, Slot]) -> None:
         """Go on with these transactions, by the source's producer id."""
         self._open.update(slots)
 
-    def write(self, piece: LogPiece, filler: Filler) -> None:
+    def write(self, piece: LogPiece, ahead: Ahead) -> None:
         """Write the next piece. Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be,
         and what writer and transactions raise."""
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
-            case Data():
-                self._send(piece)
+            case Data(producer_id=producer_id):
+                producer = self._producer if producer_id is None else self._slot(producer_id).producer
+                self._log.batch(piece.batch, piece.end - piece.start, producer)
             case TransactionEnd():
-                self._end(piece)
-            case UnusedOffsets() if filler is Filler.TOMBSTONES:
-                self._fill_with_records(piece.end, keyed=True)
+                self._end(piece, ahead)
+            case UnusedOffsets() if self._direct:
+                self._fill_with_outcomes(piece.end)
             case UnusedOffsets():
-                self._fill_with_markers(piece.end)
+                self._fill_with_transactions(piece.end)
 
     def fill_head(self, end: int) -> None:
         """Use up the offsets below `end`, where the log will start: nobody reads them."""
-        self._fill_with_records(end, keyed=False)
+        while self.at < end:
+            count = min(end - self.at, FILLER_MAX_RECORDS)
+            self._log.batch(filler_batch(count), count, self._producer)
 
     def flush(self) -> None:
         """Return when everything is in the log."""
-        self._writer.flush()
+        self._log.flush()
 
     def check_end(self, end: int) -> None:
-        """Return when the log ends at `end`. Raises as `write` when it ends behind it."""
+        """Return when the log ends at `end`. Raises as `write` when it ends behind it, and `TransactionLost` where
+        brokers would end something behind it later."""
         self._await(end)
+        if self._transactions.going_on:
+            raise TransactionLost(f"a transaction in {self._target} is open behind its end", hint=_AGAIN)
 
     def close(self) -> None:
-        self._writer.close()
+        self._log.close()
 
-    def _send(self, piece: Data) -> None:
-        producer = None
-        if piece.producer_id is not None:
-            producer = self._slot(piece.producer_id).producer
-        self._put(piece.batch, piece.end - piece.start, producer)
-
-    def _end(self, piece: TransactionEnd) -> None:
+    def _end(self, piece: TransactionEnd, ahead: Ahead) -> None:
         slot = self._slot(piece.producer_id)
-        self.flush()  # the coordinator writes the outcome: in no order with batches that are still under way
-        self._attempt.guard()
         del self._open[piece.producer_id]
+        if self._direct and self._transactions.going_on < ahead.whole and self._transactions.may_go_on(slot):
+            self._log.outcomes([self._transactions.outcome(slot, committed=piece.committed)])
+            return
+        self.flush()  # the coordinator writes the outcome: in no order with what is still under way
+        self._attempt.guard()
         self._transactions.end(slot, committed=piece.committed)
         self._await(piece.end)  # its answer may come before the outcome is in the log, and does not tell the offset
 
@@ -99,41 +120,27 @@ class PreservingWriter:
             self._open[producer_id] = self._transactions.begin()
         return self._open[producer_id]
 
-    def _fill_with_records(self, end: int, *, keyed: bool) -> None:
+    def _fill_with_outcomes(self, end: int) -> None:
+        nothing = Outcome(self._producer.producer_id, self._producer.epoch, committed=False)
         while self.at < end:
-            count = min(end - self.at, FILLER_MAX_RECORDS)
-            self._put(filler_batch(count, keyed=keyed), count, None)
+            self._log.outcomes([nothing] * min(end - self.at, OUTCOMES_MAX))
 
-    def _fill_with_markers(self, end: int) -> None:
+    def _fill_with_transactions(self, end: int) -> None:
         self.flush()
         while self.at < end:
             self._attempt.guard()
             self._await(self.at + self._transactions.end_empty(end - self.at))
 
-    def _put(self, batch: memoryview | bytearray, records: int, producer: Producer | None) -> None:
-        """Only batches of one producer may be under way together: brokers keep the order of each, not of all."""
-        if producer is not self._sender:
-            self.flush()
-            self._sender = producer
-        if self._first < 0:
-            self._first = self.at
-            self._writer.starts_at(self._first)
-        self._sent.append(self.at)
-        self.at += records
-        self._writer.send(batch, producer=producer)
-
-    def _on_ack(self, _index: int, base_offset: int) -> None:
-        expected = self._sent.popleft()
-        if base_offset != expected:
-            raise self._elsewhere(base_offset, expected)
-
     def _await(self, end: int) -> None:
         found = await_end_offset(self._router, self._target, end)
         if found != end:
             raise self._elsewhere(found, end)
-        self.at = end
+        if self.at != end:
+            self.skip_to(end)
 
     def _elsewhere(self, found: int, expected: int) -> OffsiteError:
         """The target is at offset `found` where the source is at `expected`."""
-        start, end = min(found, expected), max(found, expected)
+        return self._unexpected(min(found, expected), max(found, expected))
+
+    def _unexpected(self, start: int, end: int) -> OffsiteError:
         return self._attempt.unexpected(start, end=end, own=self._transactions.producer_ids)

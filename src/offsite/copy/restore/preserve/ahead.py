@@ -1,0 +1,74 @@
+"""The next pieces of a log, looked at before they are written: which transactions begin *and* end among them.
+
+The window is small in pieces and bytes, so it is written within minutes also at a low rate; brokers leave transactions
+open for longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd
+from offsite.model.size import MIB
+
+PIECES_MAX = 2_048
+BYTES_MAX = 4 * MIB
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """A piece in the window. `is_beginning`: a transaction begins with it and ends in the window."""
+
+    piece: LogPiece
+    size_bytes: int
+    is_beginning: bool = False
+    has_passed: bool = False
+
+
+class Ahead:
+    """Iterates over `pieces`, some ahead of who takes them. `open_`: source's producer ids of transactions that began
+    before."""
+
+    def __init__(
+        self,
+        pieces: Iterable[LogPiece],
+        open_: Collection[int] = (),
+        *,
+        most: int = PIECES_MAX,
+        most_bytes: int = BYTES_MAX,
+    ) -> None:
+        self.whole = 0
+        """Transactions that begin behind the piece that was taken last, and end in the window."""
+        self._pieces, self._most, self._most_bytes = iter(pieces), most, most_bytes
+        self._window: deque[_Seen] = deque()
+        self._bytes = 0
+        self._beginnings: dict[int, _Seen | None] = dict.fromkeys(open_)
+
+    def __iter__(self) -> Iterator[LogPiece]:
+        for piece in self._pieces:
+            self._see(piece)
+            while len(self._window) >= self._most or self._bytes > self._most_bytes:
+                yield self._pass()
+        while self._window:
+            yield self._pass()
+
+    def _see(self, piece: LogPiece) -> None:
+        seen = _Seen(piece, len(piece.batch) if isinstance(piece, Data) else 0)
+        self._window.append(seen)
+        self._bytes += seen.size_bytes
+        if isinstance(piece, Data) and piece.producer_id is not None:
+            self._beginnings.setdefault(piece.producer_id, seen)
+        elif isinstance(piece, TransactionEnd):
+            beginning = self._beginnings.pop(piece.producer_id, seen)  # without data it begins with its end
+            if beginning is not None and not beginning.has_passed:
+                beginning.is_beginning = True
+                self.whole += 1
+
+    def _pass(self) -> LogPiece:
+        seen = self._window.popleft()
+        seen.has_passed = True
+        self._bytes -= seen.size_bytes
+        self.whole -= seen.is_beginning
+        return seen.piece
