@@ -45,6 +45,7 @@ from offsite.kafka.protocol.topic_changes import NewTopic, TopicOutcome, create_
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.split_requests import split_requests
 from offsite.kafka.transactions.listing import list_transactions
+from offsite.kafka.transactions.outcomes import may_write_outcomes
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
@@ -66,7 +67,6 @@ from offsite.model.journal import decided
 T = TypeVar("T")
 
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
-_CLUSTER_ACTION = 9  # code of AclOperation
 _DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
 _CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
 
@@ -235,8 +235,8 @@ class ClusterAdmin:
         return ""
 
     def may_write_outcomes(self) -> bool:
-        """Whether brokers take outcomes of transactions from us, as they say themselves (KIP-430)."""
-        return self._patiently(lambda: self._router.metadata([], operations=True)).allows(_CLUSTER_ACTION)
+        """Whether brokers take outcomes of transactions from us: they are asked for one in a topic that cannot be."""
+        return self._patiently(partial(may_write_outcomes, self._router))
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
         """Producer id → its transactional id, as its coordinator lists it. Empty where brokers cannot, or refuse; one

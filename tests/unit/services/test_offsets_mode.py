@@ -7,6 +7,7 @@ import pytest
 
 from offsite.copy.chain import select_chains
 from offsite.copy.point_in_time import point_in_time
+from offsite.copy.replay_way import BY_COORDINATOR, DIRECT, ReplayWay
 from offsite.copy.restore.plan import PartitionRestore, RestorePlan, plan_restore
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.plan import OffsetsVerdict
@@ -49,6 +50,7 @@ def decided(  # most by keyword
     unfinished: RestoreRecord | None = None,
     find_slow: FindSlow = lambda _: None,
     cannot_replay: str = "",
+    way: ReplayWay = BY_COORDINATOR,
     **more: object,
 ) -> tuple[OffsetsVerdict, ...]:
     request = RestoreRequest(selection=parse_selection(["*"]), offsets=offsets, **more)  # type: ignore[arg-type]
@@ -60,6 +62,7 @@ def decided(  # most by keyword
         unfinished=unfinished,
         find_slow=find_slow,
         cannot_replay=cannot_replay,
+        way=way,
     )
 
 
@@ -105,7 +108,23 @@ def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -
         positions={source: Position(partition_id=source, log_start=0, end=1_000_000)},
     )
     assert "longer; --offsets preserve does it" in reason(state)
-    assert [verdict.preserve for verdict in decided(state, "preserve")] == [True]
+    (asked_for,) = decided(state, "preserve")
+    assert asked_for.preserve
+    assert "ClusterAction on the cluster would make it quick" in offsets_notes(asked_for)[0]
+    assert "ClusterAction on the cluster makes it quick" in reason(state)
+
+
+def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:
+    state, source = backup(shape("t")), partition("t", 0)
+    many = replace(segment(source, 0, 100_000), records=10_000, control_batches=50_000)
+    state = replace(
+        state,
+        segments={source: SegmentList([many])},
+        positions={source: Position(partition_id=source, log_start=0, end=100_000)},
+    )
+    assert "ClusterAction" in reason(state)
+    (direct,) = decided(state, way=DIRECT)
+    assert (direct.preserve, offsets_notes(direct)) == (True, [])
 
 
 def test_a_transaction_that_brokers_would_end_is_translated_by_auto_and_tried_with_a_warning_when_asked_for(

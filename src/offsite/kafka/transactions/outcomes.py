@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from offsite.kafka.protocol.broker_errors import NONE
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.broker_errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.log.range import TopicPartition
 
 NO_COORDINATOR = 0
 """The epoch of a coordinator that has ended nothing of a producer: below that of any, so that those stay valid."""
+_NO_TOPIC = "offsite/none"  # no topic's name has a slash
 _PLAIN_VERSION, _FLEXIBLE_VERSION = 0, 1
 
 
@@ -30,6 +32,16 @@ class Outcome(NamedTuple):
     producer_epoch: int
     committed: bool
     coordinator_epoch: int = NO_COORDINATOR
+
+
+def may_write_outcomes(router: Router) -> bool:
+    """Whether a broker takes them from us: it tells by its answer to one for a topic that cannot be. (What brokers say
+    of our rights on the cluster needs Describe on it.) Raises as a router does."""
+    nowhere = TopicPartition(topic=_NO_TOPIC, partition=0)
+    with router.lease_any() as connection:
+        flexible = connection.has_version(Api.WRITE_TXN_MARKERS, _FLEXIBLE_VERSION)
+        request = write_outcomes_request(nowhere, [Outcome(0, 0, committed=False)], flexible=flexible)
+        return connection.call(request) == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def write_outcomes_request(partition: TopicPartition, outcomes: Sequence[Outcome], *, flexible: bool) -> Request[int]:

@@ -97,6 +97,14 @@ CHECKS: tuple[Check[Parts], ...] = (
         exit_code=RIGHTS,
     ),
     Check(
+        id="rights.outcomes",
+        title="rights on outcomes",
+        run=rights.outcomes,
+        needs=_CLUSTER,
+        after=_REACHED,
+        exit_code=RIGHTS,
+    ),
+    Check(
         id="store.repository",
         title="repository",
         run=stored.repository,

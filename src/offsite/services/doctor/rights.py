@@ -98,6 +98,16 @@ def transactions(parts: Parts) -> Finding:
     return ok("the log of transactions may be read")
 
 
+def outcomes(parts: Parts) -> Finding:
+    """Whether outcomes of transactions may be written. Backups never do that, so the lack of it is nothing bad."""
+    if parts.admin.may_write_outcomes():
+        return ok("outcomes of transactions may be written: restores keep offsets of any log")
+    return ok(
+        "outcomes of transactions may not be written: restores into this cluster replay them one after the other, and "
+        "keep no offsets of logs with many gaps; who restores needs ClusterAction on the cluster for that"
+    )
+
+
 def _seen(parts: Parts) -> dict[str, TopicMetadata]:
     return {name: each for name, each in parts.metadata.topics.items() if each.partitions}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.copy.incarnations import KnownIncarnation
-from offsite.copy.restore.preserve.plan import OffsetsVerdict, PreservedPartition, too_slow
+from offsite.copy.restore.preserve.plan import DIRECT_NEEDS, OffsetsVerdict, PreservedPartition, too_slow
 from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
@@ -16,6 +16,8 @@ from offsite.services.point_report import CutReport, incarnations_of, point_note
 from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
 from offsite.services.restore.topics import THE_DEFAULT
+
+_TOLD_FROM_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,8 @@ def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
     notes = []
     if slow := too_slow(offsets.partitions):
         notes.append(f"{offsets.source} may not get its offsets back: {slow}; --offsets translate has no such limit")
+    if offsets.extra_s >= _TOLD_FROM_S and not all(each.way.direct for each in offsets.partitions):
+        notes.append(f"{offsets.source} keeps its offsets slowly: {DIRECT_NEEDS} would make it quick")
     return notes
 
 

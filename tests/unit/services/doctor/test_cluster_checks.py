@@ -131,6 +131,13 @@ def test_what_transactions_need_is_told_with_what_its_lack_costs(site: Site, par
     assert (told.verdict, "consistent cut" in told.cure) == (Verdict.WARNING, True)
 
 
+def test_what_makes_restores_quick_is_told_and_its_lack_is_nothing_bad(site: Site, parts: Parts) -> None:
+    assert "may be written" in found(rights.outcomes, parts).said
+    site.source.forbidden[THE_CLUSTER] = {9}
+    told = found(rights.outcomes, parts_of(site))
+    assert (told.verdict, "ClusterAction" in told.said) == (Verdict.OK, True)
+
+
 class OffBy(SystemClock):
     """A clock that is some milliseconds ahead."""
 
