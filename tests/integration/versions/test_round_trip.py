@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 
+from offsite.kafka.writer import PartitionWriter
 from offsite.log.groups.offsets import GroupOffsets, TopicOffsetsBuilder
+from offsite.log.range import TopicPartition
+from offsite.log.records.filler import filler_batch
 from offsite.model.errors import RestoreRefused
+from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
 from offsite.sandbox import KNOWN_VERSIONS, Settings
@@ -24,6 +28,8 @@ from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.group_site import Groups, commit, next_value, numbered
+from tests.integration.e2e.site import new_name
+from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster
 from tests.shared_brokers import running
 from tests.shared_spark import shared_spark
@@ -32,6 +38,7 @@ NAMES = [topic.name for topic in TOPICS]
 DESCRIBES_TRANSACTIONS = 3
 """Since this Kafka transactions can be replayed, because brokers can be asked about them (KIP-664)."""
 GROUP = "workers"
+GAP = 50_000
 
 pytestmark = pytest.mark.soak
 
@@ -97,6 +104,31 @@ def test_all_that_was_lost_comes_back(kafka: Versioned, site: Groups, offsets: s
         assert comparison.identical, comparison.difference[:1000]
     site.apply(restore=result.restore)
     assert next_value(cluster, GROUP, ORDERS.name) == upcoming
+
+
+def test_gaps_and_transactions_come_back_at_their_offsets(kafka: Versioned, site: Groups) -> None:
+    """Outcomes are written directly; without transactions that needs no description of them."""
+    cluster, topic = kafka.cluster, kafka.cluster.make_topic()
+    site.site.produce(topic, numbered(3))
+    if kafka.replays:
+        for number in range(5):
+            with_transaction(site.site, topic, numbered(2), commit=number % 2 == 0)
+    site.site.back_up(topic)
+    key, end = TopicPartition(topic=topic, partition=0), cluster.end(topic)
+    with PartitionWriter(cluster.router, key, on_ack=lambda *_: None) as writer:
+        writer.send(filler_batch(GAP))
+        writer.flush()
+    site.site.delete_before(topic, end + GAP)
+    site.site.produce(topic, numbered(2))
+    site.site.back_up()
+    target = new_name(topic)
+    renames = parse_renames([f"{topic}={target}"])
+    request = RestoreRequest(selection=parse_selection([topic]), renames=renames, offsets="preserve")
+    prepared = prepare_restore(site.site.backup, cluster.admin, request)
+    result = run_restore(prepared, cluster=cluster, runner=site.site.spark)
+    assert (result.topics[target].same_offsets, result.verified) == (True, True)
+    assert cluster.end(target) == cluster.end(topic) == end + GAP + 2
+    assert [each.offset for each in site.site.read(target)[0]][-2:] == [end + GAP, end + GAP + 1]
 
 
 def test_what_brokers_cannot_replay_is_refused_by_name(kafka: Versioned, site: Groups) -> None:
