@@ -14,6 +14,10 @@ ResultT = TypeVar("ResultT")
 
 
 class InlineRunner:
+    @property
+    def slots(self) -> int:
+        return 2
+
     def begin(self) -> None:
         pass
 

@@ -26,6 +26,10 @@ class PassingRunner:
     def __init__(self, inner: Runner) -> None:
         self._inner = inner
 
+    @property
+    def slots(self) -> int:
+        return self._inner.slots
+
     def begin(self) -> None:
         self._inner.begin()
 

@@ -88,6 +88,10 @@ class Runner(Protocol):
     the caller's thread; what they raise cancels the run, and is raised.
     """
 
+    @property
+    def slots(self) -> int:
+        """Tasks that run at once, as far as it is known."""
+
     def begin(self) -> None:
         """Start what has to be started, in the background. Returns at once, may be left out, never raises."""
 

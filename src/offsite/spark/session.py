@@ -27,7 +27,7 @@ from offsite.spark.local.daemon import TEMPLATE_VARIABLE
 from offsite.spark.local.jvm import LocalJvm, java_binary, last_words
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
-from offsite.spark.master import check_reachable, runs_in_one_jvm, task_attempts
+from offsite.spark.master import check_reachable, runs_in_one_jvm, slots, task_attempts
 from offsite.spark.rate_server import RateLimits
 from offsite.spark.runner import (
     Done,
@@ -89,6 +89,10 @@ class SparkRunner:
         self._clock = clock or SystemClock()
         self._session: _Session | None = None
         self._may_be_running = False  # tasks of a run that was broken off
+
+    @property
+    def slots(self) -> int:
+        return slots(self._master if self._borrowed is None else str(self._borrowed.master))
 
     def begin(self) -> None:
         self._begun()

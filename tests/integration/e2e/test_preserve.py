@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.range import TopicPartition
 from offsite.log.records.filler import FILLER_MAX_RECORDS, filler_batch
-from offsite.model.errors import RestoreRefused
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import read_topic
-from offsite.services.restore.plan_report import report_plan
-from offsite.services.restore.planned import prepare_restore
 from tests.integration.e2e.copies import Copy, clusters, messages
 from tests.integration.e2e.site import Site
 from tests.integration.kafka.cluster import wait_until
@@ -107,7 +102,7 @@ def test_what_a_backup_missed_leaves_its_offsets_free(copy: Copy) -> None:
     assert [(r.offset, r.value) for r in restored] == [(n, b"record %d" % n) for n in kept]
 
 
-def test_auto_translates_what_cannot_be_preserved_and_says_why(copy: Copy) -> None:
+def test_auto_keeps_the_offsets_of_a_log_with_a_large_gap(copy: Copy) -> None:
     site = copy.site
     topic = site.make_topic()
     site.produce(topic, messages(0, 10))
@@ -116,16 +111,11 @@ def test_auto_translates_what_cannot_be_preserved_and_says_why(copy: Copy) -> No
     site.produce(topic, messages(10, 20))
     site.delete_before(topic, 30_010)
     site.back_up()
-    prepared = prepare_restore(site.backup, copy.target.admin, copy.request(topic, "auto"))
-    verdict = report_plan(prepared).topics[0].offsets
-    assert (verdict.mode, verdict.reason) == (
-        "translate",
-        "partition 0 has 30,000 offsets without records, too many to fill",
-    )
-    with pytest.raises(RestoreRefused, match="cannot keep its offsets: partition 0 has 30,000"):
-        prepare_restore(site.backup, copy.target.admin, copy.request(topic, "preserve"))
-    assert copy.restore(topic, offsets="auto").records == 20
-    assert copy.bounds(copy.target, topic) == [(0, 20)]
+    result = copy.restore(topic, offsets="auto")
+    assert (result.records, result.verified) == (20, True)
+    assert copy.bounds(copy.target, topic) == [(0, 30_020)]
+    restored = read_topic(copy.target.bootstrap, topic)[0]
+    assert [r.offset for r in restored] == [*range(10), *range(30_010, 30_020)]
 
 
 def use_up(site: Site, topic: str, count: int, *, partition: int = 0) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from offsite.kafka.transactions.log_writer import LogWriter
+from offsite.kafka.appending.log_writer import LogWriter
 from offsite.kafka.transactions.replay import PartitionTransactions
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode

@@ -6,10 +6,10 @@ import pickle
 import sys
 from pathlib import Path
 
-from offsite.copy.restore.preserve.copy import restore_partition_preserving
+from offsite.copy.restore.task import restore_any_partition
 
 if __name__ == "__main__":
     task, ends = pickle.loads(Path(sys.argv[1]).read_bytes())  # the test wrote it
     print("begun", flush=True)  # noqa: T201
-    restore_partition_preserving(task, ends=ends)
+    restore_any_partition(task, ends=ends)
     print("done", flush=True)  # noqa: T201

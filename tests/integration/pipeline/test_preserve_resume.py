@@ -18,10 +18,11 @@ import pytest
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.ahead import Ahead
-from offsite.copy.restore.preserve.copy import PreserveTask, restore_partition_preserving, transaction_prefix
+from offsite.copy.restore.preserve.copy import PreserveTask, transaction_prefix
 from offsite.copy.restore.preserve.pieces import LogPiece, SourcePieces, TransactionEnd, UnusedOffsets
 from offsite.copy.restore.preserve.resume import PassedOver
 from offsite.copy.restore.preserve.writer import PreservingWriter
+from offsite.copy.restore.task import restore_any_partition
 from offsite.copy.restore.translate import RestoreEnds
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.protocol.topic_changes import NewTopic
@@ -162,7 +163,7 @@ def test_killed_again_and_again_it_arrives_at_the_same_log(site: Site, tmp_path:
     file.write_bytes(pickle.dumps((restore.task, restore.ends)))
     for _ in range(kills):
         run_and_kill(file, after_s=chance.uniform(0, LONGEST_S))
-    receipt = restore_partition_preserving(restore.task, ends=restore.ends)
+    receipt = restore_any_partition(restore.task, ends=restore.ends)
     assert receipt.records == sum(len(each) for each in site.read(restore.topic).values())
     restore.assert_the_same_log()
 
@@ -173,7 +174,7 @@ def test_every_place_to_stop_is_a_place_to_go_on_from(site: Site) -> None:
     for count in range(1, pieces):
         restore = Preserving(site, topic)
         restore.write(count)
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
         restore.assert_the_same_log()
 
 
@@ -184,11 +185,11 @@ def test_an_undecided_transaction_is_aborted_at_the_same_place_after_a_stop(site
     site.produce(topic, messages(7, 8))
     site.back_up(topic)
     without_stop, kinds = Preserving(site, topic), [(0, False), (4, True), (5, False), (7, True), (8, False)]
-    restore_partition_preserving(without_stop.task, ends=without_stop.ends)
+    restore_any_partition(without_stop.task, ends=without_stop.ends)
     for count in range(1, len(kinds)):
         restore = Preserving(site, topic)
         restore.write(count)
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
         assert restore.kinds(restore.target) == kinds == without_stop.kinds(without_stop.target)
         assert site.read(restore.target) == site.read(without_stop.target)
     producer.abort_transaction()
@@ -201,7 +202,7 @@ def test_a_transaction_that_had_no_data_yet_is_used_first(site: Site) -> None:
     transactions.recover()
     stray = transactions.begin()
     assert stray.begun
-    restore_partition_preserving(restore.task, ends=restore.ends)
+    restore_any_partition(restore.task, ends=restore.ends)
     restore.assert_the_same_log()
     end = site.cluster.end(restore.target)
     restore.transactions().abandon()
@@ -213,7 +214,7 @@ def test_a_transaction_that_brokers_ended_meanwhile_is_found_out(site: Site) -> 
     restore.write(open_after(restore))
     restore.transactions().abandon()
     with pytest.raises(TransactionLost, match="ended by the brokers"):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
 
 
 def test_an_outcome_of_the_brokers_is_not_taken_for_the_sources(site: Site) -> None:
@@ -223,7 +224,7 @@ def test_an_outcome_of_the_brokers_is_not_taken_for_the_sources(site: Site) -> N
     restore.transactions().abandon()
     assert site.cluster.end(restore.target) == site.cluster.end(restore.topic)
     with pytest.raises(TransactionLost, match="ended by the brokers"):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
 
 
 def test_a_topic_that_lost_its_transactions_is_written_again(site: Site) -> None:
@@ -296,7 +297,7 @@ def test_a_marker_that_was_written_twice_is_told_and_the_topic_made_again(
     ]
     write_marker(site, restore.target, marker)
     with pytest.raises(TargetDisturbed, match="brokers wrote twice"):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
     run_restore(restore.prepare(), cluster=site.cluster, runner=InlineRunner())
     restore.assert_the_same_log()
     assert "brokers wrote a marker twice" in caplog.text
@@ -324,23 +325,23 @@ def test_records_of_others_stop_it(site: Site) -> None:
     restore.write(2)
     site.produce(restore.target, messages(0, 1))
     with pytest.raises(TargetNotEmpty, match="did not write"):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
 
 
 def test_records_of_others_behind_the_end_stop_it(site: Site) -> None:
     restore = Preserving(site, small_topic(site))
-    restore_partition_preserving(restore.task, ends=restore.ends)
-    restore_partition_preserving(restore.task, ends=restore.ends)
+    restore_any_partition(restore.task, ends=restore.ends)
+    restore_any_partition(restore.task, ends=restore.ends)
     site.produce(restore.target, messages(0, 1))
     with pytest.raises(TargetNotEmpty):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
 
 
 @pytest.mark.parametrize("configs", [{}, {"compression_type": "gzip"}])
 def test_a_head_that_was_half_filled_is_filled_up(site: Site, configs: dict[str, str]) -> None:
     restore = Preserving(site, cut_topic(site, **configs))
     restore.fill_head(HEAD // 2)
-    restore_partition_preserving(restore.task, ends=restore.ends)
+    restore_any_partition(restore.task, ends=restore.ends)
     restore.assert_the_same_records()
 
 
@@ -352,7 +353,7 @@ def test_records_of_others_in_a_head_that_was_half_filled_stop_it(site: Site, fi
         restore.fill_head(filled)
     site.produce(restore.target, messages(0, 3))
     with pytest.raises(TargetNotEmpty, match=f"did not write, at offset {filled}"):
-        restore_partition_preserving(restore.task, ends=restore.ends)
+        restore_any_partition(restore.task, ends=restore.ends)
     assert site.cluster.end(restore.target) == filled + 3
     assert len(site.cluster.records(restore.target)) == filled + 3
 

@@ -28,7 +28,7 @@ from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster, wait_until
-from tests.integration.pipeline.restores import PartitionRestored, Writing
+from tests.integration.pipeline.restores import LogEntry, PartitionRestored, Writing
 
 MODES = ["translate", "preserve"]
 ROUNDS = 2
@@ -87,8 +87,15 @@ def test_what_was_stopped_and_wakes_appends_nothing(
             first.wake()
             first.kill()
         tally[what] += 1
-        assert what == "found out" or restore.log() == expected
+        assert what == "found out" or _but_late_outcomes(restore.log(), expected) == expected
     print(f"{offsets}: {count} rounds, {dict(tally)}")  # noqa: T201
+
+
+def _but_late_outcomes(log: Sequence[LogEntry], expected: Sequence[LogEntry]) -> Sequence[LogEntry]:
+    """Without outcomes behind the end: no broker tells those of an attempt that does not look (decision 0005). Nobody
+    sees them, and nothing is open that they could end."""
+    late = log[len(expected) :]
+    return log[: len(expected)] if all(each.is_control for each in late) else log
 
 
 def woken_meanwhile(restore: PartitionRestored, first: Writing, after_s: float) -> str:

@@ -22,6 +22,7 @@ from offsite.copy.restore.plan import REPARTITIONED_BATCH_BYTES, Repartition
 from offsite.copy.restore.target_partition_writer import Runs, TargetPartitionWriter
 from offsite.copy.restore.translate import RestoreEnds
 from offsite.copy.source_view import SourceView, VisibleBatch
+from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.net.routing import shared_router
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode, renumber
@@ -78,10 +79,11 @@ def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -
 def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RepartitionReceipt, ...]:
     """Bring the task's target partitions to the plan's end. May run again after any crash.
 
-    Raises as `restore_partition`, and `KeylessRecord` unless the plan says what becomes of such.
+    Raises as `translate_partition`, and `KeylessRecord` unless the plan says what becomes of such.
     """
     router = shared_router(ends.kafka)
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
+    lanes = Lanes(router)
     with ExitStack() as stack:
         batchers: dict[int, _Batcher] = {}
         attempts: list[WriteAttempt] = []
@@ -89,7 +91,9 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
             attempt = WriteAttempt(router, ends.store, ends.layout, target, start=start)
             attempts.append(attempt)
             stack.enter_context(attempt.judged())
-            batchers[target.partition] = _Batcher(stack.enter_context(TargetPartitionWriter(router, attempt)))
+            batchers[target.partition] = _Batcher(
+                stack.enter_context(TargetPartitionWriter(router, attempt, lanes=lanes))
+            )
         _fill(batchers, views, task.repartition)
         for batcher in batchers.values():
             batcher.finish()

@@ -17,7 +17,7 @@ anew or left alone follows from who wrote there. Those who are no attempt at all
 that are there with those that should be.
 
 The map of source to target offsets has no other source either: batches that are there are mapped as they pass, by
-counting from where the target ended before the first attempt; the others by their acknowledgements.
+counting from where the target ended before the first attempt; the others where they have to be acknowledged.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, Self
 
 from offsite.copy.restore.attempt import WriteAttempt
+from offsite.kafka.appending.lane import Lanes
+from offsite.kafka.appending.log_writer import LogWriter
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
 from offsite.kafka.reader import PartitionReader
-from offsite.kafka.writer import PartitionWriter
 from offsite.log.chunk import Chunk
 from offsite.log.difference import record_content
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import iterate
 from offsite.log.records.record import Record
+from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
 
 COMPARED_BATCHES = 8
@@ -73,7 +75,14 @@ class TargetPartitionWriter:
     what that raises.
     """
 
-    def __init__(self, router: Router, attempt: WriteAttempt, *, offset_map: OffsetMapBuilder | None = None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        attempt: WriteAttempt,
+        *,
+        offset_map: OffsetMapBuilder | None = None,
+        lanes: Lanes | None = None,
+    ) -> None:
         self._router = router
         self._attempt = attempt
         self._map = offset_map
@@ -83,13 +92,13 @@ class TargetPartitionWriter:
         self.appended_bytes = 0
         """Size of the batches that this attempt appended."""
         self.next_offset = attempt.start
-        """Where the next record belongs: behind all that were there or have been acknowledged."""
+        """Where the next record belongs: behind all that were there or were sent."""
         self._log_end = settled_end_offset(router, self.target, start=attempt.start)
         self._resumes = True
         self._last_there: deque[tuple[int, TargetBatch]] = deque(maxlen=COMPARED_BATCHES)
-        self._sent: deque[tuple[int, Runs]] = deque()
-        self._writer = PartitionWriter(
-            router, self.target, on_ack=self._on_ack, producer=attempt.producer(), guard=attempt.guard
+        self._producer = attempt.producer()
+        self._writer = LogWriter(
+            router, self.target, at=self._log_end, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes
         )
 
     @property
@@ -160,15 +169,13 @@ class TargetPartitionWriter:
     def _append(self, batch: TargetBatch) -> None:
         encoded = batch.encoded()
         self.appended_bytes += len(encoded)
-        self._writer.starts_at(self._log_end)
-        self._sent.append((batch.records, batch.runs))
-        self._writer.send(encoded)
+        if self._writer.at != self.next_offset:
+            self._writer.skip_to(self.next_offset)
+        self._writer.batch(encoded, batch.records, self._producer)
+        self._place(batch.records, batch.runs)
 
-    def _on_ack(self, _index: int, base_offset: int) -> None:
-        if base_offset != self.next_offset:
-            start, end = sorted((base_offset, self.next_offset))
-            raise self._attempt.unexpected(start, end=end)
-        self._place(*self._sent.popleft())
+    def _unexpected(self, start: int, end: int) -> OffsiteError:
+        return self._attempt.unexpected(start, end=end)
 
     def _place(self, count: int, runs: Runs) -> None:
         """The next `count` records stand at `next_offset`."""

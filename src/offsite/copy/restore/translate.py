@@ -6,14 +6,16 @@ passes over what an earlier attempt appended, maps it again and never produces i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.plan import PartitionRestore
 from offsite.copy.restore.target_partition_writer import TargetPartitionWriter
 from offsite.copy.source_view import SourceView
+from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.config.config import KafkaConfig
 from offsite.kafka.net.routing import shared_router
 from offsite.log.batch import BatchHeader, scan
@@ -62,7 +64,11 @@ class RestoreReceipt:
     bytes: int
 
 
-def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
+RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]
+"""The writing of one partition, a batch or so at a time, so that several can go on in turns."""
+
+
+def translate_partition(task: RestoreTask, *, ends: RestoreEnds, lanes: Lanes | None = None) -> RestoreSteps:
     """Bring the target partition to the plan's end and store its offset map. May run again after any crash, or beside
     another run of it, which then ends.
 
@@ -74,8 +80,14 @@ def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt
     with attempt.judged():
         view = SourceView(chain, ends.store, read_committed=ends.read_committed)
         offset_map = OffsetMapBuilder(source_start=chain.segments[0].start, target_start=task.target_start)
-        with TargetPartitionWriter(router, attempt, offset_map=offset_map) as writer:
-            size_bytes = _write(view, writer)
+        size_bytes = 0
+        with TargetPartitionWriter(router, attempt, offset_map=offset_map, lanes=lanes) as writer:
+            for batch in view.batches():
+                if (dense := dense_batch(*batch)) is not None:
+                    size_bytes += len(dense.batch)
+                    writer.take(dense)
+                    yield
+            writer.finish()
             attempt.check()  # brokers fence records, not maps: an attempt that was overtaken stores none
         built = offset_map.build(source_end=chain.end, target_end=writer.next_offset)
         ends.layout.put_map(ends.store, chain.source, built, making=task.making)
@@ -88,17 +100,6 @@ def restore_partition(task: RestoreTask, *, ends: RestoreEnds) -> RestoreReceipt
         undecided=view.undecided,
         bytes=size_bytes,
     )
-
-
-def _write(view: SourceView, writer: TargetPartitionWriter) -> int:
-    """Bring all of `view` into the target, acknowledged; its size in bytes, whoever appended it."""
-    size_bytes = 0
-    for batch in view.batches():
-        if (dense := dense_batch(*batch)) is not None:
-            size_bytes += len(dense.batch)
-            writer.take(dense)
-    writer.finish()
-    return size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,10 @@
-"""The Produce API for one batch of one partition: the bytes in front of the batch, and the broker's acknowledgement."""
+"""The Produce API: the bytes in front of batches, and the broker's acknowledgements. For one batch of one partition,
+and for one batch of each of several."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.kafka.protocol.wire import Decoder, Encoder, bounded_throttle_ms
@@ -12,6 +14,11 @@ from offsite.model.errors import LeaderUnavailable
 VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
 _ALL_IN_SYNC = -1
 _COUNT = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+# Number, error, base offset, append time, log start, no record errors, no message.
+_PLAIN_PARTITION = struct.Struct(">ihq16xih")
+_NO_MESSAGE = -1
+_PARTITION = struct.Struct(">ii")  # number, and bytes of its batch
 # Error, base offset, append time, log start, no record errors, no message, throttle time.
 _PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
 
@@ -56,16 +63,58 @@ class ProduceFormat:
             return ProduceAnswer(
                 error_code=error_code, base_offset=base_offset, throttle_ms=bounded_throttle_ms(throttle_ms), detail=""
             )
-        return self._decode_detailed(Decoder(data))
+        return self._decode_detailed(data)
 
-    def _decode_detailed(self, answer: Decoder) -> ProduceAnswer:
-        found = {key: told for topic in answer.array(_topic) for key, told in topic}
-        throttle_ms = answer.throttle_ms()
-        answer.done()
-        told = found.get(self._topic_partition)
+    def _decode_detailed(self, data: memoryview) -> ProduceAnswer:
+        told = produced(data).get(self._topic_partition)
         if told is None:
             raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
-        return replace(told, throttle_ms=throttle_ms)
+        return told
+
+
+def produce_parts(
+    batches: Sequence[tuple[TopicPartition, memoryview]], *, transactional_id: str | None, timeout_ms: int
+) -> list[bytes | memoryview]:
+    """The body of a request with these batches, at most one of each partition, to be sent back to back."""
+    topics: dict[str, list[tuple[int, memoryview]]] = {}
+    for key, batch in batches:
+        topics.setdefault(key.topic, []).append((key.partition, batch))
+    out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms).i32(len(topics))
+    parts: list[bytes | memoryview] = []
+    for topic, some in topics.items():
+        head = out.string(topic).i32(len(some)).done()
+        for partition, batch in some:
+            parts += (head + _PARTITION.pack(partition, len(batch)), batch)
+            head = b""
+        out = Encoder()
+    return parts
+
+
+def produced(data: memoryview) -> Mapping[TopicPartition, ProduceAnswer]:
+    """The acknowledgements in `data`, by partition. Raises one of `UNREADABLE` on an answer that is not one."""
+    found: dict[TopicPartition, ProduceAnswer] = {}
+    (topics,), at = _COUNT.unpack_from(data), _COUNT.size
+    for _ in range(topics):
+        (length,) = _LENGTH.unpack_from(data, at)
+        name, at = str(data[at + _LENGTH.size : at + _LENGTH.size + length], "utf-8"), at + _LENGTH.size + length
+        (count,), at = _COUNT.unpack_from(data, at), at + _COUNT.size
+        for _ in range(count):
+            partition, code, base_offset, record_errors, message = _PLAIN_PARTITION.unpack_from(data, at)
+            if record_errors or message != _NO_MESSAGE:
+                return _produced_in_detail(Decoder(data))
+            key = TopicPartition(topic=name, partition=partition)
+            found[key] = ProduceAnswer(error_code=code, base_offset=base_offset, throttle_ms=0, detail="")
+            at += _PLAIN_PARTITION.size
+    if at + _COUNT.size != len(data) or _COUNT.unpack_from(data, at)[0]:
+        return _produced_in_detail(Decoder(data))
+    return found
+
+
+def _produced_in_detail(answer: Decoder) -> Mapping[TopicPartition, ProduceAnswer]:
+    found = {key: told for topic in answer.array(_topic) for key, told in topic}
+    throttle_ms = answer.throttle_ms()
+    answer.done()
+    return {key: replace(told, throttle_ms=throttle_ms) for key, told in found.items()}
 
 
 def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:

@@ -7,15 +7,16 @@ again from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from offsite.copy.restore.plan import RestorePlan
 from offsite.copy.restore.preserve.copy import PreserveTask
 from offsite.copy.restore.preserve.pieces import log_start
 from offsite.copy.restore.preserve.plan import OffsetsVerdict
-from offsite.copy.restore.task import AnyRestoreTask, restore_any_partition
+from offsite.copy.restore.task import AnyRestoreTask, RestoreBundle, Written, bundled, write_bundle
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
@@ -28,11 +29,12 @@ from offsite.services.restore.schemas import schemas_first
 from offsite.services.restore.targets import check_nothing_lost, find_targets
 from offsite.services.restore.topics import create_topics
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.spark.task_attempt import LASTING
 
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
 
-Outcome = Done[RestoreReceipt] | Failed
+WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[Written, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +58,8 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
 ) -> WrittenChains:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
     could not be written: the others are complete then; `KafkaNotAuthorized` before the first record."""
-    write = partial(restore_any_partition, ends=ends)
-    outcomes: dict[TopicPartition, Outcome] = {}
+    write = partial(write_bundle, ends=ends)
+    outcomes: dict[TopicPartition, Written] = {}
     lost: set[str] = set()
     tasks: Sequence[AnyRestoreTask] = ()
     names = [topic.target for topic in plan.topics]
@@ -73,14 +75,39 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         _check_may_move_starts(admin, tasks)
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in schemas_first(missing, plan):
-            ended = runner.run_all(wave, write, on_progress=held.watched(on_progress))
-            outcomes |= zip((task.partition.target for task in wave), ended, strict=True)
+            outcomes |= _written_together(wave, write, runner=runner, on_progress=held.watched(on_progress))
         lost = lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break
         remake(lost, _written(tasks), replayed=_replayed(tasks))
         outcomes = {target: outcome for target, outcome in outcomes.items() if target.topic not in lost}
     return WrittenChains(targets=targets, receipts=_receipts(tasks, outcomes))
+
+
+def _written_together(
+    tasks: Sequence[AnyRestoreTask], write: WriteBundle, *, runner: Runner, on_progress: OnProgress | None
+) -> Mapping[TopicPartition, Written]:
+    """What failed beside others, for a reason that may pass, is tried once more, alone."""
+    bundles = bundled(tasks, slots=runner.slots)
+    outcomes = _run(bundles, write, runner, on_progress)
+    passing = [n for n, each in outcomes.items() if isinstance(each, Failed) and not isinstance(each.error, LASTING)]
+    beside = {number for bundle in bundles if len(bundle.tasks) > 1 for number in bundle.numbers}
+    again = [
+        RestoreBundle(numbers=(number,), tasks=(tasks[number],)) for number in sorted(beside.intersection(passing))
+    ]
+    outcomes |= _run(again, write, runner, on_progress)
+    return {task.partition.target: outcomes[number] for number, task in enumerate(tasks)}
+
+
+def _run(
+    bundles: Sequence[RestoreBundle], write: WriteBundle, runner: Runner, on_progress: OnProgress | None
+) -> dict[int, Written]:
+    """Number of a task → its outcome."""
+    outcomes: dict[int, Written] = {}
+    for bundle, ended in zip(bundles, runner.run_all(bundles, write, on_progress=on_progress), strict=True):
+        each = [ended] * len(bundle.tasks) if isinstance(ended, Failed) else ended.value
+        outcomes |= zip(bundle.numbers, each, strict=True)
+    return outcomes
 
 
 def _written(tasks: Sequence[AnyRestoreTask]) -> list[TopicPartition]:
@@ -108,11 +135,11 @@ def _moved_starts(tasks: Sequence[AnyRestoreTask]) -> dict[TopicPartition, int]:
     return {each.partition.target: max(log_start(each.partition), each.target_start) for each in preserved}
 
 
-def _failures(outcomes: Mapping[TopicPartition, Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
+def _failures(outcomes: Mapping[TopicPartition, Written]) -> list[tuple[TopicPartition, OffsiteError]]:
     return [(target, outcome.error) for target, outcome in outcomes.items() if isinstance(outcome, Failed)]
 
 
-def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Outcome]) -> Sequence[RestoreReceipt]:
+def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Written]) -> Sequence[RestoreReceipt]:
     """Those of all tasks, in their order."""
     ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
     failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]

@@ -23,7 +23,8 @@ from offsite.copy.restore.preserve.ahead import Ahead
 from offsite.copy.restore.preserve.pieces import Data, LogPiece, SourcePieces, UnusedOffsets, first_offset, log_start
 from offsite.copy.restore.preserve.resume import PassedOver, check_filler
 from offsite.copy.restore.preserve.writer import PreservingWriter
-from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
+from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt, RestoreSteps
+from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.log_start import delete_before
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.offsets import settled_end_offset
@@ -55,22 +56,22 @@ def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
     return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
 
 
-def restore_partition_preserving(task: PreserveTask, *, ends: RestoreEnds) -> RestoreReceipt:
+def preserve_partition(task: PreserveTask, *, ends: RestoreEnds, lanes: Lanes | None = None) -> RestoreSteps:
     """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
 
-    May run again after any crash. Raises as `restore_partition`, and `TransactionLost` when brokers ended what it left
-    open.
+    May run again after any crash. Raises as `translate_partition`, and `TransactionLost` when brokers ended what it
+    left open.
     """
     router, target = shared_router(ends.kafka), task.partition.target
     attempt = WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
-    with attempt.judged(), _Chain(task, ends, attempt) as chain:
-        return chain.run()
+    with attempt.judged(), _Chain(task, ends, attempt, lanes) as chain:
+        return (yield from chain.run())
 
 
 class _Chain:
     """The state of one restored partition."""
 
-    def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt) -> None:
+    def __init__(self, task: PreserveTask, ends: RestoreEnds, attempt: WriteAttempt, lanes: Lanes | None) -> None:
         self._plan, self._target = task.partition, task.partition.target
         self._task = task
         self._ends = ends
@@ -98,6 +99,7 @@ class _Chain:
             transactions=self._transactions,
             attempt=attempt,
             direct=task.direct,
+            lanes=lanes,
         )
         self._resumed_records = self._bytes = 0
 
@@ -121,7 +123,7 @@ class _Chain:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def run(self) -> RestoreReceipt:
+    def run(self) -> RestoreSteps:
         """Write what is not there yet, let the log start where the source's did, then store the map."""
         start = log_start(self._plan)
         self._fill_head()
@@ -131,6 +133,7 @@ class _Chain:
         ahead = Ahead(chain(some, left), self._writer.open)
         for piece in ahead:
             self._writer.write(piece, ahead)
+            yield
         self._writer.flush()
         self._writer.check_end(self._plan.end)
         self._attempt.check()  # brokers fence records, not the deletion of records

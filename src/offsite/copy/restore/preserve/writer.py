@@ -14,10 +14,11 @@ from collections.abc import Collection, Mapping
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.ahead import Ahead
 from offsite.copy.restore.preserve.pieces import Data, LogPiece, TransactionEnd, UnusedOffsets
+from offsite.kafka.appending.lane import Lanes
+from offsite.kafka.appending.log_writer import OUTCOMES_MAX, LogWriter
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import await_end_offset
 from offsite.kafka.producer import Producer
-from offsite.kafka.transactions.log_writer import OUTCOMES_MAX, LogWriter
 from offsite.kafka.transactions.outcomes import Outcome
 from offsite.kafka.transactions.replay import PartitionTransactions, Slot
 from offsite.log.range import TopicPartition
@@ -39,6 +40,7 @@ class PreservingWriter:
         transactions: PartitionTransactions,
         attempt: WriteAttempt,
         direct: bool,
+        lanes: Lanes | None = None,
     ) -> None:
         self._router = router
         self._target = target
@@ -47,7 +49,7 @@ class PreservingWriter:
         self._direct = direct
         self._open: dict[int, Slot] = {}
         self._producer: Producer = attempt.producer()
-        self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard)
+        self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes)
 
     @property
     def at(self) -> int:

@@ -1,0 +1,221 @@
+"""One connection to one leader, over which writers of several partitions append: what it costs to hand a request from
+one thread of a broker to the next is paid once for a batch of each of them.
+
+A leader carries out the requests of a connection one by one, in their order, so many may be under way. A lane decides
+nothing about a log: it hands each answer to the writer whose piece it is about. When its connection is lost, or a
+leader refuses a piece for a reason that passes, it ends, and tells all of its writers; each then sees what its log
+holds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
+from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.routing import Router
+from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, produce_parts, produced
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import UNREADABLE
+from offsite.kafka.transactions.outcomes import write_outcomes_request
+from offsite.log.range import TopicPartition
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    NoSuchTopic,
+    OffsiteError,
+)
+from offsite.model.size import MIB
+
+REQUESTS_MAX = 64
+"""Under way at a time."""
+BYTES_MAX = 8 * MIB
+"""Of batches under way at a time, but for one request that is larger."""
+
+
+class LostTrackError(Exception):
+    """A leader refused a piece for what became of an earlier one, which only the log tells."""
+
+    def __init__(self, error: OffsiteError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Member(Protocol):
+    """A writer of one partition, as its lane sees it."""
+
+    @property
+    def partition(self) -> TopicPartition: ...
+
+    def next_unsent(self) -> Piece | None:
+        """What comes next over the lane; None also where the writer will not send any more."""
+
+    def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
+        """Take the answer to the oldest piece under way. Raises what another connection may cure, `LostTrackError`
+        too."""
+
+    def lost(self, error: OffsiteError) -> None:
+        """The lane has ended, with or without an answer to what was under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """One request: whose pieces it carries, and how its answer is read."""
+
+    pieces: Sequence[tuple[Member, Piece]]
+    size_bytes: int
+    receive: Callable[[], Mapping[TopicPartition, ProduceAnswer]]
+
+
+class Lane:
+    """`lease` holds the connection, and ends with the lane."""
+
+    def __init__(self, connection: Connection, lease: ExitStack, *, timeout_ms: int) -> None:
+        self._connection, self._lease, self._timeout_ms = connection, lease, timeout_ms
+        self._members: dict[Member, None] = {}
+        self.is_open = True
+        self._under_way: deque[_UnderWay] = deque()
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        count = len(self._under_way)
+        return count > REQUESTS_MAX or (count > 1 and self._bytes > BYTES_MAX)
+
+    def join(self, member: Member) -> None:
+        self._members[member] = None
+
+    def leave(self, member: Member) -> None:
+        """What is under way of it has an answer that nobody waits for."""
+        self._members.pop(member, None)
+        if not self._members:
+            self.close()
+
+    def send(self) -> None:
+        """Send all that is not sent."""
+        while self.send_round():
+            pass
+
+    def send_round(self) -> bool:
+        """Send the next piece of each member, in one request where that can be; whether there was any."""
+        some = [(each, piece) for each in list(self._members) if (piece := each.next_unsent()) is not None]
+        try:
+            self._send(some)
+        except (KafkaUnreachable, KafkaTimeout) as error:
+            self._end(error)
+        return bool(some) and self.is_open
+
+    def receive(self) -> None:
+        """Take the answer to the oldest request."""
+        try:
+            request = self._under_way[0]
+            answers = request.receive()
+            for member, piece in request.pieces:
+                if member in self._members:
+                    member.answered(piece, _answer_of(member.partition, answers))
+        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable, NoSuchTopic) as error:
+            self._end(error)
+        except LostTrackError as lost:
+            self._end(lost.error)
+        else:
+            self._under_way.popleft()
+            self._bytes -= request.size_bytes
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._under_way:
+            self._connection.close()
+        self._lease.close()
+
+    def _send(self, some: Sequence[tuple[Member, Piece]]) -> None:
+        """Batches of no transaction share a request; a transactional id is that of a whole request."""
+        together = list[tuple[Member, Batch]]()
+        for member, piece in some:
+            if isinstance(piece, Outcomes):
+                self._send_outcomes(member, piece)
+            elif (transactional_id := piece.producer.transactional_id) is not None:
+                self._send_batches([(member, piece)], transactional_id)
+            else:
+                together.append((member, piece))
+        if together:
+            self._send_batches(together, None)
+
+    def _send_batches(self, pieces: Sequence[tuple[Member, Batch]], transactional_id: str | None) -> None:
+        batches = [(member.partition, piece.data) for member, piece in pieces]
+        parts = produce_parts(batches, transactional_id=transactional_id, timeout_ms=self._timeout_ms)
+        self._note(pieces, self._receive_batches)
+        self._connection.send(Api.PRODUCE, VERSION, parts)
+
+    def _send_outcomes(self, member: Member, piece: Outcomes) -> None:
+        flexible = self._connection.has_version(Api.WRITE_TXN_MARKERS, 1)
+        request = write_outcomes_request(member.partition, piece.outcomes, flexible=flexible)
+        self._note([(member, piece)], lambda: self._receive_outcomes(member, request))
+        self._connection.post(request)
+
+    def _note(
+        self, pieces: Sequence[tuple[Member, Piece]], receive: Callable[[], Mapping[TopicPartition, ProduceAnswer]]
+    ) -> None:
+        size_bytes = sum(piece.size_bytes for _, piece in pieces)
+        self._under_way.append(_UnderWay(pieces, size_bytes, receive))
+        self._bytes += size_bytes
+
+    def _receive_batches(self) -> Mapping[TopicPartition, ProduceAnswer]:
+        with self._readable():
+            return produced(self._connection.receive())
+
+    def _receive_outcomes(self, member: Member, request: Request[int]) -> Mapping[TopicPartition, ProduceAnswer]:
+        with self._readable():
+            code = self._connection.collect(request)
+        return {member.partition: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """An answer that cannot be read is as good as a lost connection."""
+        try:
+            yield
+        except (*UNREADABLE, KafkaProtocolError) as error:
+            raise KafkaUnreachable(f"{self._connection.address} sent an unreadable answer") from error
+
+    def _end(self, error: OffsiteError) -> None:
+        self._connection.close()
+        self.close()
+        for member in self._members:
+            member.lost(error)
+
+
+class Lanes:
+    """The lanes of one task, by leader."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._lanes: dict[int, Lane] = {}
+
+    def join(self, member: Member) -> Lane:
+        """The lane to the leader of the member's partition, with it on it. Raises what a router does."""
+        node_id = self._router.leader(member.partition).node_id
+        lane = self._lanes.get(node_id)
+        if lane is None or not lane.is_open:
+            lane = self._lanes[node_id] = self._opened(member.partition)
+        lane.join(member)
+        return lane
+
+    def _opened(self, partition: TopicPartition) -> Lane:
+        with ExitStack() as lease:
+            connection = lease.enter_context(self._router.lease_leader(partition))
+            connection.check_version(Api.PRODUCE, VERSION)
+            # The broker gives up before our socket does, so that its reason is what we see.
+            timeout_ms = self._router.config.request_timeout_ms // 2
+            return Lane(connection, lease.pop_all(), timeout_ms=timeout_ms)
+
+
+def _answer_of(partition: TopicPartition, answers: Mapping[TopicPartition, ProduceAnswer]) -> ProduceAnswer:
+    found = answers.get(partition)
+    if found is None:
+        raise LeaderUnavailable(f"the answer to a batch for {partition} leaves the partition out")
+    return found

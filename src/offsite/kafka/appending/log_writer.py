@@ -1,0 +1,272 @@
+"""Writes a log of which every offset is known beforehand: batches of several producers, and outcomes between them.
+
+Everything goes over one connection, many requests at a time: a leader carries them out in the order in which they came.
+So what is sent last need not wait for what was sent first, whoever its producer is; and writers of other partitions may
+share the connection and its requests (`lane.py`).
+
+Nothing is assumed of what has no answer. After a lost connection, or an answer that something was not taken, the log is
+read from the first thing without an answer on, and has to hold what was sent, in this order: what it holds is done, the
+rest is sent again. Anything else there (a request that was taken although one before it was not, a stranger's record)
+is an error, and not one record is added behind it. Brokers fence producers, so whoever sends something late, and was
+overtaken, is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from offsite.kafka.appending.lane import Lane, Lanes, LostTrackError
+from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
+from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
+from offsite.kafka.net.routing import Router
+from offsite.kafka.offsets import settled_end_offset
+from offsite.kafka.producer import Producer
+from offsite.kafka.protocol.broker_errors import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    PRODUCER_FENCED,
+    broker_error,
+)
+from offsite.kafka.protocol.produce import ProduceAnswer
+from offsite.kafka.reader import PartitionReader
+from offsite.kafka.transactions.outcomes import Outcome
+from offsite.log.batch import BatchHeader
+from offsite.log.chunk import Chunk
+from offsite.log.range import LogRange, TopicPartition
+from offsite.log.rewrite import for_produce
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import (
+    KafkaProtocolError,
+    KafkaTimeout,
+    KafkaUnreachable,
+    LeaderUnavailable,
+    NoSuchTopic,
+    OffsiteError,
+    ProtectedTopic,
+    WriterFenced,
+)
+from offsite.model.journal import warned
+from offsite.model.untrusted.names import PROTECTED_TOPICS
+
+OUTCOMES_MAX = 1_000
+"""In one request."""
+_FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
+_LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+"""No verdict on the batch: one before it was not taken, or it is in the log already."""
+_PASSING = (KafkaUnreachable, KafkaTimeout, LeaderUnavailable)
+
+Unexpected = Callable[[int, int], OffsiteError]
+"""The error for offsets `[start, end)` of the log, which do not hold what was sent."""
+
+
+class LogWriter:
+    """Writes into one partition from offset `at` on. `guard` is called before anything goes out, again or for the first
+    time, and may raise. Nothing is asked of the cluster before something is to be sent. `lanes`: those that writers of
+    other partitions, in the same thread, use too.
+
+    Every method raises what `guard` and `unexpected` raise, `WriterFenced`, `TransactionLost`, `TargetMismatch`,
+    `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and `KafkaUnavailable` when an outage lasts too long;
+    the writer is of no more use then. Raises `ProtectedTopic` when it is made.
+    """
+
+    def __init__(  # noqa: PLR0913  # keyword-only settings
+        self,
+        router: Router,
+        partition: TopicPartition,
+        *,
+        at: int,
+        unexpected: Unexpected,
+        guard: Callable[[], None],
+        lanes: Lanes | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if partition.topic in PROTECTED_TOPICS:
+            raise ProtectedTopic(f"{partition.topic} belongs to Kafka itself: offsite never produces into it")
+        self.at = at
+        """Where the next thing begins: everything below was sent."""
+        self.partition = partition
+        self._router = router
+        self._unexpected, self._guard = unexpected, guard
+        self._lanes = lanes or Lanes(router)
+        self._clock = clock or SystemClock()
+        self._pending: deque[Piece] = deque()
+        self._sent = 0  # how many of the pending ones the lane has carried
+        self._met: set[tuple[int, int]] = set()  # producer ids and epochs of which the leader has a batch
+        self._lane: Lane | None = None
+        self._trouble: OffsiteError | None = None  # why the last lane ended
+        self._error: OffsiteError | None = None
+        self._outage = Backoff(self._clock)
+        self._absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
+
+    def batch(self, batch: bytearray | memoryview, records: int, producer: Producer) -> None:
+        """Send one whole batch without gaps, rewriting its header in place. The memory belongs to the writer until it
+        is flushed."""
+        sequence = producer.claim(records)
+        for_produce(
+            batch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=producer.transactional_id is not None,
+        )
+        end, identity = self.at + records, (producer.producer_id, producer.epoch)
+        piece = Batch(start=self.at, end=end, data=memoryview(batch), producer=producer, sequence=sequence)
+        if identity in self._met:
+            self._add(piece)
+        else:
+            self._add_alone(piece)
+            self._met.add(identity)
+
+    def outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """Write these, each into one offset; at most `OUTCOMES_MAX`."""
+        self._add(Outcomes(start=self.at, outcomes=outcomes))
+
+    def skip_to(self, offset: int) -> None:
+        """What comes next begins at `offset`: others have written up to there. Everything must be flushed."""
+        self.close()
+        self.at = offset
+
+    def flush(self) -> None:
+        """Return when everything is in the log of all in-sync replicas."""
+        while self._pending:
+            lane = self._joined()
+            lane.send()
+            if self._pending and self._lane is lane:
+                lane.receive()
+            self._check()
+
+    def close(self) -> None:
+        """Leave the lane. Does not flush."""
+        if self._lane is not None:
+            self._lane.leave(self)
+        self._lane, self._sent = None, 0
+
+    def next_unsent(self) -> Piece | None:
+        """For the lane, which sends it at once."""
+        if self._sent == len(self._pending) or self._error is not None:
+            return None
+        try:
+            self._guard()
+        except OffsiteError as error:
+            self._error = error
+            return None
+        self._sent += 1
+        return self._pending[self._sent - 1]
+
+    def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
+        """For the lane: the answer to the first pending piece. Raises what another connection may cure, and
+        `LostTrackError`."""
+        if self._error is not None:
+            return
+        if answer.error_code or (isinstance(piece, Batch) and answer.base_offset < 0):
+            self._fail(piece, answer)
+        elif isinstance(piece, Batch) and answer.base_offset != piece.start:
+            self._error = self._elsewhere(answer.base_offset, piece.start)
+        else:
+            self._sent -= 1
+            self._pending.popleft()
+            self._outage.reset()
+            self._absence.reset()
+            if answer.throttle_ms:
+                self._clock.sleep(answer.throttle_ms / 1000)
+
+    def lost(self, error: OffsiteError) -> None:
+        """For the lane: it has ended."""
+        self._lane, self._sent, self._trouble = None, 0, error
+        self._router.forget(self.partition)
+
+    def _add_alone(self, piece: Piece) -> None:
+        """A leader takes any first sequence of a producer that it does not know: were the second batch under way when
+        the first one failed, it would stand in its place."""
+        self.flush()
+        self._pending.append(piece)
+        self.at = piece.end
+        self.flush()
+
+    def _add(self, piece: Piece) -> None:
+        """A piece waits for the next one: meanwhile other partitions of the lane add theirs to the same request."""
+        self._pending.append(piece)
+        self.at = piece.end
+        if len(self._pending) - self._sent == 1:
+            return
+        lane = self._joined()
+        lane.send_round()
+        while lane.is_full and self._lane is lane:
+            lane.receive()
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            self.close()
+            raise self._error
+
+    def _joined(self) -> Lane:
+        """A lane, when the log is known to end where the first pending thing begins."""
+        while self._lane is None:
+            self._check()
+            trouble, self._trouble = self._trouble, None
+            try:
+                if trouble is not None:
+                    self._wait(trouble)
+                self._look()
+                self._lane = self._lanes.join(self)
+            except (*_PASSING, NoSuchTopic) as error:
+                if error is trouble:
+                    raise
+                self.lost(error)
+        return self._lane
+
+    def _wait(self, trouble: OffsiteError) -> None:
+        """Raises it when it has lasted too long."""
+        (self._outage if isinstance(trouble, _PASSING) else self._absence).wait(trouble)
+
+    def _fail(self, piece: Piece, answer: ProduceAnswer) -> None:
+        key, code = self.partition, answer.error_code
+        if code in _FENCED and isinstance(piece, Batch) and piece.producer.transactional_id is None:
+            self._error = self._fenced()
+            return
+        error = broker_error(code, f"writing offset {piece.start} of {key}", detail=answer.detail)
+        if isinstance(error, (*_PASSING, NoSuchTopic)):
+            raise error
+        if code in _LOST_TRACK:
+            raise LostTrackError(error)
+        self._error = error
+
+    def _fenced(self) -> WriterFenced:
+        key = self.partition
+        warned("fence", why="a newer attempt writes there", topic=key.topic, partition=key.partition)
+        return WriterFenced(
+            f"a newer attempt writes into {key}: the brokers refused what this one sent, and nothing more is sent",
+            hint="nothing is wrong with the newer one; run the same command again when it has ended",
+        )
+
+    def _look(self) -> None:
+        """Read what the log holds of what is pending; that is done."""
+        start = self._pending[0].start
+        end = settled_end_offset(self._router, self.partition, start=start, clock=self._clock)
+        if end < start:
+            raise KafkaProtocolError(
+                f"{self.partition} ended at {start} before and ends at {end}: it has lost records",
+                hint="was a replica elected that was not in sync? Run the same command again",
+            )
+        log_range = LogRange(topic=self.partition.topic, partition=self.partition.partition, start=start, end=end)
+        for item in PartitionReader(self._router, clock=self._clock).read(log_range):
+            if isinstance(item, Chunk):
+                for header in item.batches:
+                    self._pass(header.view(item.data), header)
+        if end > start and end != (self._pending[0].start if self._pending else self.at):
+            raise self._elsewhere(end, start)
+
+    def _pass(self, batch: memoryview, header: BatchHeader) -> None:
+        first = self._pending[0] if self._pending else None
+        if first is None or header.base_offset != first.start or not first.passed(batch, header):
+            raise self._elsewhere(header.base_offset, first.start if first else self.at)
+        if header.next_offset >= first.end:
+            self._pending.popleft()
+
+    def _elsewhere(self, found: int, expected: int) -> OffsiteError:
+        """The log is at offset `found` where what was sent is at `expected`."""
+        return self._unexpected(min(found, expected), max(found, expected, min(found, expected) + 1))

@@ -1,0 +1,63 @@
+"""What is appended to a log: a batch, or outcomes of transactions. Each knows its offsets, and itself when it is read
+back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from offsite.kafka.producer import Producer
+from offsite.kafka.transactions.outcomes import Outcome
+from offsite.log.batch import BatchHeader
+from offsite.log.markers import control_type
+
+_OUTCOME_BYTES = 78  # a batch with one control record, as the log has it
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Batch:
+    """A batch at `[start, end)`. `sequence`: of its first record."""
+
+    start: int
+    end: int
+    data: memoryview
+    producer: Producer
+    sequence: int
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def passed(self, batch: memoryview, header: BatchHeader) -> bool:  # noqa: ARG002  # as outcomes have it
+        """Whether a batch of the log at `start` is this one."""
+        mine = (self.producer.producer_id, self.producer.epoch, self.sequence, self.end - self.start)
+        return mine == (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Outcomes:
+    """Control records from `start` on, one for each outcome."""
+
+    start: int
+    outcomes: Sequence[Outcome]
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.outcomes)
+
+    @property
+    def size_bytes(self) -> int:
+        return _OUTCOME_BYTES * len(self.outcomes)
+
+    def passed(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Whether a batch of the log at `start` is the first of these, which then is none of them any more."""
+        first, marker = self.outcomes[0], control_type(batch, header) if header.is_control else None
+        is_same = (header.producer_id, header.producer_epoch) == (first.producer_id, first.producer_epoch)
+        if marker is None or not is_same or (marker.kind == "commit") != first.committed:
+            return False
+        self.start, self.outcomes = self.start + 1, self.outcomes[1:]
+        return True
+
+
+Piece: TypeAlias = Batch | Outcomes
