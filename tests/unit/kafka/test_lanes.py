@@ -9,15 +9,17 @@ import pytest
 
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.appending.log_writer import LogWriter
+from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.producer import Producer
-from offsite.kafka.protocol.broker_errors import NOT_LEADER_OR_FOLLOWER
+from offsite.kafka.protocol.broker_errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
-from offsite.model.errors import KafkaNotAuthorized, OffsiteError, TargetDisturbed
+from offsite.model.clock import SystemClock
+from offsite.model.errors import KafkaNotAuthorized, NoSuchTopic, OffsiteError, TargetDisturbed
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.server import serving
 from tests.unit.kafka.test_log_writer import Mending
@@ -135,3 +137,29 @@ def test_one_that_has_ended_holds_up_nobody(partitions: list[Partition]) -> None
             finished(partitions[:1])
     finished(partitions[1:])
     assert all(each.is_whole() for each in partitions)
+
+
+def test_others_do_not_wait_for_one_that_is_refused_again_and_again(
+    partitions: list[Partition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its trouble taken for theirs."""
+    refused, *others = partitions
+    for each in partitions:
+        each.send()
+    refused.cluster.failing[Api.PRODUCE, refused.key] = UNKNOWN_TOPIC_OR_PARTITION
+    monkeypatch.setattr(Mending, "sleep", lambda *_: None)
+    refused.writer._absence = Backoff(SystemClock(), limit_s=0.2)
+    failed = list[Partition]()
+    for _ in range(ROUNDS):
+        for each in partitions:
+            if each not in failed:
+                try:
+                    each.send()
+                except NoSuchTopic:
+                    failed.append(each)
+    if not failed:
+        with pytest.raises(NoSuchTopic):
+            refused.writer.flush()
+    finished(others)
+    assert failed in ([], [refused])
+    assert all(each.is_whole() for each in others)

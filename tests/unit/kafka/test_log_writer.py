@@ -41,14 +41,19 @@ class Mending(SystemClock):
 class Log:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
+        self.refusal: OffsiteError | None = None
         self.writer = LogWriter(
             shared_router(cluster.config),
             KEY,
             at=cluster.log(KEY).end,
             unexpected=_unexpected,
-            guard=lambda: None,
+            guard=self.guard,
             clock=Mending(cluster),
         )
+
+    def guard(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     def send(self, producer: Producer, count: int = 2) -> None:
         records = [Record(n, 0, 0, b"k", b"%d" % (self.writer.at + n)) for n in range(count)]
@@ -180,3 +185,21 @@ def test_many_offsets_are_filled_by_few_requests(log: Log) -> None:
         log.end(gap, committed=False, count=OUTCOMES_MAX)
     log.writer.flush()
     assert log.cluster.log(KEY).end == 3 * OUTCOMES_MAX
+
+
+@pytest.mark.parametrize("under_way", [0, 1, 5])
+def test_who_may_not_send_any_more_is_told_so_however_much_is_under_way(log: Log, under_way: int) -> None:
+    one = producer(1, transactional=False)
+    if under_way:
+        log.send(one)
+    for _ in range(under_way):
+        log.send(one)
+    log.refusal = WriterFenced("a newer attempt writes")
+    with pytest.raises(WriterFenced, match="newer attempt"):
+        fenced(log, one)
+    assert log.cluster.log(KEY).end <= 2 * (under_way + 1)
+
+
+def fenced(log: Log, one: Producer) -> None:
+    log.send(one)
+    log.writer.flush()

@@ -60,8 +60,9 @@ class Member(Protocol):
         """Take the answer to the oldest piece under way. Raises what another connection may cure, `LostTrackError`
         too."""
 
-    def lost(self, error: OffsiteError) -> None:
-        """The lane has ended, with or without an answer to what was under way."""
+    def lost(self, error: OffsiteError | None) -> None:
+        """The lane has ended, with or without an answer to what was under way: for that reason, or for another
+        member's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +109,37 @@ class Lane:
         try:
             self._send(some)
         except (KafkaUnreachable, KafkaTimeout) as error:
-            self._end(error)
+            self._end(dict.fromkeys(self._members, error))
         return bool(some) and self.is_open
 
     def receive(self) -> None:
-        """Take the answer to the oldest request."""
+        """Take the answer to the oldest request, if one is under way."""
+        if not self._under_way:
+            return
+        request = self._under_way[0]
         try:
-            request = self._under_way[0]
             answers = request.receive()
-            for member, piece in request.pieces:
-                if member in self._members:
-                    member.answered(piece, _answer_of(member.partition, answers))
-        except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable, NoSuchTopic) as error:
-            self._end(error)
-        except LostTrackError as lost:
-            self._end(lost.error)
-        else:
-            self._under_way.popleft()
-            self._bytes -= request.size_bytes
+        except (KafkaUnreachable, KafkaTimeout) as error:
+            self._end(dict.fromkeys(self._members, error))
+            return
+        self._under_way.popleft()
+        self._bytes -= request.size_bytes
+        if refused := dict(self._refused(request, answers)):
+            self._end({each: refused.get(each) for each in self._members})
+
+    def _refused(
+        self, request: _UnderWay, answers: Mapping[TopicPartition, ProduceAnswer]
+    ) -> Iterator[tuple[Member, OffsiteError]]:
+        """Whose piece was not taken for a reason that another connection may cure."""
+        for member, piece in request.pieces:
+            if member not in self._members:
+                continue
+            try:
+                member.answered(piece, _answer_of(member.partition, answers))
+            except (LeaderUnavailable, KafkaTimeout, NoSuchTopic) as error:
+                yield member, error
+            except LostTrackError as lost:
+                yield member, lost.error
 
     def close(self) -> None:
         self.is_open = False
@@ -182,10 +196,10 @@ class Lane:
         except (*UNREADABLE, KafkaProtocolError) as error:
             raise KafkaUnreachable(f"{self._connection.address} sent an unreadable answer") from error
 
-    def _end(self, error: OffsiteError) -> None:
+    def _end(self, troubles: Mapping[Member, OffsiteError | None]) -> None:
         self._connection.close()
         self.close()
-        for member in self._members:
+        for member, error in troubles.items():
             member.lost(error)
 
 

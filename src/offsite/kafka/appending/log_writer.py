@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from offsite.kafka.appending.lane import Lane, Lanes, LostTrackError
 from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
+from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
@@ -134,6 +135,7 @@ class LogWriter:
         while self._pending:
             lane = self._joined()
             lane.send()
+            self._check()
             if self._pending and self._lane is lane:
                 lane.receive()
             self._check()
@@ -173,10 +175,11 @@ class LogWriter:
             if answer.throttle_ms:
                 self._clock.sleep(answer.throttle_ms / 1000)
 
-    def lost(self, error: OffsiteError) -> None:
-        """For the lane: it has ended."""
+    def lost(self, error: OffsiteError | None) -> None:
+        """For the lane: it has ended, for this reason or for another partition's."""
         self._lane, self._sent, self._trouble = None, 0, error
-        self._router.forget(self.partition)
+        if error is not None:
+            self._router.forget(self.partition)
 
     def _add_alone(self, piece: Piece) -> None:
         """A leader takes any first sequence of a producer that it does not know: were the second batch under way when
@@ -194,6 +197,7 @@ class LogWriter:
             return
         lane = self._joined()
         lane.send_round()
+        self._check()
         while lane.is_full and self._lane is lane:
             lane.receive()
         self._check()
@@ -247,6 +251,7 @@ class LogWriter:
         """Read what the log holds of what is pending; that is done."""
         start = self._pending[0].start
         end = settled_end_offset(self._router, self.partition, start=start, clock=self._clock)
+        self._check_replicated(end)
         if end < start:
             raise KafkaProtocolError(
                 f"{self.partition} ended at {start} before and ends at {end}: it has lost records",
@@ -259,6 +264,14 @@ class LogWriter:
                     self._pass(header.view(item.data), header)
         if end > start and end != (self._pending[0].start if self._pending else self.at):
             raise self._elsewhere(end, start)
+
+    def _check_replicated(self, end: int) -> None:
+        """What a leader has, and its replicas have not yet, nobody is given to read; it may come after all."""
+        leader = self._router.leader(self.partition)
+        with self._router.lease_leader(self.partition) as connection:
+            held = LeaderAnswers(connection, self.partition, leader.epoch).end_of(leader.epoch).end
+        if held > end:
+            raise KafkaTimeout(f"the leader of {self.partition} has offsets up to {held}, its replicas up to {end}")
 
     def _pass(self, batch: memoryview, header: BatchHeader) -> None:
         first = self._pending[0] if self._pending else None

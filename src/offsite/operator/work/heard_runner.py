@@ -28,6 +28,10 @@ class HeardRunner:
     inner: Runner
     gets_on: Callable[[], None]
 
+    @property
+    def slots(self) -> int:
+        return self.inner.slots
+
     def begin(self) -> None:
         self.inner.begin()
 
