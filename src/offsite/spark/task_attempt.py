@@ -203,10 +203,11 @@ def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attem
     except Exception as error:
         if not is_last_attempt:
             raise
-        return Failed(error=_foreign(error), trace=safe_trace(error))
+        return Failed(error=foreign(error), trace=safe_trace(error))
 
 
-def _foreign(error: Exception) -> SparkFailed:
+def foreign(error: Exception) -> SparkFailed:
+    """An error that is none of ours, as one that is."""
     return SparkFailed(
         f"a worker failed with {safe_line(error)}",
         hint="run again with --verbose to see the worker's traceback",

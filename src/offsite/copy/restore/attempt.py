@@ -108,9 +108,10 @@ class WriteAttempt:
                 "its coordinator moved",
                 hint="run the same command again; a topic that was there before has to be deleted and made anew first",
             )
-        self._tell("fence", "two attempts wrote at the same time", start=start, end=end)
+        self._tell("fence", "what this restore wrote is out of order", start=start, end=end)
         return TargetDisturbed(
-            f"{self.target} has at offsets {start} to {end} what an earlier attempt of this restore wrote meanwhile",
+            f"{self.target} is out of order at offsets {start} to {end}: a leader or a coordinator moved, or "
+            "an earlier attempt of this restore wrote meanwhile",
             hint="run the same command again; a topic that was there before has to be deleted and made anew first",
         )
 

@@ -20,6 +20,7 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import safe_trace
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
+from offsite.spark.task_attempt import foreign
 
 AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
 Written: TypeAlias = Done[RestoreReceipt] | Failed
@@ -97,6 +98,8 @@ def _step(steps: RestoreSteps) -> Written | None:
         return Done(value=ended.value)
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
+    except Exception as error:  # noqa: BLE001  # it is told, and spares the others
+        return Failed(error=foreign(error), trace=safe_trace(error))
     return None
 
 

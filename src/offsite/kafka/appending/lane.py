@@ -23,6 +23,7 @@ from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.transactions.outcomes import write_outcomes_request
 from offsite.log.range import TopicPartition
+from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     KafkaProtocolError,
     KafkaTimeout,
@@ -37,6 +38,8 @@ REQUESTS_MAX = 64
 """Under way at a time."""
 BYTES_MAX = 8 * MIB
 """Of batches under way at a time, but for one request that is larger."""
+REQUEST_BYTES_MAX = 32 * MIB
+"""Of several batches in one request: brokers take 100 MiB (socket.request.max.bytes) unless they say otherwise."""
 
 
 class LostTrackError(Exception):
@@ -77,8 +80,8 @@ class _UnderWay:
 class Lane:
     """`lease` holds the connection, and ends with the lane."""
 
-    def __init__(self, connection: Connection, lease: ExitStack, *, timeout_ms: int) -> None:
-        self._connection, self._lease, self._timeout_ms = connection, lease, timeout_ms
+    def __init__(self, connection: Connection, lease: ExitStack, *, timeout_ms: int, clock: Clock) -> None:
+        self._connection, self._lease, self._timeout_ms, self._clock = connection, lease, timeout_ms, clock
         self._members: dict[Member, None] = {}
         self.is_open = True
         self._under_way: deque[_UnderWay] = deque()
@@ -126,6 +129,8 @@ class Lane:
         self._bytes -= request.size_bytes
         if refused := dict(self._refused(request, answers)):
             self._end({each: refused.get(each) for each in self._members})
+        if throttle_ms := max((each.throttle_ms for each in answers.values()), default=0):
+            self._clock.sleep(throttle_ms / 1000)
 
     def _refused(
         self, request: _UnderWay, answers: Mapping[TopicPartition, ProduceAnswer]
@@ -157,8 +162,12 @@ class Lane:
                 self._send_batches([(member, piece)], transactional_id)
             else:
                 together.append((member, piece))
-        if together:
-            self._send_batches(together, None)
+        while together:
+            some, size_bytes = list[tuple[Member, Batch]](), 0
+            while together and (not some or size_bytes + together[0][1].size_bytes <= REQUEST_BYTES_MAX):
+                size_bytes += together[0][1].size_bytes
+                some.append(together.pop(0))
+            self._send_batches(some, None)
 
     def _send_batches(self, pieces: Sequence[tuple[Member, Batch]], transactional_id: str | None) -> None:
         batches = [(member.partition, piece.data) for member, piece in pieces]
@@ -206,8 +215,8 @@ class Lane:
 class Lanes:
     """The lanes of one task, by leader."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
+        self._router, self._clock = router, clock or SystemClock()
         self._lanes: dict[int, Lane] = {}
 
     def join(self, member: Member) -> Lane:
@@ -225,7 +234,7 @@ class Lanes:
             connection.check_version(Api.PRODUCE, VERSION)
             # The broker gives up before our socket does, so that its reason is what we see.
             timeout_ms = self._router.config.request_timeout_ms // 2
-            return Lane(connection, lease.pop_all(), timeout_ms=timeout_ms)
+            return Lane(connection, lease.pop_all(), timeout_ms=timeout_ms, clock=self._clock)
 
 
 def _answer_of(partition: TopicPartition, answers: Mapping[TopicPartition, ProduceAnswer]) -> ProduceAnswer:

@@ -91,8 +91,8 @@ class LogWriter:
         self.partition = partition
         self._router = router
         self._unexpected, self._guard = unexpected, guard
-        self._lanes = lanes or Lanes(router)
         self._clock = clock or SystemClock()
+        self._lanes = lanes or Lanes(router, clock=self._clock)
         self._pending: deque[Piece] = deque()
         self._sent = 0  # how many of the pending ones the lane has carried
         self._met: set[tuple[int, int]] = set()  # producer ids and epochs of which the leader has a batch
@@ -172,8 +172,6 @@ class LogWriter:
             self._pending.popleft()
             self._outage.reset()
             self._absence.reset()
-            if answer.throttle_ms:
-                self._clock.sleep(answer.throttle_ms / 1000)
 
     def lost(self, error: OffsiteError | None) -> None:
         """For the lane: it has ended, for this reason or for another partition's."""
@@ -279,6 +277,8 @@ class LogWriter:
             raise self._elsewhere(header.base_offset, first.start if first else self.at)
         if header.next_offset >= first.end:
             self._pending.popleft()
+            self._outage.reset()
+            self._absence.reset()
 
     def _elsewhere(self, found: int, expected: int) -> OffsiteError:
         """The log is at offset `found` where what was sent is at `expected`."""

@@ -52,7 +52,7 @@ ENDED_AT_ONCE = 32
 """Empty transactions under way at the same time: each leaves one control record."""
 EARLIER_MAX_S = 10.0
 """How long an earlier process, which is shut out of one id after the other, may go on with others."""
-GO_ON_MAX = 0.3
+GO_ON_MAX = 0.1
 """Part of the timeout in which a coordinator's transaction takes in more of the source's: then there is time enough for
 the one that ends it."""
 CLAIMS_MAX = 3
@@ -71,7 +71,7 @@ class Slot:
     begun: bool
     shared: bool = False
     begun_s: float = 0.0
-    coordinator_epoch: int | None = NO_COORDINATOR
+    coordinator_epoch: int | None = None
 
     @property
     def transactional_id(self) -> str:
@@ -349,7 +349,7 @@ def _recovered(transactional_id: str, transaction: KnownTransaction, active: Act
         next_sequence=active.next_sequence if active.epoch == transaction.epoch else 0,
     )
     is_begun = begun and transaction.state == "Ongoing"
-    return Slot(producer=producer, begun=is_begun, shared=True, begun_s=-inf, coordinator_epoch=None)
+    return Slot(producer=producer, begun=is_begun, shared=True, begun_s=-inf)
 
 
 def _nobody_else() -> None:

@@ -70,7 +70,7 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
             remake(filled, _written(tasks), replayed=_replayed(tasks))
             continue
         targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
-        tasks = restore_tasks(plan, offsets, targets)
+        tasks = restore_tasks(plan, offsets, targets, made=record.created)
         check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
         _check_may_move_starts(admin, tasks)
         missing = [task for task in tasks if task.partition.target not in outcomes]

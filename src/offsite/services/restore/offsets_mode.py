@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -73,9 +73,10 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
 
 
 def restore_tasks(
-    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets
+    plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, made: Collection[str] = ()
 ) -> list[AnyRestoreTask]:
-    """A task for each partition, topics in the plan's order."""
+    """A task for each partition, topics in the plan's order. What is out of order can be made again where this restore
+    `made` the topic, which is quicker; but not a second time."""
     translated, starts, makings = _by_target(plan), dict(targets.starts), dict(targets.makings)
     tasks: list[AnyRestoreTask] = []
     for topic in offsets:
@@ -87,6 +88,7 @@ def restore_tasks(
                     target_start=starts[each.chain.target],
                     making=making,
                     direct=each.way.direct,
+                    careful=making > 1 or topic.target not in made,
                 )
                 for each in topic.partitions
             ]

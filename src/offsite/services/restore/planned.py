@@ -85,13 +85,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
     way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR
+    open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
     offsets = decide_offsets(
         plan,
         point,
         request,
         existing=existing,
         unfinished=unfinished,
-        find_slow=partial(slow_transaction, store=backup.store, open_max_s=TRANSACTION_OPEN_MAX_S, way=way),
+        find_slow=partial(slow_transaction, store=backup.store, open_max_s=open_max_s, way=way),
         cannot_replay=admin.cannot_replay(),
         way=way,
     )

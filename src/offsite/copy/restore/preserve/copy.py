@@ -42,12 +42,13 @@ class PreserveTask:
 
     `target_start`: where the target partition ended before the restore's first attempt, at or before the source;
     `making`: which making of the target topic that was (see `RestoreTargets`); `direct`: outcomes are written by us,
-    not by coordinators.
+    not by coordinators; `careful`: see `PreservingWriter`.
     """
 
     partition: PartitionRestore
     target_start: int
     direct: bool = False
+    careful: bool = False
     making: int = 1
 
 
@@ -99,6 +100,7 @@ class _Chain:
             transactions=self._transactions,
             attempt=attempt,
             direct=task.direct,
+            careful=task.careful,
             lanes=lanes,
         )
         self._resumed_records = self._bytes = 0

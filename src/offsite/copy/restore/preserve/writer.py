@@ -29,7 +29,8 @@ _AGAIN = "run the same command again"
 
 
 class PreservingWriter:
-    """A writer of the target partition from offset `at` on. Use `transactions` only through this."""
+    """A writer of the target partition from offset `at` on. Use `transactions` only through this. `careful`: nothing is
+    sent behind the first batch of a transaction before that is in the log."""
 
     def __init__(  # noqa: PLR0913  # keyword-only: where to write, and how
         self,
@@ -40,13 +41,14 @@ class PreservingWriter:
         transactions: PartitionTransactions,
         attempt: WriteAttempt,
         direct: bool,
+        careful: bool = False,
         lanes: Lanes | None = None,
     ) -> None:
         self._router = router
         self._target = target
         self._transactions = transactions
         self._attempt = attempt
-        self._direct = direct
+        self._direct, self._careful = direct, careful
         self._open: dict[int, Slot] = {}
         self._producer: Producer = attempt.producer()
         self._log = LogWriter(router, target, at=at, unexpected=self._unexpected, guard=attempt.guard, lanes=lanes)
@@ -75,9 +77,8 @@ class PreservingWriter:
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
-            case Data(producer_id=producer_id):
-                producer = self._producer if producer_id is None else self._slot(producer_id).producer
-                self._log.batch(piece.batch, piece.end - piece.start, producer)
+            case Data():
+                self._send(piece)
             case TransactionEnd():
                 self._end(piece, ahead)
             case UnusedOffsets() if self._direct:
@@ -104,6 +105,15 @@ class PreservingWriter:
 
     def close(self) -> None:
         self._log.close()
+
+    def _send(self, piece: Data) -> None:
+        """A leader asks the coordinator for the first batch of a transaction (KIP-890), and refuses it while that one
+        moves, but nothing else: what is sent behind it would stand in its place."""
+        begins = piece.producer_id is not None and piece.producer_id not in self._open
+        producer = self._producer if piece.producer_id is None else self._slot(piece.producer_id).producer
+        self._log.batch(piece.batch, piece.end - piece.start, producer)
+        if begins and self._careful:
+            self.flush()
 
     def _end(self, piece: TransactionEnd, ahead: Ahead) -> None:
         slot = self._slot(piece.producer_id)
