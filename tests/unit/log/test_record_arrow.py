@@ -111,6 +111,14 @@ def test_a_commit_that_was_not_asked_for_is_null() -> None:
     assert _rows(bytes(encode([Record(0, 5, 0, None, b"a")])), commit=None)[0]["commit"] is None
 
 
+def test_headers_stay_with_their_rows_when_only_some_batches_have_any() -> None:
+    bare = [bytes(encode([Record(offset, 0, 0, None, b"")])) for offset in (0, 3, 4)]
+    first = bytes(encode([Record(1, 0, 0, None, b"", (("a", b"1"), ("b", None))), Record(2, 0, 0, None, b"")]))
+    last = bytes(encode([Record(5, 0, 0, None, b"", (("c", b""),))]))
+    batches = [bare[0], first, *bare[1:], last, bytes(encode([Record(6, 0, 0, None, b"")]))]
+    assert _rows(*batches) == _expected(*batches)
+
+
 def test_a_batch_damaged_inside_leaves_no_row_behind() -> None:
     batch = bytearray(encode([Record(n, n, 0, b"key", b"value", (("h", b"1"),)) for n in range(3)]))
     batch[-1] = 0x7E  # the last header reaches past the batch

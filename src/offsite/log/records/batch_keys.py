@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records.batch_records import decode, listed_plain, row_codec
-from offsite.model.errors import DamagedBatch
+from offsite.log.records.batch_records import decode, listed_rows
 
 __all__ = ["KeyedRecords", "keyed_records"]
 
@@ -34,12 +33,7 @@ class KeyedRecords(NamedTuple):
 
 def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
     """The keys of a batch that holds data (`header.view(data)`), in order. Raises `DamagedBatch`."""
-    default_record_batch, corrupt = row_codec()
-    try:
-        rows = list(default_record_batch(listed_plain(batch, header)))
-    except UnicodeDecodeError:  # names of headers that aiokafka cannot hold
-        rows = decode(batch, header)
-    except corrupt as error:
-        raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+    listed = listed_rows(batch, header)
+    rows = decode(batch, header) if listed is None else listed.rows
     offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)
     return KeyedRecords(list(map(_KEY, rows)), offsets, list(map(_VALUE, rows)))

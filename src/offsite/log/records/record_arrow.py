@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offsite.log.batch import HEADER_BYTES, BatchHeader
+from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
-from offsite.log.records.batch_records import decode, listed_plain, row_codec
+from offsite.log.records.batch_records import decode, listed_rows
 from offsite.log.records.record import Record
-from offsite.model.errors import DamagedBatch
 from offsite.model.size import MIB
 
 if TYPE_CHECKING:
@@ -75,15 +75,11 @@ class ArrowColumns:
 
     def add_batch(self, batch: Buffer, header: BatchHeader, *, commit: int | None) -> None:
         """All records of one batch that holds data. Raises `DamagedBatch`; no row of it is taken then."""
-        plain = listed_plain(batch, header)
-        default_record_batch, corrupt = row_codec()
-        try:
-            rows = list(default_record_batch(plain))
-        except UnicodeDecodeError:
+        listed = listed_rows(batch, header)
+        if listed is None:
             self.add_records(decode(batch, header), commit=commit)
             return
-        except corrupt as error:
-            raise DamagedBatch(f"the batch at offset {header.base_offset} is damaged inside: {error}") from error
+        rows = listed.rows
         if any(map(_HEADERS, rows)):
             self._add_headers([row.headers for row in rows])
         self._keys.extend(map(_KEY, rows))
@@ -92,7 +88,7 @@ class ArrowColumns:
         offsets = range(header.base_offset, header.next_offset)
         has_gaps = len(offsets) != len(rows)
         self._add_offsets([row.offset for row in rows] if has_gaps else offsets)
-        self._complete(header.timestamp_type, commit, len(rows), len(plain) - HEADER_BYTES)
+        self._complete(header.timestamp_type, commit, len(rows), listed.plain_bytes)
 
     def add_records(self, records: Sequence[Record], *, commit: int | None) -> None:
         """Some records of one batch."""
@@ -121,7 +117,7 @@ class ArrowColumns:
             _offsets(self._offsets),
             _times(self._times_ms),
             _runs(pa.int32(), [(run.timestamp_type, run.rows) for run in self._runs]),
-            _headers(self._header_starts, self._headers, rows),
+            _header_lists(rows, self._header_counts, self._header_names, self._header_values),
             _runs(pa.int64(), [(run.commit, run.rows) for run in self._runs]),
         ]
         self._clear()
@@ -132,8 +128,9 @@ class ArrowColumns:
         self._values: list[bytes | None] = []
         self._offsets: list[Sequence[int]] = []
         self._times_ms: list[int] = []
-        self._header_starts: list[tuple[int, int]] = []
-        self._headers: list[tuple[str, bytes | None]] = []
+        self._header_counts: list[int] = []
+        self._header_names: list[str] = []
+        self._header_values: list[bytes | None] = []
         self._runs: list[_Run] = []
         self._bytes = self._rows = 0
 
@@ -146,11 +143,14 @@ class ArrowColumns:
             self._offsets.append(offsets)
 
     def _add_headers(self, lists: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
-        """Those of the next rows."""
-        for row, headers in enumerate(lists, self._rows):
-            if headers:
-                self._header_starts.append((row, len(self._headers)))
-                self._headers += headers
+        """Those of the next rows. No list or pair is kept: the garbage collector would go through them again and again,
+        which costs more than all the rest."""
+        if any(lists):
+            self._header_counts += [0] * (self._rows - len(self._header_counts))
+            self._header_counts.extend(map(len, lists))
+            names, values = zip(*chain.from_iterable(lists), strict=True)
+            self._header_names += names
+            self._header_values += values
 
     def _complete(self, timestamp_type: int, commit: int | None, rows: int, size_bytes: int) -> None:
         """Note the columns in which all rows of a batch are alike. The last thing that is done with them."""
@@ -198,25 +198,24 @@ def time_us(time_ms: int) -> int:
     return min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US)
 
 
-def _headers(starts: Sequence[tuple[int, int]], headers: Sequence[tuple[str, bytes | None]], rows: int) -> pa.Array:
-    """A list for each of `rows` rows, null where none starts; `starts`: (row, where its list starts in `headers`)."""
+def _header_lists(rows: int, counts: Sequence[int], names: Sequence[str], values: Sequence[bytes | None]) -> pa.Array:
+    """A list for each row with so many of the headers as `counts` says, null for none, and for the rows behind."""
     import pyarrow as pa
 
     kind: Any = arrow_schema().field("headers").type
-    if not headers:
+    if not names:
         return pa.nulls(rows, kind)
-    offsets: list[int | None] = [None] * rows
-    for row, start in starts:
-        offsets[row] = start
-    offsets.append(len(headers))
-    names, values = _texts([name for name, _ in headers]), [value for _, value in headers]
+    counts = [*counts, *repeat(0, rows - len(counts))]
+    starts: list[int | None] = list(accumulate(counts, initial=0))
+    if 0 in counts:
+        starts[:-1] = [start if count else None for start, count in zip(starts, counts, strict=False)]
     items = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.binary())], fields=list(kind.value_type)
+        [pa.array(_texts(names), pa.string()), pa.array(values, pa.binary())], fields=list(kind.value_type)
     )
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind)
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), items, type=kind)
 
 
-def _texts(names: list[str]) -> list[str]:
+def _texts(names: Sequence[str]) -> Sequence[str]:
     """Names as UTF-8 allows them. Nearly always they are: only then is there nothing to look for one by one."""
     try:
         "".join(names).encode()
