@@ -29,6 +29,7 @@ from offsite.log.range import LogRange
 from offsite.log.records.batch_records import decode
 from offsite.log.records.record import Record
 from offsite.log.transactions import log_markers
+from offsite.model.collector import rare_collections
 from offsite.model.errors import Bug, OffsiteError
 from offsite.spark import meter
 from offsite.stores.store import Store
@@ -171,7 +172,8 @@ def export_range(task: ExportTask, *, ends: ExportEnds) -> ExportReceipt:
     Raises `NotRepresentable`, and what the two ends raise.
     """
     try:
-        return _export(task, ends)
+        with rare_collections():
+            return _export(task, ends)
     except OF_ONE_PARTITION as error:
         if task.chain is not None:  # of a backup, it is damage
             raise

@@ -16,6 +16,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.records.record_arrow import ArrowColumns, time_us
+from offsite.model.collector import rare_collections
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.segments.index import SegmentIndex
@@ -100,6 +101,11 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     Raises `DamagedObject`, `DamagedBatch`, and what the store raises. Memory: a few pieces of the segment of about
     4 MiB, and one Arrow batch.
     """
+    with rare_collections():
+        yield from _scan_arrow(task, store)
+
+
+def _scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
     for scan, batch in scan_batches(task, store):
         commit = scan.commit_of(batch.header.base_offset)
