@@ -15,6 +15,7 @@ from typing import Protocol, Self, TypeVar
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedArchive
 
 
@@ -192,6 +193,9 @@ class RangeWriter(Protocol):
     def append(self, records: Sequence[Record]) -> None:
         """Offsets rise and lie in the range. Raises `NotRepresentable`, naming topic, partition, offset and what it
         is, for a record that the format cannot hold, unless the writer is lossy."""
+
+    def append_columns(self, columns: RecordColumns) -> None:
+        """The same of records in columns, maybe none."""
 
     def close(self) -> Written:
         """All is durable when this returns."""

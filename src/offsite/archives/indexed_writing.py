@@ -17,11 +17,12 @@ from blake3 import blake3
 from offsite.archives.archive import ArchiveTopic, FileReceipt, RangeWriter, Written
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.record_columns import RecordColumns, RecordGroups
+from offsite.archives.record_groups import RecordGroups
 from offsite.log.buffer import Buffer
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 from offsite.model.check import check
 from offsite.model.errors import NotRepresentable
 
@@ -138,7 +139,10 @@ class _RangeFiles:
         self._receipts: list[FileReceipt] = []
 
     def append(self, records: Sequence[Record]) -> None:
-        for group in self._groups.add(records):
+        self.append_columns(RecordColumns.of(records))
+
+    def append_columns(self, columns: RecordColumns) -> None:
+        for group in self._groups.add(columns):
             self._add(group)
 
     def close(self) -> Written:

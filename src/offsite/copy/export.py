@@ -8,7 +8,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -26,8 +26,7 @@ from offsite.log.batch import TRANSACTIONAL_BIT
 from offsite.log.chunk import Chunk, Gap, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.range import LogRange
-from offsite.log.records.batch_records import decode
-from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.log.transactions import log_markers
 from offsite.model.collector import rare_collections
 from offsite.model.errors import Bug, OffsiteError
@@ -53,7 +52,7 @@ class RecordSource(Protocol):
     def stable_range(self, task: ExportTask) -> LogRange:
         """The part of the task's range that may be exported now: less than all of it where a transaction is open."""
 
-    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns | Hole]:
         """The records of `log_range`, in order, batch by batch; holes where the source lost what had been planned."""
 
 
@@ -72,11 +71,11 @@ class BackupRecords:
                     return _ended(task.range, header.base_offset)
         return task.range
 
-    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record]]:
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns]:
         view = SourceView(_chain(task), self.store, read_committed=self.read_committed)
         for batch in view.batches(end=log_range.end):
             if batch.header.last_offset >= log_range.start:
-                yield _within(batch.records(), log_range)
+                yield batch.columns().within(log_range.start, log_range.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ class ClusterRecords:
     def stable_range(self, task: ExportTask) -> LogRange:
         return task.range
 
-    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
+    def records(self, task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns | Hole]:
         view: CommittedView | None = None
         for item in meter.counted(self._read(task, log_range)):
             if isinstance(item, Hole):
@@ -103,7 +102,8 @@ class ClusterRecords:
             is_visible = view.is_visible if view else sees_uncommitted
             for header in item.batches:
                 if is_visible(header) and header.record_count:
-                    yield _within(decode(header.view(item.data), header), log_range)
+                    columns = read_columns(header.view(item.data), header)
+                    yield columns.within(log_range.start, log_range.end)
 
     def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
         """The outcomes of the range's transactions, which may end behind it: its end is stable, the log's end was the
@@ -132,12 +132,6 @@ def _chain(task: ExportTask) -> PartitionChain:
 
 def _ended(log_range: LogRange, end: int) -> LogRange:
     return replace(log_range, end=max(log_range.start, min(end, log_range.end)))
-
-
-def _within(records: Sequence[Record], log_range: LogRange) -> Sequence[Record]:
-    if records and log_range.start <= records[0].offset and records[-1].offset < log_range.end:
-        return records
-    return [record for record in records if log_range.start <= record.offset < log_range.end]
 
 
 def _has_transactions(chunk: Chunk) -> bool:
@@ -190,7 +184,7 @@ def _export(task: ExportTask, ends: ExportEnds) -> ExportReceipt:
         for item in ends.source.records(task, stable):
             if isinstance(item, Hole):
                 holes.append(item)
-            elif item:
-                writer.append(item)
+            else:
+                writer.append_columns(item)
         written = writer.close()
     return ExportReceipt(range=stable, written=written, holes=tuple(holes), undecided_from=undecided_from)

@@ -19,6 +19,7 @@ from offsite.log.committed_view import CommittedView, leave_out, sees_uncommitte
 from offsite.log.markers import Marker
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns, read_columns
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
@@ -40,6 +41,12 @@ class VisibleBatch(NamedTuple):
         """The decoded records that count: maybe none, where the bounds go by time."""
         records = decode(self.header.view(self.data), self.header)
         return records if self.record_bounds.takes_all(self.header) else list(filter(self.record_bounds.takes, records))
+
+    def columns(self) -> RecordColumns:
+        """The same records in columns."""
+        if self.record_bounds.takes_all(self.header):
+            return read_columns(self.header.view(self.data), self.header)
+        return RecordColumns.of(self.records())
 
     def iterate(self) -> Iterator[Record]:
         """The same records one after the other, for callers that keep none of them."""

@@ -37,7 +37,7 @@ def part(start: int, end: int) -> LogRange:
 
 def offsets(source: RecordSource, task: ExportTask, log_range: LogRange) -> list[int]:
     items = [item for item in source.records(task, log_range) if not isinstance(item, Hole)]
-    return [record.offset for records in items for record in records]
+    return [offset for columns in items for offset in columns.offsets]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from offsite.archives.formats import WriteOptions
 from offsite.copy.export import ExportTask
 from offsite.log.chunk import Hole
 from offsite.log.range import LogRange, TopicPartition
-from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedBatch, NoEvidence, OffsiteError
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportPlan
@@ -31,11 +31,11 @@ class Source:
     def stable_range(self, task: ExportTask) -> LogRange:
         return task.range
 
-    def records(self, _task: ExportTask, log_range: LogRange) -> Iterator[Sequence[Record] | Hole]:
-        yield plain_records(log_range.start, log_range.start + 5)
+    def records(self, _task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns | Hole]:
+        yield RecordColumns.of(plain_records(log_range.start, log_range.start + 5))
         if error := self.failing.get((log_range.partition, log_range.start)):
             raise error
-        yield plain_records(log_range.start + 5, log_range.end)
+        yield RecordColumns.of(plain_records(log_range.start + 5, log_range.end))
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import cast
 
 from offsite.archives.avro.varints import LENGTHS, NumberTable, long_columns, zigzag
 from offsite.archives.indexed_writing import Losses
-from offsite.archives.record_columns import RecordColumns
 from offsite.log.records.record import CREATE_TIME, LOG_APPEND_TIME, RecordHeaders
+from offsite.log.records.record_columns import RecordColumns
 
 __all__ = ["BARE_TAILS", "NO_HEADERS", "RecordEncoding", "full_tails", "plain_tails"]
 

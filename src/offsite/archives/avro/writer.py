@@ -11,7 +11,7 @@ from offsite.archives.avro.place import AVRO, AVRO_PLAIN, avro_archive
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA, encoded
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
-from offsite.archives.record_columns import RecordColumns
+from offsite.log.records.record_columns import RecordColumns
 
 __all__ = ["AvroWriter"]
 

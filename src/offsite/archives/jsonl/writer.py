@@ -9,9 +9,9 @@ from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.jsonl.compression import compressor
 from offsite.archives.jsonl.line import lines_of
 from offsite.archives.jsonl.place import JSONL, jsonl_archive
-from offsite.archives.record_columns import RecordColumns
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
+from offsite.log.records.record_columns import RecordColumns
 
 __all__ = ["JsonlWriter"]
 

@@ -21,6 +21,7 @@ from offsite.archives.kafka_backup.segments.writer import SegmentWriter
 from offsite.archives.kafka_backup.tail import Tail
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 from offsite.model.check import check
 from offsite.model.errors import NotRepresentable
 
@@ -58,6 +59,9 @@ class KafkaBackupRangeWriter:
             records, parts = records[room:], parts[room:]
             if self._current.is_due:
                 self._flush()
+
+    def append_columns(self, columns: RecordColumns) -> None:
+        self.append(columns.records())
 
     def close(self) -> Written:
         """All is durable when this returns."""

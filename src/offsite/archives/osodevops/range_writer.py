@@ -18,6 +18,7 @@ from offsite.archives.osodevops.representable import RecordEncoder
 from offsite.archives.osodevops.segment import FOOTER, FOOTER_MAGIC, HEADER_BYTES, MAGIC, VERSION, ZSTD, SegmentHeader
 from offsite.log.range import LogRange
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionObj
@@ -53,6 +54,9 @@ class SegmentRangeWriter:
             if self._open is None:
                 self._open = _OpenSegment()
             self._open.add(record, encoded)
+
+    def append_columns(self, columns: RecordColumns) -> None:
+        self.append(columns.records())
 
     def close(self) -> Written:
         self._end_segment()

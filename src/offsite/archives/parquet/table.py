@@ -14,9 +14,9 @@ from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 from offsite.archives.indexed_writing import Losses
-from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record, RecordHeaders
+from offsite.log.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -10,8 +10,8 @@ from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_writing import IndexedWriter, Losses, NewFile
 from offsite.archives.parquet.place import PARQUET, parquet_archive
 from offsite.archives.parquet.table import table_of, table_schema
-from offsite.archives.record_columns import RecordColumns
 from offsite.log.buffer import Buffer
+from offsite.log.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -106,5 +106,5 @@ def _read(chain: PartitionChain, offset: int, start: int, store: Store) -> Recor
 def _record_of_cluster(source: ClusterRecords, task: ExportTask, offset: int) -> Record | None:
     for found in source.records(task, replace(task.range, start=offset, end=offset + 1)):
         if not isinstance(found, Hole):
-            return next((each for each in found if each.offset == offset), None)
+            return next((each for each in found.records() if each.offset == offset), None)
     return None

@@ -11,9 +11,9 @@ from offsite.archives.avro.foreign_decoding import ForeignDecoding
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
 from offsite.archives.indexed_writing import Losses
-from offsite.archives.record_columns import RecordColumns
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
+from offsite.log.records.record_columns import RecordColumns
 from tests.archive_records import TIME_MS, binary_header, odd_records, plain_records
 
 ORDERS = TopicPartition(topic="orders", partition=0)
