@@ -22,6 +22,7 @@ _KEY_LENGTHS = NumberTable(prefix=b"\x00")  # the union's first branch
 _NULL_KEY = b"\x02"
 NO_HEADERS = b"\x02"
 _END = b"\x00"
+_MAX_CACHED_NAMES, _MAX_CACHED_LETTERS = 4096, 100
 
 
 class RecordEncoding:
@@ -91,31 +92,55 @@ def _value_columns(values: Sequence[bytes | None]) -> tuple[Iterable[bytes], ...
 
 
 def _full_tail(headers: RecordHeaders, value: bytes | None, timestamp_type: int) -> bytes:
+    """A map holds what a record has of headers unless it would lose the order of several, a null or odd bytes."""
     flags = (b"\x00" if value is not None else b"\x01") + LENGTHS[timestamp_type]
-    if _is_held_by_map(headers):
-        return _header_map(headers) + flags + b"\x00"
+    if not headers:
+        return NO_HEADERS + flags + b"\x00"
+    if len(headers) == 1:
+        name, content = headers[0]
+        encoded = _NAMES[name]
+        if encoded is not None and content is not None:
+            return b"\x00\x02" + encoded + LENGTHS[len(content)] + content + _END + flags + b"\x00"
     return _header_map(headers) + flags + b"\x02" + _header_list(headers)
-
-
-def _is_held_by_map(headers: RecordHeaders) -> bool:
-    """Of several headers a map would lose the order."""
-    return not headers or (len(headers) == 1 and headers[0][1] is not None and _is_text(headers[0][0]))
 
 
 def _header_map(headers: RecordHeaders) -> bytes:
     if not headers:
         return NO_HEADERS
-    last = {name: value for name, value in headers if value is not None and _is_text(name)}
-    entries = [_blob(name.encode("utf-8")) + _blob(value) for name, value in last.items()]
-    return b"".join((b"\x00", zigzag(len(entries)) if entries else b"", *entries, _END))
+    last: dict[bytes, bytes] = {}
+    for name, content in headers:
+        encoded = _NAMES[name]
+        if encoded is not None and content is not None:
+            last[encoded] = content
+    if not last:
+        return b"\x00" + _END
+    parts = [part for encoded, content in last.items() for part in (encoded, LENGTHS[len(content)], content)]
+    return b"".join((b"\x00", LENGTHS[len(last)], *parts, _END))
 
 
 def _header_list(headers: RecordHeaders) -> bytes:
-    entries = [
-        _blob(name.encode("utf-8", "surrogateescape")) + (b"\x00" if value is None else b"\x02" + _blob(value))
-        for name, value in headers
-    ]
-    return b"".join((zigzag(len(entries)), *entries, _END))
+    parts = [LENGTHS[len(headers)]]
+    for name, content in headers:
+        parts.append(_NAMES[name] or _blob(name.encode("utf-8", "surrogateescape")))
+        parts += (b"\x00",) if content is None else (b"\x02", LENGTHS[len(content)], content)
+    parts.append(_END)
+    return b"".join(parts)
+
+
+class _NameTable(dict[str, "bytes | None"]):
+    """Names of headers encoded, None for one that is not UTF-8; bounded. Nearly all records of a topic have the same
+    few."""
+
+    def __missing__(self, name: str) -> bytes | None:
+        encoded = _blob(name.encode("utf-8")) if _is_text(name) else None
+        if len(name) <= _MAX_CACHED_LETTERS:
+            if len(self) >= _MAX_CACHED_NAMES:
+                self.clear()
+            self[name] = encoded
+        return encoded
+
+
+_NAMES = _NameTable()
 
 
 def _blob(data: bytes) -> bytes:
