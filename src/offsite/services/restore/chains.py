@@ -95,7 +95,8 @@ def _written_together(
     again = [
         RestoreBundle(numbers=(number,), tasks=(tasks[number],)) for number in sorted(beside.intersection(passing))
     ]
-    outcomes |= _run(again, write, runner, on_progress)
+    if again:
+        outcomes |= _run(again, write, runner, on_progress)
     return {task.partition.target: outcomes[number] for number, task in enumerate(tasks)}
 
 

@@ -10,7 +10,7 @@ from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.yaml_text import TEXT_MAX_BYTES, dump_document, load_documents
 from tests.unit.operator.resources.bombs import BOMBS
 
-CPU_MAX_S = 1.0
+CPU_MAX_S = 5.0
 MESSAGE_MAX = 2_000
 
 
