@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject, OffsiteError
-from offsite.model.journal import warned
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.declared.hint import get_hint
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.stores.store import Store
 
 WHY_MAX = 500
@@ -50,21 +50,14 @@ def put_agent_word(store: Store, layout: DeclaredLayout, word: AgentWord) -> Non
 
 def get_agent_word(store: Store, layout: DeclaredLayout) -> AgentWord | None:
     """None where nothing was said, or it cannot be read. Raises what the store raises."""
-    key = layout.agent_word_key
-    data = store.get_range(key, 0, _BYTES_MAX + 1)
-    if data is None:
-        return None
-    try:
-        if len(data) > _BYTES_MAX:
-            raise DamagedObject(f"{key} is too large to be said by an agent")
-        item = parse_json_object(data, source=key, damaged=DamagedObject)
-        return AgentWord(
-            number=item.count("number"),
-            term=item.count("term"),
-            well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
-            why=item.text("why")[:WHY_MAX],
-            missing=item.text("missing")[:WHY_MAX],
-        )
-    except OffsiteError as error:
-        warned("hint", why=error.message, uid=layout.uid)
-        return None
+    return get_hint(store, layout.agent_word_key, _word, bytes_max=_BYTES_MAX, uid=layout.uid)
+
+
+def _word(item: JsonObject) -> AgentWord:
+    return AgentWord(
+        number=item.count("number"),
+        term=item.count("term"),
+        well_ms=item.integer("well_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        why=item.text("why")[:WHY_MAX],
+        missing=item.text("missing")[:WHY_MAX],
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.model.errors import DamagedObject, OffsiteError
-from offsite.model.journal import warned
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_COMMIT_TIME_MS
+from offsite.model.untrusted.json_object import JsonObject
+from offsite.repository.declared.hint import get_hint
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.stores.store import Store
 
 _BYTES_MAX = MIB
@@ -47,22 +47,16 @@ def put_told(store: Store, layout: DeclaredLayout, told: DeclaredTold) -> None:
 
 def get_told(store: Store, layout: DeclaredLayout) -> DeclaredTold | None:
     """None where nothing was told, or it cannot be read. Raises what the store raises."""
-    data = store.get_range(layout.told_key, 0, _BYTES_MAX + 1)
-    if data is None:
-        return None
-    try:
-        if len(data) > _BYTES_MAX:
-            raise DamagedObject(f"{layout.told_key} is too large to be told by an operator")
-        item = parse_json_object(data, source=layout.told_key, damaged=DamagedObject)
-        return DeclaredTold(
-            name=item.text("name"),
-            kind=item.optional_text("kind") or "Backup",
-            facts=item.text_map("facts") if "facts" in item.fields else (),
-            at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
-            by=item.text("by"),
-            conditions=item.text_map("conditions"),
-            queue=item.count("queue"),
-        )
-    except OffsiteError as error:
-        warned("hint", why=error.message, uid=layout.uid)
-        return None
+    return get_hint(store, layout.told_key, _told, bytes_max=_BYTES_MAX, uid=layout.uid)
+
+
+def _told(item: JsonObject) -> DeclaredTold:
+    return DeclaredTold(
+        name=item.text("name"),
+        kind=item.optional_text("kind") or "Backup",
+        facts=item.text_map("facts") if "facts" in item.fields else (),
+        at_ms=item.integer("at_ms", least=0, most=MAX_COMMIT_TIME_MS),
+        by=item.text("by"),
+        conditions=item.text_map("conditions"),
+        queue=item.count("queue"),
+    )
