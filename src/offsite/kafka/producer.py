@@ -1,4 +1,5 @@
-"""A producer's identity towards one partition: id, epoch, and the sequence number that comes next.
+"""A producer's identity towards one partition: id, epoch, and the sequence number that comes next; and what a leader's
+refusal of its batches means.
 
 Source: KIP-98 (idempotent producer, transactional ids), KIP-360 (epoch handling).
 """
@@ -9,15 +10,46 @@ from dataclasses import dataclass
 
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.net.routing import Router
-from offsite.kafka.protocol.broker_errors import broker_error
+from offsite.kafka.protocol.broker_errors import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    PRODUCER_FENCED,
+    broker_error,
+)
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder, UnreadableError
+from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
-from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable
+from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailable, OffsiteError, WriterFenced
+from offsite.model.journal import warned
 
 VERSION = 1
+FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
+"""A higher epoch of the producer has written."""
+LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
+"""The broker has no, or not enough, memory of this producer: the batch may be in the log, or not. Success without an
+offset counts as well: a duplicate, of which the broker no longer knows where it is."""
 _SEQUENCES = 2**31  # sequence numbers wrap to 0 after 2^31 - 1
 _NO_TRANSACTION_TIMEOUT_MS = 60_000  # meaningless without a transactional id, but the field must be positive
+
+
+class LostTrackError(Exception):
+    """A leader refused something for what became of an earlier batch, which only the log tells."""
+
+    def __init__(self, error: OffsiteError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def fenced(partition: TopicPartition) -> WriterFenced:
+    """The error for a batch that was refused because a newer attempt writes there."""
+    warned("fence", why="a newer attempt writes there", topic=partition.topic, partition=partition.partition)
+    return WriterFenced(
+        f"a newer attempt writes into {partition}: the brokers refused what this one sent, and nothing more is sent",
+        hint="nothing is wrong with the newer one; run the same command again when it has ended",
+    )
 
 
 @dataclass(slots=True, kw_only=True)

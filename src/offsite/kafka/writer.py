@@ -27,15 +27,8 @@ from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import high_watermark
-from offsite.kafka.producer import Producer, new_producer
-from offsite.kafka.protocol.broker_errors import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH,
-    NONE,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-    PRODUCER_FENCED,
-    broker_error,
-)
+from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced, new_producer
+from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, ProduceFormat
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
@@ -50,9 +43,7 @@ from offsite.model.errors import (
     NoSuchTopic,
     OffsiteError,
     ProtectedTopic,
-    WriterFenced,
 )
-from offsite.model.journal import warned
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 
 # The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
@@ -61,16 +52,6 @@ _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a bat
 _COUNTS_POSITION = 23
 
 OnAck = Callable[[int, int], None]
-# The broker has no, or not enough, memory of this producer: the batch may be in the log, or not. Success without an
-# offset counts as well: a duplicate, of which the broker no longer knows where it is.
-_LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
-_FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
-
-
-class _LostTrackError(Exception):
-    def __init__(self, error: OffsiteError) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +194,7 @@ class PartitionWriter:
             except NoSuchTopic as error:
                 self._start_over()
                 self._absence.wait(error)
-            except _LostTrackError as lost:
+            except LostTrackError as lost:
                 self._start_over()
                 self._suspicion = lost.error
             else:
@@ -261,21 +242,13 @@ class PartitionWriter:
         if answer.throttle_ms:
             self._clock.sleep(answer.throttle_ms / 1000)
 
-    def _failure(self, answer: ProduceAnswer) -> OffsiteError | _LostTrackError:
+    def _failure(self, answer: ProduceAnswer) -> OffsiteError | LostTrackError:
         pending = self._pending[0]
         context = f"producing batch {pending.index} into {self._topic_partition}"
-        if answer.error_code in _FENCED and not pending.transactional:
-            return self._fenced()
+        if answer.error_code in FENCED and not pending.transactional:
+            return fenced(self._topic_partition)
         error = broker_error(answer.error_code, context, detail=answer.detail)
-        return _LostTrackError(error) if answer.error_code in _LOST_TRACK else error
-
-    def _fenced(self) -> WriterFenced:
-        key = self._topic_partition
-        warned("fence", why="a newer attempt writes there", topic=key.topic, partition=key.partition)
-        return WriterFenced(
-            f"a newer attempt writes into {key}: the brokers refused what this one sent, and nothing more is sent",
-            hint="nothing is wrong with the newer one; run the same command again when it has ended",
-        )
+        return LostTrackError(error) if answer.error_code in LOST_TRACK else error
 
     def _acknowledge(self, base_offset: int) -> None:
         pending = self._pending.popleft()

@@ -18,6 +18,7 @@ from typing import Protocol
 from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
 from offsite.kafka.net.connection import Connection
 from offsite.kafka.net.routing import Router
+from offsite.kafka.producer import LostTrackError
 from offsite.kafka.protocol.produce import VERSION, ProduceAnswer, produce_parts, produced
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import UNREADABLE
@@ -40,14 +41,6 @@ BYTES_MAX = 8 * MIB
 """Of batches under way at a time, but for one request that is larger."""
 REQUEST_BYTES_MAX = 32 * MIB
 """Of several batches in one request: brokers take 100 MiB (socket.request.max.bytes) unless they say otherwise."""
-
-
-class LostTrackError(Exception):
-    """A leader refused a piece for what became of an earlier one, which only the log tells."""
-
-    def __init__(self, error: OffsiteError) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 class Member(Protocol):

@@ -16,21 +16,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from offsite.kafka.appending.lane import Lane, Lanes, LostTrackError
+from offsite.kafka.appending.lane import Lane, Lanes
 from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
 from offsite.kafka.log_bounds import LeaderAnswers
 from offsite.kafka.net.backoff import MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.routing import Router
 from offsite.kafka.offsets import settled_end_offset
-from offsite.kafka.producer import Producer
-from offsite.kafka.protocol.broker_errors import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    INVALID_PRODUCER_EPOCH,
-    NONE,
-    OUT_OF_ORDER_SEQUENCE_NUMBER,
-    PRODUCER_FENCED,
-    broker_error,
-)
+from offsite.kafka.producer import FENCED, LOST_TRACK, LostTrackError, Producer, fenced
+from offsite.kafka.protocol.broker_errors import broker_error
 from offsite.kafka.protocol.produce import ProduceAnswer
 from offsite.kafka.reader import PartitionReader
 from offsite.kafka.transactions.outcomes import Outcome
@@ -47,16 +40,11 @@ from offsite.model.errors import (
     NoSuchTopic,
     OffsiteError,
     ProtectedTopic,
-    WriterFenced,
 )
-from offsite.model.journal import warned
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 
 OUTCOMES_MAX = 1_000
 """In one request."""
-_FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
-_LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
-"""No verdict on the batch: one before it was not taken, or it is in the log already."""
 _PASSING = (KafkaUnreachable, KafkaTimeout, LeaderUnavailable)
 
 Unexpected = Callable[[int, int], OffsiteError]
@@ -127,7 +115,6 @@ class LogWriter:
 
     def skip_to(self, offset: int) -> None:
         """What comes next begins at `offset`: others have written up to there. Everything must be flushed."""
-        self.close()
         self.at = offset
 
     def flush(self) -> None:
@@ -227,23 +214,15 @@ class LogWriter:
 
     def _fail(self, piece: Piece, answer: ProduceAnswer) -> None:
         key, code = self.partition, answer.error_code
-        if code in _FENCED and isinstance(piece, Batch) and piece.producer.transactional_id is None:
-            self._error = self._fenced()
+        if code in FENCED and isinstance(piece, Batch) and piece.producer.transactional_id is None:
+            self._error = fenced(key)
             return
         error = broker_error(code, f"writing offset {piece.start} of {key}", detail=answer.detail)
         if isinstance(error, (*_PASSING, NoSuchTopic)):
             raise error
-        if code in _LOST_TRACK:
+        if code in LOST_TRACK:
             raise LostTrackError(error)
         self._error = error
-
-    def _fenced(self) -> WriterFenced:
-        key = self.partition
-        warned("fence", why="a newer attempt writes there", topic=key.topic, partition=key.partition)
-        return WriterFenced(
-            f"a newer attempt writes into {key}: the brokers refused what this one sent, and nothing more is sent",
-            hint="nothing is wrong with the newer one; run the same command again when it has ended",
-        )
 
     def _look(self) -> None:
         """Read what the log holds of what is pending; that is done."""
