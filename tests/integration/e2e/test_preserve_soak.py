@@ -29,23 +29,20 @@ def test_a_hundred_thousand_transactions_come_back_within_a_minute(copy: Copy) -
     topic = copy.site.make_topic(partitions=PARTITIONS)
     for partition in range(PARTITIONS):
         write_transactions(copy.site, TopicPartition(topic=topic, partition=partition), TRANSACTIONS // PARTITIONS)
-    copy.site.back_up(topic)
-    began_s = time.monotonic()
-    result = copy.restore(topic, offsets="auto")
-    took_s = time.monotonic() - began_s
-    print(f"{TRANSACTIONS} transactions: {took_s:.1f} s")  # noqa: T201  # the figure is asked for
-    assert result.topics[topic].same_offsets
-    copy.assert_the_same_log(topic)
-    assert took_s < LIMIT_S
+    comes_back_in_time(copy, topic, f"{TRANSACTIONS} transactions")
 
 
 def test_a_compacted_log_of_which_nine_tenths_are_gone_comes_back_within_a_minute(copy: Copy) -> None:
     topic = compacted_topic(copy.site)
+    comes_back_in_time(copy, topic, f"{OFFSETS} offsets")
+
+
+def comes_back_in_time(copy: Copy, topic: str, what: str) -> None:
     copy.site.back_up(topic)
     began_s = time.monotonic()
     result = copy.restore(topic, offsets="auto")
     took_s = time.monotonic() - began_s
-    print(f"{OFFSETS} offsets: {took_s:.1f} s")  # noqa: T201  # the figure is asked for
+    print(f"{what}: {took_s:.1f} s")  # noqa: T201  # the figure is asked for
     assert result.topics[topic].same_offsets
     copy.assert_the_same_log(topic)
     assert took_s < LIMIT_S

@@ -99,14 +99,16 @@ def test_falling_back_to_new_offsets_is_a_line_with_the_reason_and_asking_for_th
     assert caplog.messages == [f'fall_back to=translate topic=t target=t why="{why}"']
 
 
+def one_segment(end: int, *, records: int, outcomes: int) -> BackupState:
+    """Topic `t` with all of its offsets up to `end` in one segment."""
+    source = partition("t", 0)
+    held = replace(segment(source, 0, end), records=records, control_batches=outcomes)
+    positions = {source: Position(partition_id=source, log_start=0, end=end)}
+    return replace(backup(shape("t")), segments={source: SegmentList([held])}, positions=positions)
+
+
 def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -> None:
-    state, source = backup(shape("t")), partition("t", 0)
-    slow = replace(segment(source, 0, 1_000_000), records=500_000, control_batches=500_000)
-    state = replace(
-        state,
-        segments={source: SegmentList([slow])},
-        positions={source: Position(partition_id=source, log_start=0, end=1_000_000)},
-    )
+    state = one_segment(1_000_000, records=500_000, outcomes=500_000)
     assert "longer; --offsets preserve does it" in reason(state)
     (asked_for,) = decided(state, "preserve")
     assert asked_for.preserve
@@ -115,13 +117,7 @@ def test_transactions_that_would_take_hours_are_replayed_only_when_asked_for() -
 
 
 def test_with_the_right_to_write_outcomes_they_keep_their_offsets() -> None:
-    state, source = backup(shape("t")), partition("t", 0)
-    many = replace(segment(source, 0, 100_000), records=10_000, control_batches=50_000)
-    state = replace(
-        state,
-        segments={source: SegmentList([many])},
-        positions={source: Position(partition_id=source, log_start=0, end=100_000)},
-    )
+    state = one_segment(100_000, records=10_000, outcomes=50_000)
     assert "ClusterAction" in reason(state)
     (direct,) = decided(state, way=DIRECT)
     assert (direct.preserve, offsets_notes(direct)) == (True, [])
