@@ -17,7 +17,7 @@ from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
 from offsite.operator.decide.wanted import wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
-from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, with_place
+from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told, backups_of
@@ -26,7 +26,7 @@ from offsite.operator.world.act import Hands
 from offsite.operator.world.look import look
 from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
-from offsite.operator.world.telling import Saying, Telling
+from offsite.operator.world.telling import Telling
 from offsite.repository.generations.removal import KEPT_MS
 
 LEAVE_MAX_MS = 120_000
@@ -105,10 +105,7 @@ class BackupKeeper:
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
         kept = Kept(told=_told(done.conditions), fields={**fields, "backups": backups_of(done.seen)})
-        conditions = [(each.type, each.message) for each in kept.told]
-        self.telling.tell(
-            hands.eyes, record.uid, wanted.place, Saying(kind=record.kind, name=record.name, conditions=conditions)
-        )
+        self.telling.tell(hands.eyes, record.uid, wanted.place, saying_of(record, kept.told))
         self._calm.pop(record.uid, None)
         if not kept.told:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
@@ -155,10 +152,10 @@ class BackupKeeper:
 
     def _tell_left(self, hands: Hands, record: Record, why: str) -> None:
         """For who finds a ledger that says running."""
-        said = ((ConditionType.INCORRECT_BACKUP_STATE.value, f"its resource is gone, and it was not stopped: {why}"),)
+        message = f"its resource is gone, and it was not stopped: {why}"
+        told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
         for place in record.places:
-            saying = Saying(kind=record.kind, name=record.name, conditions=said)
-            self.telling.tell(hands.eyes, record.uid, place, saying)
+            self.telling.tell(hands.eyes, record.uid, place, saying_of(record, [told]))
 
     def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
         backup = record.resource()

@@ -12,6 +12,7 @@ from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.records import Edit, Record
 from offsite.operator.folder.status import Told
 from offsite.operator.world.ports import Agents
+from offsite.operator.world.telling import Saying
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +73,10 @@ def with_place(records: Changes, record: Record, place: Place) -> Record:
     if now is None or now.uid != record.uid or now.is_deleted:
         raise ResourceConflict(f"{record.kind} {record.name} is being deleted", hint="look again")
     return now
+
+
+def saying_of(record: Record, told: Sequence[Told], fields: Mapping[str, JsonValue] | None = None) -> Saying:
+    """What is told of a resource in its repository: the conditions, and of the fields those that are one word."""
+    facts = {name: str(value) for name, value in (fields or {}).items() if isinstance(value, str | int)}
+    conditions = [(each.type, each.message) for each in told]
+    return Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)

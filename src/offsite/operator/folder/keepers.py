@@ -100,17 +100,21 @@ class Keepers:
     def _in_force(self, wanted: Wanted, kind: Kind) -> bool:
         """Nothing begins for a resource that is to be deleted, and nothing is decided by an old spec. What is gone may
         only be stopped."""
-        now = self._records.find(*self._looked.key) if self._looked is not None else None
-        if now is None or now.uid != wanted.uid:
+        now = self._looked_now(wanted.uid)
+        if now is None:
             return kind is Kind.STOPPED
         return now.generation == wanted.generation and not (now.is_deleted and kind is Kind.STARTED)
 
     def _may_begin(self, wanted: RestoreWanted) -> bool:
         """No restore begins that is to be deleted, nor by an old spec."""
-        looked = self._looked
-        now = self._records.find(*looked.key) if looked is not None else None
-        is_its = looked is not None and now is not None and now.uid == wanted.uid
-        return is_its and not now.is_deleted and now.generation == looked.generation  # type: ignore[union-attr]
+        looked, now = self._looked, self._looked_now(wanted.uid)
+        is_there = looked is not None and now is not None and not now.is_deleted
+        return is_there and now.generation == looked.generation  # type: ignore[union-attr]  # as was checked
+
+    def _looked_now(self, uid: str) -> Record | None:
+        """The record that is looked at, as it is now; None where it is gone, or another one has its name."""
+        now = self._records.find(*self._looked.key) if self._looked is not None else None
+        return now if now is not None and now.uid == uid else None
 
 
 def problem_of(kind: str, error: OffsiteError) -> Told:

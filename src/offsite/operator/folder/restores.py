@@ -14,12 +14,12 @@ from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.restore import RestoreStatus, RestoreWanted, leaving, restore_wanted
 from offsite.operator.decide.wanted import Account, Place
-from offsite.operator.folder.keeper import Changes, Kept, with_place
+from offsite.operator.folder.keeper import Changes, Kept, saying_of, with_place
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.restore import Restore
 from offsite.operator.world.restores import GONE_MS, RestoreHands, is_out_of_reach
-from offsite.operator.world.telling import Saying, Telling
+from offsite.operator.world.telling import Telling
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,10 +63,7 @@ class RestoreKeeper:
 
     def _told(self, hands: RestoreHands, record: Record, place: Place, status: RestoreStatus) -> Kept:
         kept = _kept(status)
-        conditions = [(each.type, each.message) for each in kept.told]
-        facts = {name: str(value) for name, value in (kept.fields or {}).items() if isinstance(value, str | int)}
-        saying = Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)
-        self.telling.tell(hands.jobs.eyes, record.uid, place, saying)
+        self.telling.tell(hands.eyes, record.uid, place, saying_of(record, kept.told, kept.fields))
         return kept
 
     def _parts(self, record: Record) -> tuple[RestoreHands, Restore]:

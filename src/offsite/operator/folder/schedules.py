@@ -10,15 +10,15 @@ from offsite.model.errors import BadResource
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.schedule import schedule_wanted
-from offsite.operator.decide.wanted import Account, Place, Wanted, wanted_of
-from offsite.operator.folder.keeper import Changes, Kept
+from offsite.operator.decide.wanted import Account, Wanted, wanted_of
+from offsite.operator.folder.keeper import Changes, Kept, saying_of
 from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
 from offsite.operator.world.schedule_runs import ScheduleRun
 from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus, target_of
-from offsite.operator.world.telling import Saying, Telling
+from offsite.operator.world.telling import Telling
 
 _MISCONFIGURED = "MisconfiguredSchedule"
 _FAILED = "LastRunFailed"
@@ -44,7 +44,8 @@ class ScheduleKeeper:
         target = target_of(self.hands.eyes, wanted, backup) if backup is not None else None
         kept = _kept(self.hands.reconcile(wanted, target), is_suspended=wanted.suspend)
         if backup is not None:
-            self._tell(self.hands, record, backup.place, kept)
+            saying = saying_of(record, kept.told, kept.fields)
+            self.telling.tell(self.hands.eyes, record.uid, backup.place, saying)  # where the backup is
         return kept
 
     def let_go(self, record: Record) -> Kept | None:
@@ -58,13 +59,6 @@ class ScheduleKeeper:
         named = self.records.find("Backup", name)
         backup = named.resource() if named is not None else None
         return wanted_of(backup, tuple(self.accounts)) if isinstance(backup, Backup) else None
-
-    def _tell(self, hands: ScheduleHands, record: Record, place: Place, kept: Kept) -> None:
-        """Where the backup is."""
-        conditions = [(each.type, each.message) for each in kept.told]
-        facts = {name: value for name, value in (kept.fields or {}).items() if isinstance(value, str)}
-        saying = Saying(kind=record.kind, name=record.name, conditions=conditions, facts=facts)
-        self.telling.tell(hands.eyes, record.uid, place, saying)
 
 
 def _kept(status: ScheduleStatus, *, is_suspended: bool) -> Kept:
