@@ -14,7 +14,7 @@ from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.records.record import Record
 from offsite.metastore.names import topic_of_service
 from offsite.services.metastore.source import CommandSource
-from tests.integration.kafka.cluster import Cluster
+from tests.integration.kafka.cluster import Cluster, wait_until
 
 _numbers = itertools.count()
 Written = tuple[bytes | None, bytes | None]
@@ -50,7 +50,9 @@ class Ksql:
         )
 
     def write(self, commands: Sequence[Written], *, commit: bool = True, at_once: bool = False) -> None:
-        """Each in a transaction of its own, or all in one."""
+        """Each in a transaction of its own, or all in one. Outcomes are in the log on return: a coordinator answers
+        before that."""
+        end = self.cluster.end(self.topic)
         ends = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.service}
         producer = Producer({**ends, "message.max.bytes": 20_000_000})
         producer.init_transactions(30)
@@ -63,6 +65,8 @@ class Ksql:
             else:
                 producer.flush(30)
                 producer.abort_transaction(30)
+            end += len(some) + 1
+        wait_until(lambda: self.cluster.end(self.topic) >= end)
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
