@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,9 @@ def test_history_knows_deleted_groups_and_transactions_as_of_any_time(groups: Gr
     before_ms = groups.site.repository.store.now_ms()
     in_transaction(groups.source, deleted, Position(topic, 0, 8), commit=True)
     wait_until(lambda: committed(groups.source, deleted, topic) == 8)
-    between_ms = groups.site.repository.store.now_ms() + 1
+    committed_ms = time.time_ns() // 1_000_000
+    wait_until(lambda: groups.site.repository.store.now_ms() > committed_ms)  # it is some ms behind the broker's clock
+    between_ms = groups.site.repository.store.now_ms()
     wait_until(lambda: groups.site.repository.store.now_ms() > between_ms)
     delete_group(groups.source, deleted)
     groups.back_up(topic, history=True)
