@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.compare.partitions import PartitionProof, ProofEnds, nothing_to_prove, prove_partition
+from offsite.copy.compare.bundle import ProofBundle, Proven, bundled, prove_bundle
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, nothing_to_prove
 from offsite.copy.compare.repartition import RepartitionProofTask, prove_repartition, repartition_proof_tasks
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
@@ -28,6 +29,7 @@ from offsite.services.compare.bounds import (
 from offsite.services.compare.expected import Check, ExpectedTopic, checks
 from offsite.services.compare.result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from offsite.spark.task_attempt import LASTING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +116,39 @@ def _compare(
     to_check: Sequence[Check], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
 ) -> list[_Checked]:
     tasks = [check.task for check in to_check if check.task is not None]
-    read = runner.run_all(tasks, partial(prove_partition, ends=ends), on_progress=on_progress) if tasks else []
+    read = _read(tasks, ends, runner, on_progress) if tasks else []
     mixed = _repartition_tasks(to_check)
     mixed_read = runner.run_all(mixed, partial(prove_repartition, ends=ends), on_progress=on_progress) if mixed else []
     own = (each.error if isinstance(each, Failed) else each.value for each in read)
     by_key = (outcome for task, found in zip(mixed, mixed_read, strict=True) for outcome in _each_target(task, found))
     return [_Checked(check=check, outcome=_outcome_of(check, own, by_key)) for check in to_check]
+
+
+def _read(
+    tasks: Sequence[ProofTask], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
+) -> Sequence[Proven]:
+    """The outcomes of `tasks`, in their order. What failed beside others, for a reason that may pass, is tried once
+    more, alone."""
+    bundles = bundled(tasks, slots=runner.slots)
+    outcomes = _run(bundles, ends, runner, on_progress)
+    beside = {number for bundle in bundles if len(bundle.tasks) > 1 for number in bundle.numbers}
+    passing = [n for n, each in outcomes.items() if isinstance(each, Failed) and not isinstance(each.error, LASTING)]
+    again = [ProofBundle(numbers=(number,), tasks=(tasks[number],)) for number in sorted(beside.intersection(passing))]
+    if again:
+        outcomes |= _run(again, ends, runner, on_progress)
+    return [outcomes[number] for number in range(len(tasks))]
+
+
+def _run(
+    bundles: Sequence[ProofBundle], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
+) -> dict[int, Proven]:
+    """Number of a task → its outcome."""
+    outcomes: dict[int, Proven] = {}
+    ended = runner.run_all(bundles, partial(prove_bundle, ends=ends), on_progress=on_progress)
+    for bundle, found in zip(bundles, ended, strict=True):
+        each = [found] * len(bundle.tasks) if isinstance(found, Failed) else found.value
+        outcomes |= zip(bundle.numbers, each, strict=True)
+    return outcomes
 
 
 def _each_target(

@@ -1,0 +1,81 @@
+"""Many small proofs as one task: a partition of a few records is read sooner than Spark starts a task for it.
+
+Large partitions stay tasks of their own. In a bundle one that cannot be compared spares the others, and a broker that
+is away costs it a few waits, not one for each partition: what is left then is told as not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, prove_partition
+from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
+from offsite.model.journal import safe_trace
+from offsite.model.size import MIB
+from offsite.spark.runner import Done, Failed
+from offsite.spark.task_attempt import foreign
+
+SMALL_BYTES = 4 * MIB
+"""A partition with fewer bytes in the backup is small."""
+SMALL_MAX = 64
+"""Partitions of a bundle."""
+SILENT_MAX = 2
+"""Partitions of a bundle that may each end in minutes of waiting for their brokers."""
+
+Proven: TypeAlias = Done[PartitionProof] | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofBundle:
+    """Partitions that one worker compares, one after the other, and their places in the plan."""
+
+    numbers: tuple[int, ...]
+    tasks: tuple[ProofTask, ...]
+
+
+def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
+    """All `tasks`: the large ones alone, the small ones dealt out. `slots`: how many bundles run at once."""
+    small = [number for number, task in enumerate(tasks) if _size_bytes(task) < SMALL_BYTES]
+    is_small = set(small)
+    count = max(min(slots, len(small)), -(-len(small) // SMALL_MAX))
+    hands = [
+        *((number,) for number in range(len(tasks)) if number not in is_small),
+        *(tuple(small[first::count]) for first in range(count)),
+    ]
+    return [ProofBundle(numbers=hand, tasks=tuple(tasks[number] for number in hand)) for hand in hands]
+
+
+def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[Proven, ...]:
+    """Compare the partitions, and return the outcome of each, in their order. Raises what a partition raises that is
+    alone."""
+    if len(bundle.tasks) == 1:
+        return (Done(value=prove_partition(bundle.tasks[0], ends=ends)),)
+    return tuple(_all_proven(bundle, ends))
+
+
+def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[Proven]:
+    silent = 0
+    for task in bundle.tasks:
+        outcome = _proven(task, ends) if silent < SILENT_MAX else _not_tried(task)
+        silent += isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable)
+        yield outcome
+
+
+def _proven(task: ProofTask, ends: ProofEnds) -> Proven:
+    try:
+        return Done(value=prove_partition(task, ends=ends))
+    except OffsiteError as error:
+        return Failed(error=error, trace=safe_trace(error))
+    except Exception as error:  # noqa: BLE001  # it is told, and spares the others
+        return Failed(error=foreign(error), trace=safe_trace(error))
+
+
+def _not_tried(task: ProofTask) -> Failed:
+    message = f"{task.target.topic_partition} was not tried: {SILENT_MAX} partitions before it did not answer"
+    return Failed(error=LeaderUnavailable(message, hint="run again"), trace="")
+
+
+def _size_bytes(task: ProofTask) -> int:
+    return sum(segment.raw_bytes for segment in task.partition.segments)
