@@ -117,6 +117,7 @@ def test_one_whose_process_is_killed_is_never_called_completed_and_the_next_id_w
     for pid in place.processes:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not place.processes, "every process to end")
+    wait_until(lambda: place.show(7)["status"] != "ongoing", "its files to be closed, which comes a little later")
     killed = place.show(7)
     assert (killed["status"], killed["commit"]) == ("incomplete", 0)
     assert place.take("--id", 8, "--wait")["status"] == "completed"

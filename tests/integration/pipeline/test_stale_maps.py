@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.copy.compare.partitions import prove_partition
+from offsite.copy.compare.bundle import prove_bundle
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.log.range import TopicPartition
 from offsite.model.selections.rename import parse_renames
@@ -34,7 +34,7 @@ class DyingBeforeTheProof(InlineRunner):
     def run_all(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[Done[ResultT] | Failed]:
-        if getattr(function, "func", None) is prove_partition:
+        if getattr(function, "func", None) is prove_bundle:
             raise Crash
         return super().run_all(tasks, function, on_progress=on_progress)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from offsite.copy.chain import PartitionChain
+from offsite.copy.compare.bundle import ProofBundle
 from offsite.copy.compare.partitions import PartitionProof, ProofEnds
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
@@ -67,15 +68,19 @@ class Cluster:
 
 
 class Scripted(InlineRunner):
-    """Ends each partition's task as it was told: always so, or first so and then so."""
+    """Ends each partition of a bundle as it was told: always so, or first so and then so."""
 
     def __init__(self, outcomes: Mapping[int, Outcome | list[Outcome]]) -> None:
         self._outcomes = {number: each if isinstance(each, list) else None for number, each in outcomes.items()}
         self._always = outcomes
 
     def run_all(self, tasks: Sequence[Any], function: Callable[..., Any], **_: object) -> list[Any]:  # type: ignore[override]
-        found = [self._next(task.target.partition) for task in tasks]
-        return [Failed(error=o, trace="") if isinstance(o, OffsiteError) else Done(value=o) for o in found]
+        return [self._bundle(each) for each in tasks]
+
+    def _bundle(self, bundle: ProofBundle) -> Any:
+        found = [self._next(each.target.partition) for each in bundle.tasks]
+        outcomes = [Failed(error=o, trace="") if isinstance(o, OffsiteError) else Done(value=o) for o in found]
+        return outcomes[0] if len(outcomes) == 1 and isinstance(outcomes[0], Failed) else Done(value=tuple(outcomes))
 
     def _next(self, partition: int) -> Any:
         script = self._outcomes[partition]
