@@ -28,8 +28,8 @@ from offsite.services.compare.bounds import (
 )
 from offsite.services.compare.expected import Check, ExpectedTopic, checks
 from offsite.services.compare.result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
+from offsite.spark.bundles import run_bundles
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
-from offsite.spark.task_attempt import LASTING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,28 +127,15 @@ def _compare(
 def _read(
     tasks: Sequence[ProofTask], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
 ) -> Sequence[Proven]:
-    """The outcomes of `tasks`, in their order. What failed beside others, for a reason that may pass, is tried once
-    more, alone."""
-    bundles = bundled(tasks, slots=runner.slots)
-    outcomes = _run(bundles, ends, runner, on_progress)
-    beside = {number for bundle in bundles if len(bundle.tasks) > 1 for number in bundle.numbers}
-    passing = [n for n, each in outcomes.items() if isinstance(each, Failed) and not isinstance(each.error, LASTING)]
-    again = [ProofBundle(numbers=(number,), tasks=(tasks[number],)) for number in sorted(beside.intersection(passing))]
-    if again:
-        outcomes |= _run(again, ends, runner, on_progress)
+    """The outcomes of `tasks`, in their order."""
+    outcomes = run_bundles(
+        bundled(tasks, slots=runner.slots),
+        partial(prove_bundle, ends=ends),
+        alone=lambda number: ProofBundle(numbers=(number,), tasks=(tasks[number],)),
+        runner=runner,
+        on_progress=on_progress,
+    )
     return [outcomes[number] for number in range(len(tasks))]
-
-
-def _run(
-    bundles: Sequence[ProofBundle], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
-) -> dict[int, Proven]:
-    """Number of a task → its outcome."""
-    outcomes: dict[int, Proven] = {}
-    ended = runner.run_all(bundles, partial(prove_bundle, ends=ends), on_progress=on_progress)
-    for bundle, found in zip(bundles, ended, strict=True):
-        each = [found] * len(bundle.tasks) if isinstance(found, Failed) else found.value
-        outcomes |= zip(bundle.numbers, each, strict=True)
-    return outcomes
 
 
 def _each_target(

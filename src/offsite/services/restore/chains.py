@@ -28,8 +28,8 @@ from offsite.services.restore.remake import REMAKES_MAX, filled_topics, lost_top
 from offsite.services.restore.schemas import schemas_first
 from offsite.services.restore.targets import check_nothing_lost, find_targets
 from offsite.services.restore.topics import create_topics
+from offsite.spark.bundles import run_bundles
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
-from offsite.spark.task_attempt import LASTING
 
 DELETE = {"DELETE": 6}
 """The operation DELETE, with the code of Kafka's AclOperation."""
@@ -87,28 +87,14 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
 def _written_together(
     tasks: Sequence[AnyRestoreTask], write: WriteBundle, *, runner: Runner, on_progress: OnProgress | None
 ) -> Mapping[TopicPartition, Written]:
-    """What failed beside others, for a reason that may pass, is tried once more, alone."""
-    bundles = bundled(tasks, slots=runner.slots)
-    outcomes = _run(bundles, write, runner, on_progress)
-    passing = [n for n, each in outcomes.items() if isinstance(each, Failed) and not isinstance(each.error, LASTING)]
-    beside = {number for bundle in bundles if len(bundle.tasks) > 1 for number in bundle.numbers}
-    again = [
-        RestoreBundle(numbers=(number,), tasks=(tasks[number],)) for number in sorted(beside.intersection(passing))
-    ]
-    if again:
-        outcomes |= _run(again, write, runner, on_progress)
+    outcomes = run_bundles(
+        bundled(tasks, slots=runner.slots),
+        write,
+        alone=lambda number: RestoreBundle(numbers=(number,), tasks=(tasks[number],)),
+        runner=runner,
+        on_progress=on_progress,
+    )
     return {task.partition.target: outcomes[number] for number, task in enumerate(tasks)}
-
-
-def _run(
-    bundles: Sequence[RestoreBundle], write: WriteBundle, runner: Runner, on_progress: OnProgress | None
-) -> dict[int, Written]:
-    """Number of a task → its outcome."""
-    outcomes: dict[int, Written] = {}
-    for bundle, ended in zip(bundles, runner.run_all(bundles, write, on_progress=on_progress), strict=True):
-        each = [ended] * len(bundle.tasks) if isinstance(ended, Failed) else ended.value
-        outcomes |= zip(bundle.numbers, each, strict=True)
-    return outcomes
 
 
 def _written(tasks: Sequence[AnyRestoreTask]) -> list[TopicPartition]:
