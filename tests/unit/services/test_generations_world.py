@@ -148,3 +148,10 @@ def test_stopped_in_front_of_any_operation_of_a_cycle(stride: int, instance: Ins
     while play_with_one_stop(instance, at := next(operations), wakes_up=wakes_up):
         pass
     assert at > 10 * stride
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("instance", list(Instance))
+def test_who_wakes_up_after_another_began_is_told_of_nothing_foreign(instance: Instance) -> None:
+    """What lies in the generation's place by then is the other process's; strides are too wide to meet it."""
+    assert all(play_with_one_stop(instance, at, wakes_up=True) for at in range(12, 24))

@@ -207,11 +207,10 @@ class RunningInstance:
     def _check_place(self, number: int) -> None:
         """What lies there before a generation begins is of somebody else: it would be gone on with, and be removed one
         day. Raises `GenerationRefused`."""
-        before = self._read()
         place = self._with.target.place_taken(number)
-        if place and self._read() == before:  # else another process may have begun it
+        if place and self._read().generation(number) is None:  # else another process has begun it meanwhile
             raise GenerationRefused(
-                f"generation {number} of {before.name} cannot begin: there is something in {place} already",
+                f"generation {number} of {self._read().name} cannot begin: there is something in {place} already",
                 hint="move it to another place, or choose another --name",
             )
 
