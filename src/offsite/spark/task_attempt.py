@@ -225,13 +225,19 @@ def interrupted_by_hangup() -> Iterator[None]:
 
     A driver that ends sends its workers SIGHUP, and so does Spark's daemon. Without this they would die of it at once:
     what they had written would lie in `~tmp` of the repository until it is swept, a day later, as it does after a
-    kill -9. A worker that belongs to somebody else's Spark gets its own handler back.
+    kill -9. Both may say so: the second one is not heard, for it would interrupt the deleting. A worker that belongs to
+    somebody else's Spark gets its own handler back.
     """
     if threading.current_thread() is not threading.main_thread():  # only there signals are handled
         yield
         return
-    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
+    before = signal.signal(signal.SIGHUP, _interrupt_once)
     try:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def _interrupt_once(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -39,3 +39,15 @@ def test_in_a_thread_nothing_is_changed() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGHUP)]
+
+
+def test_a_second_hangup_does_not_interrupt_the_deleting() -> None:
+    """Driver and daemon may both send it."""
+    deleted = False
+    with interrupted_by_hangup():
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+            deleted = True
+    assert deleted
