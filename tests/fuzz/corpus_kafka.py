@@ -22,6 +22,7 @@ from offsite.kafka.groups.requests import (
 from offsite.kafka.net import connection as connections
 from offsite.kafka.net import sasl
 from offsite.kafka.net.connection import Connection
+from offsite.kafka.net.read_ahead import ReadAhead
 from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.producer import Producer
 from offsite.kafka.protocol import topic_changes
@@ -171,5 +172,5 @@ def unopened(parts: list[bytes]) -> Connection:
     made._sock, made._timeout_s, made._set_s = _Socket(parts), 5.0, 5.0
     made._unanswered, made._buffer, made._versions = deque(), ReceiveBuffer(1024), {}
     made._client_id, made._correlation, made._gathers = "c", 0, False
-    made._is_greeted = True
+    made._is_greeted, made._ahead, made._head = True, ReadAhead(), memoryview(bytearray(8))
     return made  # type: ignore[no-any-return]

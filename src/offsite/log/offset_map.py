@@ -110,8 +110,8 @@ class OffsetMapBuilder:
 
     def add(self, source_start: int, target_start: int, count: int) -> None:
         """The records `[source_start, source_start + count)` were written from `target_start` on."""
-        rises = source_start >= self._source_end and target_start >= self._target_end and count >= 0
-        check(rises, f"run ({source_start}, {target_start}, {count}) does not follow the one before it")
+        if not (source_start >= self._source_end and target_start >= self._target_end and count >= 0):
+            check(False, f"run ({source_start}, {target_start}, {count}) does not follow the one before it")
         if not count:
             return
         if self._counts and source_start == self._source_end and target_start == self._target_end:

@@ -27,7 +27,13 @@ from offsite.model.check import check
 
 __all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_runs"]
 
-_LENGTH_POSITION, _LEADER_EPOCH_POSITION, _CRC_POSITION, _PRODUCER_POSITION = 8, 12, 17, 43
+# Structs of their own, and no message made that nobody reads: this is called for each batch that is written.
+_LENGTH_AND_ATTRIBUTES = struct.Struct(">8xi9xh")
+_OFFSET_LENGTH_AND_EPOCH = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
+_CRC_POSITION, _PRODUCER_POSITION = 17, 43
 _BROKER_ONLY = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
 
@@ -45,16 +51,19 @@ def for_produce(
     (record times stay: their deltas count from the same base); renews the CRC. Anything else in there and the broker
     answers INVALID_RECORD. Raises `Bug` for a control or LogAppendTime batch, which no client may produce.
     """
-    (length,) = struct.unpack_from(">i", batch, _LENGTH_POSITION)
-    (attributes,) = struct.unpack_from(">h", batch, CRC_START)
+    length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
+    if length + LENGTH_END != len(batch) or attributes & _BROKER_ONLY:
+        _refuse(batch, length, attributes)
+    attributes &= ~(TRANSACTIONAL_BIT | DELETE_HORIZON_BIT)
+    _OFFSET_LENGTH_AND_EPOCH.pack_into(batch, 0, 0, length, -1)
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes | (TRANSACTIONAL_BIT if transactional else 0))
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def _refuse(batch: Buffer, length: int, attributes: int) -> None:
     check(length + LENGTH_END == len(batch), f"{len(batch)} bytes given for a batch of {length + LENGTH_END}")
     check(not attributes & _BROKER_ONLY, f"a batch with attributes {attributes:#x} cannot be produced")
-    attributes &= ~(TRANSACTIONAL_BIT | DELETE_HORIZON_BIT)
-    struct.pack_into(">q", batch, 0, 0)
-    struct.pack_into(">i", batch, _LEADER_EPOCH_POSITION, -1)
-    struct.pack_into(">h", batch, CRC_START, attributes | (TRANSACTIONAL_BIT if transactional else 0))
-    struct.pack_into(">qhi", batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-    struct.pack_into(">I", batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def needs_reencode(header: BatchHeader) -> bool:

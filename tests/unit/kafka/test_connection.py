@@ -282,6 +282,26 @@ def test_large_answers_come_whole_into_whatever_buffer(broker: Broker, size: int
         sender.join(10)
 
 
+def test_answers_that_come_together_are_taken_one_by_one(broker: Broker) -> None:
+    """Small and large ones, cut anywhere: some come with the end of the one before."""
+    bodies = [random.Random(size).randbytes(size) for size in (4, 0, 70_000, 30, 65_528, 65_536, 8, 200_000, 1)]
+    frames = [FRAME.pack(len(body) + 4, number) + body for number, body in enumerate(bodies, 1)]
+    sender = trickling(broker, b"".join(frames), at_once=40_001, every_s=0.0)
+    for _ in bodies:
+        broker.connection.post(number())
+    large = ReceiveBuffer()
+    assert [bytes(broker.connection.receive(large if len(body) > 100 else None)) for body in bodies] == bodies
+    sender.join(10)
+    assert not broker.connection.stale
+
+
+def test_a_connection_with_an_answer_that_nobody_asked_for_is_stale(broker: Broker) -> None:
+    for correlation in (1, 2):
+        broker.answers(struct.pack(">i", 7), correlation=correlation)
+    assert broker.connection.call(number()) == 7
+    assert broker.connection.stale
+
+
 @pytest.fixture
 def announcing() -> Iterator[Address]:
     """Somebody who answers the first request with the announcement of a large answer, and waits."""

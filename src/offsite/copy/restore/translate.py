@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from offsite.copy.record_bounds import RecordBounds
 from offsite.copy.restore.attempt import WriteAttempt
@@ -102,8 +102,7 @@ def translate_partition(task: RestoreTask, *, ends: RestoreEnds, lanes: Lanes | 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DenseBatch:
+class DenseBatch(NamedTuple):
     """The gap-free image of a source batch, which is what a restore that closes gaps produces. `batch` holds `records`
     records; they stand for the source offsets of `runs`, pairs of (first offset, count) in rising order.
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import ExitStack
+from typing import NamedTuple, Protocol, TypeAlias
 
 from offsite.kafka.appending.pieces import Batch, Outcomes, Piece
 from offsite.kafka.net.connection import Connection
@@ -61,13 +60,16 @@ class Member(Protocol):
         member's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
+Answers: TypeAlias = Mapping[tuple[str, int], ProduceAnswer]
+"""By topic and partition."""
+
+
+class _UnderWay(NamedTuple):
     """One request: whose pieces it carries, and how its answer is read."""
 
     pieces: Sequence[tuple[Member, Piece]]
     size_bytes: int
-    receive: Callable[[], Mapping[TopicPartition, ProduceAnswer]]
+    receive: Callable[[], Answers]
 
 
 class Lane:
@@ -122,12 +124,12 @@ class Lane:
         self._bytes -= request.size_bytes
         if refused := dict(self._refused(request, answers)):
             self._end({each: refused.get(each) for each in self._members})
-        if throttle_ms := max((each.throttle_ms for each in answers.values()), default=0):
-            self._clock.sleep(throttle_ms / 1000)
+        for each in answers.values():
+            if each.throttle_ms:
+                self._clock.sleep(each.throttle_ms / 1000)
+                break  # it is the same for the whole answer
 
-    def _refused(
-        self, request: _UnderWay, answers: Mapping[TopicPartition, ProduceAnswer]
-    ) -> Iterator[tuple[Member, OffsiteError]]:
+    def _refused(self, request: _UnderWay, answers: Answers) -> Iterator[tuple[Member, OffsiteError]]:
         """Whose piece was not taken for a reason that another connection may cure."""
         for member, piece in request.pieces:
             if member not in self._members:
@@ -174,29 +176,28 @@ class Lane:
         self._note([(member, piece)], lambda: self._receive_outcomes(member, request))
         self._connection.post(request)
 
-    def _note(
-        self, pieces: Sequence[tuple[Member, Piece]], receive: Callable[[], Mapping[TopicPartition, ProduceAnswer]]
-    ) -> None:
+    def _note(self, pieces: Sequence[tuple[Member, Piece]], receive: Callable[[], Answers]) -> None:
         size_bytes = sum(piece.size_bytes for _, piece in pieces)
         self._under_way.append(_UnderWay(pieces, size_bytes, receive))
         self._bytes += size_bytes
 
-    def _receive_batches(self) -> Mapping[TopicPartition, ProduceAnswer]:
-        with self._readable():
-            return produced(self._connection.receive())
-
-    def _receive_outcomes(self, member: Member, request: Request[int]) -> Mapping[TopicPartition, ProduceAnswer]:
-        with self._readable():
-            code = self._connection.collect(request)
-        return {member.partition: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """An answer that cannot be read is as good as a lost connection."""
+    def _receive_batches(self) -> Answers:
         try:
-            yield
+            return produced(self._connection.receive())
         except (*UNREADABLE, KafkaProtocolError) as error:
-            raise KafkaUnreachable(f"{self._connection.address} sent an unreadable answer") from error
+            raise self._unreadable() from error
+
+    def _receive_outcomes(self, member: Member, request: Request[int]) -> Answers:
+        try:
+            code = self._connection.collect(request)
+        except (*UNREADABLE, KafkaProtocolError) as error:
+            raise self._unreadable() from error
+        key = (member.partition.topic, member.partition.partition)
+        return {key: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
+
+    def _unreadable(self) -> KafkaUnreachable:
+        """An answer that cannot be read is as good as a lost connection."""
+        return KafkaUnreachable(f"{self._connection.address} sent an unreadable answer")
 
     def _end(self, troubles: Mapping[Member, OffsiteError | None]) -> None:
         self._connection.close()
@@ -230,8 +231,8 @@ class Lanes:
             return Lane(connection, lease.pop_all(), timeout_ms=timeout_ms, clock=self._clock)
 
 
-def _answer_of(partition: TopicPartition, answers: Mapping[TopicPartition, ProduceAnswer]) -> ProduceAnswer:
-    found = answers.get(partition)
+def _answer_of(partition: TopicPartition, answers: Answers) -> ProduceAnswer:
+    found = answers.get((partition.topic, partition.partition))
     if found is None:
         raise LeaderUnavailable(f"the answer to a batch for {partition} leaves the partition out")
     return found

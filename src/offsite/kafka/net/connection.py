@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from offsite.kafka.config.config import Address, KafkaConfig
 from offsite.kafka.net.connected_socket import TIMEOUT_HINT, connected_socket
+from offsite.kafka.net.read_ahead import AHEAD_BYTES, ReadAhead
 from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES, ReceiveBuffer
 from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request, api_name, release_of, request_header
@@ -63,6 +64,8 @@ class Connection:
         self._correlation = 0
         self._unanswered: deque[int] = deque()
         self._buffer = ReceiveBuffer(_SMALL_RESPONSE_BYTES)
+        self._ahead = ReadAhead()
+        self._head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_greeted = True
         self._welcome = False  # a listener that wants SASL or TLS hangs up on the first real request
@@ -90,6 +93,8 @@ class Connection:
     @property
     def stale(self) -> bool:
         """Whether the broker has closed an idle connection (or spoken unasked), seen without blocking."""
+        if len(self._ahead):
+            return True
         try:
             self._sock.setblocking(False)
             return len(self._sock.recv(1)) >= 0
@@ -118,11 +123,11 @@ class Connection:
         return."""
         self._correlation = (self._correlation + 1) % _MAX_CORRELATION
         header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
-        size = len(header) + sum(len(part) for part in parts)
+        size = len(header) + sum(map(len, parts))
         self._unanswered.append(self._correlation)
         try:
             self._allow(self._timeout_s)
-            self._send_all([_SIZE.pack(size) + header, *parts])
+            self._send_all([_SIZE.pack(size) + header, *parts], _SIZE.size + size)
         except OSError as error:
             raise self._lost(error) from error
 
@@ -132,9 +137,8 @@ class Connection:
         began_s = monotonic()
         with Wait(self._silence, since_s=began_s):
             try:
-                head = memoryview(bytearray(_SIZE.size + _CORRELATION_BYTES))
-                self._receive_exactly(head, began_s + self._timeout_s)
-                size = self._checked_size(head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
+                self._receive_exactly(self._head, began_s + self._timeout_s)
+                size = self._checked_size(self._head, MAX_ANSWER_BYTES if buffer is None else MAX_RESPONSE_BYTES)
                 view = self._receive_body(buffer or self._buffer, size - _CORRELATION_BYTES, began_s + self._timeout_s)
             except OSError as error:
                 raise self._lost(error) from error
@@ -174,13 +178,13 @@ class Connection:
             authenticate(config.sasl, self.call)
         self._is_greeted = True
 
-    def _send_all(self, parts: list[Buffer]) -> None:
+    def _send_all(self, parts: list[Buffer], size: int) -> None:
         if not self._gathers:
             for part in parts:
                 self._sock.sendall(part)
             return
         sent = self._sock.sendmsg(parts)  # type: ignore[arg-type]
-        for part in parts:
+        for part in parts if sent < size else ():
             if sent < len(part):
                 self._sock.sendall(memoryview(part)[sent:])
             sent = max(0, sent - len(part))
@@ -195,18 +199,15 @@ class Connection:
 
     def _receive_exactly(self, view: memoryview, deadline_s: float, arrived: int = 0) -> float:
         """Returns the deadline, which progress moves; so much of the same answer has arrived before."""
-        receive, position, size, progress = (
-            self._sock.recv_into,
-            0,
-            len(view),
-            PROGRESS_BYTES - arrived % PROGRESS_BYTES,
-        )
+        receive, ahead, size = self._sock.recv_into, self._ahead, len(view)
+        position, progress = ahead.take_into(view), PROGRESS_BYTES - arrived % PROGRESS_BYTES
         while position < size:
             self._allow(deadline_s - monotonic())
-            count = receive(view[position:])
-            if not count:
+            left = view[position:]
+            is_small = len(left) < AHEAD_BYTES
+            if not (ahead.fill(receive) if is_small else (count := receive(left))):
                 raise ConnectionResetError("the broker closed the connection")
-            position += count
+            position += ahead.take_into(left) if is_small else count
             if position >= progress:
                 progress, deadline_s = position + PROGRESS_BYTES, monotonic() + self._timeout_s
         return deadline_s

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from offsite.kafka.protocol.wire import Decoder, Encoder, bounded_throttle_ms
 from offsite.log.range import TopicPartition
@@ -18,13 +19,14 @@ _LENGTH = struct.Struct(">h")
 # Number, error, base offset, append time, log start, no record errors, no message.
 _PLAIN_PARTITION = struct.Struct(">ihq16xih")
 _NO_MESSAGE = -1
+_HEADS = 256
+"""What comes in front of batches is the same again and again."""
 _PARTITION = struct.Struct(">ii")  # number, and bytes of its batch
 # Error, base offset, append time, log start, no record errors, no message, throttle time.
 _PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceAnswer:
+class ProduceAnswer(NamedTuple):
     """A broker's acknowledgement of one batch. `base_offset` is what the broker gave the batch, or -1. `detail`: what
     it said of a refused record."""
 
@@ -66,7 +68,7 @@ class ProduceFormat:
         return self._decode_detailed(data)
 
     def _decode_detailed(self, data: memoryview) -> ProduceAnswer:
-        told = produced(data).get(self._topic_partition)
+        told = produced(data).get((self._topic_partition.topic, self._topic_partition.partition))
         if told is None:
             raise LeaderUnavailable(f"the answer to a batch for {self._topic_partition} leaves the partition out")
         return told
@@ -79,20 +81,30 @@ def produce_parts(
     topics: dict[str, list[tuple[int, memoryview]]] = {}
     for key, batch in batches:
         topics.setdefault(key.topic, []).append((key.partition, batch))
-    out = Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms).i32(len(topics))
+    head = _request_head(transactional_id, timeout_ms, len(topics))
     parts: list[bytes | memoryview] = []
     for topic, some in topics.items():
-        head = out.string(topic).i32(len(some)).done()
+        head += _topic_head(topic, len(some))
         for partition, batch in some:
             parts += (head + _PARTITION.pack(partition, len(batch)), batch)
             head = b""
-        out = Encoder()
     return parts
 
 
-def produced(data: memoryview) -> Mapping[TopicPartition, ProduceAnswer]:
-    """The acknowledgements in `data`, by partition. Raises one of `UNREADABLE` on an answer that is not one."""
-    found: dict[TopicPartition, ProduceAnswer] = {}
+@lru_cache(maxsize=_HEADS)
+def _request_head(transactional_id: str | None, timeout_ms: int, topics: int) -> bytes:
+    return Encoder().string(transactional_id).i16(_ALL_IN_SYNC).i32(timeout_ms).i32(topics).done()
+
+
+@lru_cache(maxsize=_HEADS)
+def _topic_head(topic: str, partitions: int) -> bytes:
+    return Encoder().string(topic).i32(partitions).done()
+
+
+def produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
+    """The acknowledgements in `data`, by topic and partition (plain tuples, for each request has some). Raises one of
+    `UNREADABLE` on an answer that is not one."""
+    found: dict[tuple[str, int], ProduceAnswer] = {}
     (topics,), at = _COUNT.unpack_from(data), _COUNT.size
     for _ in range(topics):
         (length,) = _LENGTH.unpack_from(data, at)
@@ -102,28 +114,27 @@ def produced(data: memoryview) -> Mapping[TopicPartition, ProduceAnswer]:
             partition, code, base_offset, record_errors, message = _PLAIN_PARTITION.unpack_from(data, at)
             if record_errors or message != _NO_MESSAGE:
                 return _produced_in_detail(Decoder(data))
-            key = TopicPartition(topic=name, partition=partition)
-            found[key] = ProduceAnswer(error_code=code, base_offset=base_offset, throttle_ms=0, detail="")
+            found[name, partition] = ProduceAnswer(code, base_offset, 0, "")
             at += _PLAIN_PARTITION.size
     if at + _COUNT.size != len(data) or _COUNT.unpack_from(data, at)[0]:
         return _produced_in_detail(Decoder(data))
     return found
 
 
-def _produced_in_detail(answer: Decoder) -> Mapping[TopicPartition, ProduceAnswer]:
+def _produced_in_detail(answer: Decoder) -> Mapping[tuple[str, int], ProduceAnswer]:
     found = {key: told for topic in answer.array(_topic) for key, told in topic}
     throttle_ms = answer.throttle_ms()
     answer.done()
-    return {key: replace(told, throttle_ms=throttle_ms) for key, told in found.items()}
+    return {key: told._replace(throttle_ms=throttle_ms) for key, told in found.items()}
 
 
-def _topic(answer: Decoder) -> list[tuple[TopicPartition, ProduceAnswer]]:
+def _topic(answer: Decoder) -> list[tuple[tuple[str, int], ProduceAnswer]]:
     name = answer.string()
     return answer.array(lambda each: _partition(each, name))
 
 
-def _partition(answer: Decoder, topic: str) -> tuple[TopicPartition, ProduceAnswer]:
-    key = TopicPartition(topic=topic, partition=answer.i32())
+def _partition(answer: Decoder, topic: str) -> tuple[tuple[str, int], ProduceAnswer]:
+    key = (topic, answer.i32())
     error_code, base_offset = answer.i16(), answer.i64()
     answer.i64()  # log append time
     answer.i64()  # log start

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from offsite.kafka.protocol.wire import Decoder
@@ -74,9 +75,13 @@ class Request(Generic[T]):
 
 def request_header(api: int, version: int, correlation_id: int, client_id: str, *, flexible: bool = False) -> bytes:
     """Request header v1, or v2 when flexible (only its empty tagged fields differ)."""
+    return _HEADER.pack(api, version, correlation_id) + _header_end(client_id, flexible)
+
+
+@lru_cache
+def _header_end(client_id: str, flexible: bool) -> bytes:  # noqa: FBT001  # a field of the header
     name = client_id.encode()
-    tags = b"\0" if flexible else b""
-    return _HEADER.pack(api, version, correlation_id) + struct.pack(">h", len(name)) + name + tags
+    return struct.pack(">h", len(name)) + name + (b"\0" if flexible else b"")
 
 
 _RELEASES: Mapping[tuple[int, int], str] = {
