@@ -115,8 +115,12 @@ class _Lines:
     def __init__(self, label: str) -> None:
         self._label = label
         self._next_s = LINE_EVERY_S
+        self._last_s = 0.0
 
     def __call__(self, now: RunProgress) -> None:
+        if now.elapsed_s < self._last_s:  # another run, with a clock of its own
+            self._next_s = LINE_EVERY_S
+        self._last_s = now.elapsed_s
         if now.elapsed_s < self._next_s:
             return
         self._next_s = now.elapsed_s + LINE_EVERY_S

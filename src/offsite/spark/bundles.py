@@ -1,13 +1,18 @@
-"""Runs tasks that are several to a bundle, and tells the outcome of each: what failed beside others, for a reason that
-may pass, is tried once more, alone."""
+"""Runs tasks that are several to a bundle, and tells the outcome of each.
+
+What failed beside others, for a reason that may pass, is tried once more, alone. What a bundle did not try, because
+others of it waited in vain for the same broker, is tried when one of these has been answered; else it stays untried.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from offsite.model.journal import decided, failed
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 from offsite.spark.task_attempt import LASTING
+from offsite.spark.whole_progress import WholeProgress
 
 
 class Bundle(Protocol):
@@ -24,27 +29,55 @@ def run_bundles(
     bundles: Sequence[BundleT],
     function: Callable[[BundleT], tuple[Done[ResultT] | Failed, ...]],
     *,
-    alone: Callable[[int], BundleT],
+    bundle_of: Callable[[Sequence[int]], BundleT],
     runner: Runner,
     on_progress: OnProgress | None,
 ) -> dict[int, Done[ResultT] | Failed]:
-    """Number of a task → its outcome. `alone`: the bundle of one task."""
-    outcomes = _run(bundles, function, runner, on_progress)
-    passing = [n for n, each in outcomes.items() if isinstance(each, Failed) and not isinstance(each.error, LASTING)]
-    beside = {number for bundle in bundles if len(bundle.numbers) > 1 for number in bundle.numbers}
-    if again := [alone(number) for number in sorted(beside.intersection(passing))]:
-        outcomes |= _run(again, function, runner, on_progress)
-    return outcomes
-
-
-def _run(
-    bundles: Sequence[BundleT],
-    function: Callable[[BundleT], tuple[Done[ResultT] | Failed, ...]],
-    runner: Runner,
-    on_progress: OnProgress | None,
-) -> dict[int, Done[ResultT] | Failed]:
+    """Number of a task → its outcome. `bundle_of`: the bundle of some tasks, by their numbers."""
+    run = _Run(function, runner, WholeProgress(on_progress))
     outcomes: dict[int, Done[ResultT] | Failed] = {}
-    for bundle, ended in zip(bundles, runner.run_all(bundles, function, on_progress=on_progress), strict=True):
-        each = [ended] * len(bundle.numbers) if isinstance(ended, Failed) else ended.value
-        outcomes |= zip(bundle.numbers, each, strict=True)
+    while bundles:  # each time fewer tasks are left
+        outcomes |= run.all(bundles)
+        shared = [bundle.numbers for bundle in bundles if len(bundle.numbers) > 1]
+        untried = [[number for number in numbers if _is_untried(outcomes[number])] for numbers in shared]
+        again = [n for numbers in shared for n in sorted(numbers) if _may_pass(outcomes[n])]
+        if again:
+            decided("tasks_again", why="they failed beside others, and are tried alone", tasks=len(again))
+            outcomes |= run.all([bundle_of([number]) for number in again])
+        answered = {number for number in again if isinstance(outcomes[number], Done)}
+        left = [left for left, numbers in zip(untried, shared, strict=True) if left and answered.intersection(numbers)]
+        bundles = [bundle_of(numbers) for numbers in left]
     return outcomes
+
+
+class _Run(Generic[BundleT, ResultT]):
+    def __init__(
+        self,
+        function: Callable[[BundleT], tuple[Done[ResultT] | Failed, ...]],
+        runner: Runner,
+        progress: WholeProgress,
+    ) -> None:
+        self._function, self._runner, self._progress = function, runner, progress
+
+    def all(self, bundles: Sequence[BundleT]) -> dict[int, Done[ResultT] | Failed]:
+        outcomes: dict[int, Done[ResultT] | Failed] = {}
+        found = self._runner.run_all(bundles, self._function, on_progress=self._progress)
+        self._progress.next_run()
+        for bundle, ended in zip(bundles, found, strict=True):
+            if isinstance(ended, Failed):  # the runner has told of it
+                outcomes |= dict.fromkeys(bundle.numbers, ended)
+                continue
+            outcomes |= zip(bundle.numbers, ended.value, strict=True)
+            for number, each in zip(bundle.numbers, ended.value, strict=True):
+                if isinstance(each, Failed) and each.tried:
+                    why = each.trace.rpartition("\n")[2]
+                    failed("task_failed", task=number, error=each.error.id, why=why, trace=each.trace)
+        return outcomes
+
+
+def _is_untried(outcome: Done[ResultT] | Failed) -> bool:
+    return isinstance(outcome, Failed) and not outcome.tried
+
+
+def _may_pass(outcome: Done[ResultT] | Failed) -> bool:
+    return isinstance(outcome, Failed) and outcome.tried and not isinstance(outcome.error, LASTING)

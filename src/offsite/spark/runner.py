@@ -27,10 +27,12 @@ class Done(Generic[ValueT_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A task that failed for good. `trace` is the worker's traceback, for logs; `error` is what a person should see."""
+    """A task that failed for good. `trace` is the worker's traceback, for logs; `error` is what a person should see.
+    `tried`: False for what nobody has tried, because others had waited in vain for the same."""
 
     error: OffsiteError
     trace: str
+    tried: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

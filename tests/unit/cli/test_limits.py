@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.commands.backup import app
-from offsite.cli.progress import _held_back
+from offsite.cli.progress import _held_back, _Lines
 from offsite.model.errors import BadOption
 from offsite.services.backup.options import parse_backup, parse_limits
 from offsite.spark.rate_server import RateLimits
@@ -39,3 +39,12 @@ def test_progress_tells_what_holds_a_run_back() -> None:
     assert told() == ""
     assert told(limited_s=3).startswith(", held back by its own limits for 3")
     assert told(throttled_s=2, limited_s=3).count("held back") == 2
+
+
+def test_lines_of_progress_go_on_when_another_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"tasks_total": 1, "tasks_done": 0, "tasks_failed": 0, "moved_bytes": 1, "records": 1}
+    lines = _Lines("verify")
+    for _ in range(2):
+        for second in range(0, 100, 10):
+            lines(RunProgress(**counts, elapsed_s=second, worker_peak_rss_bytes=1))
+        assert capsys.readouterr().err

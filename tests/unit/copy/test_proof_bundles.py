@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,15 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.compare import bundle as bundles_module
-from offsite.copy.compare.bundle import SILENT_MAX, SMALL_BYTES, SMALL_MAX, ProofBundle, bundled, prove_bundle
+from offsite.copy.compare.bundle import SMALL_BYTES, SMALL_MAX, ProofBundle, bundled, prove_bundle
 from offsite.copy.compare.partitions import PartitionProof, ProofTask, nothing_to_prove
 from offsite.copy.restore.plan import PartitionRestore
+from offsite.kafka.net.silent_leaders import SILENT_MAX
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import DamagedBatch, LeaderUnavailable, OffsiteError
 from offsite.spark.runner import Done, Failed
 from tests.unit.copy.test_restore_plan import partition, segment
 
-ENDS: Any = None
+ENDS: Any = SimpleNamespace(kafka=None)
+
+
+class Leaders:
+    """A router that knows leaders and asks nobody: partitions go round `count` of them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def leader(self, where: TopicPartition) -> SimpleNamespace:
+        return SimpleNamespace(node_id=where.partition % self._count)
 
 
 def task(number: int, size_bytes: int = 1) -> ProofTask:
@@ -28,7 +40,9 @@ def task(number: int, size_bytes: int = 1) -> ProofTask:
     return ProofTask(partition=chain, target=where, read_committed=False, offsets=True, compacted=False)
 
 
-def proven(monkeypatch: pytest.MonkeyPatch, failing: dict[int, Exception], count: int) -> list[Any]:
+def proven(
+    monkeypatch: pytest.MonkeyPatch, failing: dict[int, Exception], count: int, *, leaders: int = 1
+) -> list[Any]:
     """The outcomes of a bundle of `count` partitions, some of which raise."""
 
     def prove(each: ProofTask, *, ends: object) -> PartitionProof:
@@ -37,6 +51,7 @@ def proven(monkeypatch: pytest.MonkeyPatch, failing: dict[int, Exception], count
         return nothing_to_prove(each.target)
 
     monkeypatch.setattr(bundles_module, "prove_partition", prove)
+    monkeypatch.setattr(bundles_module, "shared_router", lambda _: Leaders(leaders))
     tasks = tuple(map(task, range(count)))
     return list(prove_bundle(ProofBundle(numbers=tuple(range(count)), tasks=tasks), ends=ENDS))
 
@@ -70,6 +85,13 @@ def test_a_broker_that_is_away_is_waited_for_a_few_times_only(monkeypatch: pytes
     told = [str(each) for each in errors(proven(monkeypatch, dict(away), 10))]
     assert all("away" in each for each in told[:SILENT_MAX])
     assert all("was not tried" in each for each in told[SILENT_MAX:])
+
+
+def test_partitions_of_other_leaders_are_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = {number: LeaderUnavailable(f"away {number}") for number in range(0, 12, 3)}
+    outcomes = proven(monkeypatch, dict(away), 12, leaders=3)
+    assert [isinstance(each, Done) for each in outcomes] == [bool(number % 3) for number in range(12)]
+    assert [each.tried for each in outcomes if isinstance(each, Failed)] == [True, True, False, False]
 
 
 def test_an_error_of_one_that_is_alone_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

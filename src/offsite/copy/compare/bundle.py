@@ -1,7 +1,7 @@
 """Many small proofs as one task: a partition of a few records is read sooner than Spark starts a task for it.
 
 Large partitions stay tasks of their own. In a bundle one that cannot be compared spares the others, and a broker that
-is away costs it a few waits, not one for each partition: what is left then is told as not tried.
+is away costs it a few waits, not one for each of its partitions: the others are told as not tried.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offsite.copy.compare.partitions import PartitionProof, ProofEnds, ProofTask, prove_partition
-from offsite.model.errors import KafkaUnavailable, LeaderUnavailable, OffsiteError
+from offsite.kafka.net.routing import shared_router
+from offsite.kafka.net.silent_leaders import SilentLeaders
+from offsite.model.errors import OffsiteError
 from offsite.model.journal import safe_trace
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
@@ -21,8 +23,6 @@ SMALL_BYTES = 4 * MIB
 """A partition with fewer bytes in the backup is small."""
 SMALL_MAX = 64
 """Partitions of a bundle."""
-SILENT_MAX = 2
-"""Partitions of a bundle that may each end in minutes of waiting for their brokers."""
 
 Proven: TypeAlias = Done[PartitionProof] | Failed
 
@@ -56,10 +56,14 @@ def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[Proven, ...]:
 
 
 def _all_proven(bundle: ProofBundle, ends: ProofEnds) -> Iterator[Proven]:
-    silent = 0
+    silent = SilentLeaders(shared_router(ends.kafka))
     for task in bundle.tasks:
-        outcome = _proven(task, ends) if silent < SILENT_MAX else _not_tried(task)
-        silent += isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable)
+        target = task.target.topic_partition
+        if (refusal := silent.refusal(target)) is not None:
+            yield Failed(error=refusal, trace="", tried=False)
+            continue
+        outcome = _proven(task, ends)
+        silent.note(target, outcome.error if isinstance(outcome, Failed) else None)
         yield outcome
 
 
@@ -70,11 +74,6 @@ def _proven(task: ProofTask, ends: ProofEnds) -> Proven:
         return Failed(error=error, trace=safe_trace(error))
     except Exception as error:  # noqa: BLE001  # it is told, and spares the others
         return Failed(error=foreign(error), trace=safe_trace(error))
-
-
-def _not_tried(task: ProofTask) -> Failed:
-    message = f"{task.target.topic_partition} was not tried: {SILENT_MAX} partitions before it did not answer"
-    return Failed(error=LeaderUnavailable(message, hint="run again"), trace="")
 
 
 def _size_bytes(task: ProofTask) -> int:

@@ -8,15 +8,17 @@ together share requests, so a task has several; and small partitions cost less t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.copy import PreserveTask, preserve_partition
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt, RestoreSteps, RestoreTask, translate_partition
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.net.routing import shared_router
-from offsite.model.errors import OffsiteError
+from offsite.kafka.net.silent_leaders import SilentLeaders
+from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import safe_trace
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
@@ -57,25 +59,13 @@ def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[Written, 
     others. Raises what a partition raises that is alone."""
     if len(bundle.tasks) == 1:
         return (Done(value=restore_any_partition(bundle.tasks[0], ends=ends)),)
-    lanes = Lanes(shared_router(ends.kafka))
-    waiting = deque(enumerate(_steps(task, ends, lanes) for task in bundle.tasks))
-    under_way = deque[tuple[int, RestoreSteps]]()
-    outcomes: dict[int, Written] = {}
-    while waiting or under_way:
-        while waiting and len(under_way) < TOGETHER_MAX:
-            under_way.append(waiting.popleft())
-        number, steps = under_way.popleft()
-        outcome = _step(steps)
-        if outcome is None:
-            under_way.append((number, steps))
-        else:
-            outcomes[number] = outcome
+    outcomes = _Turns(bundle.tasks, ends).run()
     return tuple(outcomes[number] for number in range(len(bundle.tasks)))
 
 
 def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
     """Write one partition alone. Raises what its mode raises."""
-    steps = _steps(task, ends, Lanes(shared_router(ends.kafka)))
+    steps = _steps(task, _attempt(task, ends), ends, Lanes(shared_router(ends.kafka)))
     while True:
         try:
             next(steps)
@@ -84,10 +74,87 @@ def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> Restore
             return receipt
 
 
-def _steps(task: AnyRestoreTask, ends: RestoreEnds, lanes: Lanes) -> RestoreSteps:
+class _Turns:
+    """Partitions written in turns.
+
+    The attempts at all of them begin before anything is written: were each to begin when its turn comes, a worker that
+    was stopped, and that another has taken the place of, would wake up and be the newer attempt at what it had not
+    begun. And one attempt that was overtaken is the end of all.
+    """
+
+    def __init__(self, tasks: Sequence[AnyRestoreTask], ends: RestoreEnds) -> None:
+        self._tasks = tasks
+        self._outcomes: dict[int, Written] = {}
+        self._waiting = deque[tuple[int, RestoreSteps]]()
+        self._under_way = deque[tuple[int, RestoreSteps]]()
+        self._silent = SilentLeaders(shared_router(ends.kafka))
+        lanes = Lanes(shared_router(ends.kafka))
+        for number, task in enumerate(tasks):
+            if (attempt := self._begun(number, ends)) is not None:
+                self._waiting.append((number, _steps(task, attempt, ends, lanes)))
+
+    def run(self) -> Mapping[int, Written]:
+        """The outcome of each, by its place."""
+        while self._waiting or self._under_way:
+            self._fill()
+            if not self._under_way:
+                break
+            number, steps = self._under_way.popleft()
+            outcome = _step(steps)
+            if outcome is None:
+                self._under_way.append((number, steps))
+            else:
+                self._end(number, outcome)
+        return self._outcomes
+
+    def _begun(self, number: int, ends: RestoreEnds) -> WriteAttempt | None:
+        target = self._tasks[number].partition.target
+        if (refusal := self._silent.refusal(target)) is not None:
+            self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
+            return None
+        try:
+            return _attempt(self._tasks[number], ends)
+        except OffsiteError as error:
+            self._end(number, Failed(error=error, trace=safe_trace(error)))
+            return None
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._under_way) < TOGETHER_MAX:
+            number, steps = self._waiting.popleft()
+            if (refusal := self._silent.refusal(self._tasks[number].partition.target)) is not None:
+                self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
+            else:
+                self._under_way.append((number, steps))
+
+    def _end(self, number: int, outcome: Written) -> None:
+        self._outcomes[number] = outcome
+        error = outcome.error if isinstance(outcome, Failed) else None
+        self._silent.note(self._tasks[number].partition.target, error)
+        if isinstance(error, WriterFenced):
+            self._stop()
+
+    def _stop(self) -> None:
+        for number, steps in (*self._under_way, *self._waiting):
+            steps.close()
+            target = self._tasks[number].partition.target
+            error = WriterFenced(
+                f"{target} was left alone: a newer attempt writes what was to be written with it",
+                hint="nothing is wrong with the newer one; run the same command again when it has ended",
+            )
+            self._outcomes[number] = Failed(error=error, trace="")
+        self._under_way.clear()
+        self._waiting.clear()
+
+
+def _attempt(task: AnyRestoreTask, ends: RestoreEnds) -> WriteAttempt:
+    router, target = shared_router(ends.kafka), task.partition.target
+    return WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
+
+
+def _steps(task: AnyRestoreTask, attempt: WriteAttempt, ends: RestoreEnds, lanes: Lanes) -> RestoreSteps:
     if isinstance(task, PreserveTask):
-        return preserve_partition(task, ends=ends, lanes=lanes)
-    return translate_partition(task, ends=ends, lanes=lanes)
+        return preserve_partition(task, attempt, ends=ends, lanes=lanes)
+    return translate_partition(task, attempt, ends=ends, lanes=lanes)
 
 
 def _step(steps: RestoreSteps) -> Written | None:

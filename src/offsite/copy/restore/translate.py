@@ -68,16 +68,18 @@ RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]
 """The writing of one partition, a batch or so at a time, so that several can go on in turns."""
 
 
-def translate_partition(task: RestoreTask, *, ends: RestoreEnds, lanes: Lanes | None = None) -> RestoreSteps:
-    """Bring the target partition to the plan's end and store its offset map. May run again after any crash, or beside
-    another run of it, which then ends.
+def translate_partition(
+    task: RestoreTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
+) -> RestoreSteps:
+    """Bring the target partition to the plan's end and store its offset map. May run again after any crash, as a new
+    attempt, or beside another run of it, which then ends.
 
     Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` when an older one wrote after this one's
     beginning, `TargetNotEmpty` when the target holds what no attempt wrote, and what store and broker raise.
     """
     router, chain = shared_router(ends.kafka), task.partition
-    attempt = WriteAttempt(router, ends.store, ends.layout, chain.target, start=task.target_start)
     with attempt.judged():
+        attempt.guard()  # it may have begun long ago
         view = SourceView(chain, ends.store, read_committed=ends.read_committed)
         offset_map = OffsetMapBuilder(source_start=chain.segments[0].start, target_start=task.target_start)
         size_bytes = 0

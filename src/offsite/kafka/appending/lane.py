@@ -23,6 +23,7 @@ from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import UNREADABLE
 from offsite.kafka.transactions.outcomes import write_outcomes_request
 from offsite.log.range import TopicPartition
+from offsite.model.check import check
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import (
     KafkaProtocolError,
@@ -111,9 +112,8 @@ class Lane:
         return bool(some) and self.is_open
 
     def receive(self) -> None:
-        """Take the answer to the oldest request, if one is under way."""
-        if not self._under_way:
-            return
+        """Take the answer to the oldest request. Raises `Bug` when none is under way: nobody would ever be answered."""
+        check(bool(self._under_way), "an answer is waited for, and nothing was asked")
         request = self._under_way[0]
         try:
             answers = request.receive()

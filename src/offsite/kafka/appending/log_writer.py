@@ -153,7 +153,7 @@ class LogWriter:
         if answer.error_code or (isinstance(piece, Batch) and answer.base_offset < 0):
             self._fail(piece, answer)
         elif isinstance(piece, Batch) and answer.base_offset != piece.start:
-            self._error = self._elsewhere(answer.base_offset, piece.start)
+            self._error = self._judged_elsewhere(answer.base_offset, piece.start)
         else:
             self._sent -= 1
             self._pending.popleft()
@@ -258,6 +258,14 @@ class LogWriter:
             self._pending.popleft()
             self._outage.reset()
             self._absence.reset()
+
+    def _judged_elsewhere(self, found: int, expected: int) -> OffsiteError:
+        """As `_elsewhere`, which may have to ask brokers. This is the turn of another partition: it is not to be told
+        what the judge meets."""
+        try:
+            return self._elsewhere(found, expected)
+        except OffsiteError as error:
+            return error
 
     def _elsewhere(self, found: int, expected: int) -> OffsiteError:
         """The log is at offset `found` where what was sent is at `expected`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from offsite.archives.archive import ArchiveWriter, Written
@@ -20,7 +20,8 @@ from offsite.model.errors import ArchiveBusy, OffsiteError
 from offsite.model.journal import warned
 from offsite.services.archives.export_plan import ExportPlan
 from offsite.services.hole_report import HoleReport
-from offsite.spark.runner import OnProgress, Runner, RunProgress
+from offsite.spark.runner import OnProgress, Runner
+from offsite.spark.whole_progress import WholeProgress
 
 ROUND_TASKS = 64
 """Ranges of a round, about 6 GiB: what is written again after a crash takes minutes at most."""
@@ -91,12 +92,12 @@ def run_export(
     receipts: list[ExportReceipt] = []
     stopped: dict[TopicPartition, OffsiteError] = {}
     not_held: tuple[str, ...] = ()
-    progress = _WholeProgress(on_progress, len(plan.tasks))
+    progress = WholeProgress(on_progress, tasks_total=len(plan.tasks))
     for planned in _rounds(plan.tasks):
         tasks = [task for task in planned if task.range.topic_partition not in stopped]
         done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
         counting = list(_counting(done, stopped))
-        progress.next_round()
+        progress.next_run()
         _check_alone(target, _written(counting))
         not_held = target.writer.finish(_written(counting), plan.topics, plan.groups)
         receipts += counting
@@ -182,36 +183,3 @@ def _result(
 
 def _written(receipts: Sequence[ExportReceipt]) -> list[Written]:
     return [receipt.written for receipt in receipts if receipt.written is not None]
-
-
-class _WholeProgress:
-    """The progress of all rounds as that of one run."""
-
-    def __init__(self, on_progress: OnProgress | None, tasks_total: int) -> None:
-        self._on_progress = on_progress
-        self._tasks_total = tasks_total
-        self._before: RunProgress | None = None
-        self._now: RunProgress | None = None
-
-    def __call__(self, now: RunProgress) -> None:
-        before = self._before
-        self._now = now if before is None else _sum(before, now)
-        if self._on_progress is not None:
-            self._on_progress(replace(self._now, tasks_total=self._tasks_total))
-
-    def next_round(self) -> None:
-        self._before = self._now
-
-
-def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
-    return RunProgress(
-        tasks_total=before.tasks_total + now.tasks_total,
-        tasks_done=before.tasks_done + now.tasks_done,
-        tasks_failed=before.tasks_failed + now.tasks_failed,
-        moved_bytes=before.moved_bytes + now.moved_bytes,
-        records=before.records + now.records,
-        elapsed_s=before.elapsed_s + now.elapsed_s,
-        worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
-        throttled_s=before.throttled_s + now.throttled_s,
-        limited_s=before.limited_s + now.limited_s,
-    )

@@ -131,7 +131,7 @@ def _read(
     outcomes = run_bundles(
         bundled(tasks, slots=runner.slots),
         partial(prove_bundle, ends=ends),
-        alone=lambda number: ProofBundle(numbers=(number,), tasks=(tasks[number],)),
+        bundle_of=lambda numbers: ProofBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
         runner=runner,
         on_progress=on_progress,
     )

@@ -90,7 +90,7 @@ def _written_together(
     outcomes = run_bundles(
         bundled(tasks, slots=runner.slots),
         write,
-        alone=lambda number: RestoreBundle(numbers=(number,), tasks=(tasks[number],)),
+        bundle_of=lambda numbers: RestoreBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
         runner=runner,
         on_progress=on_progress,
     )

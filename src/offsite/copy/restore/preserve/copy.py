@@ -57,16 +57,18 @@ def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
     return f"offsite-{layout.restore}-{target.topic}-{target.partition}"
 
 
-def preserve_partition(task: PreserveTask, *, ends: RestoreEnds, lanes: Lanes | None = None) -> RestoreSteps:
+def preserve_partition(
+    task: PreserveTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
+) -> RestoreSteps:
     """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
 
-    May run again after any crash. Raises as `translate_partition`, and `TransactionLost` when brokers ended what it
-    left open.
+    May run again after any crash, as a new attempt. Raises as `translate_partition`, and `TransactionLost` when brokers
+    ended what it left open.
     """
-    router, target = shared_router(ends.kafka), task.partition.target
-    attempt = WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
-    with attempt.judged(), _Chain(task, ends, attempt, lanes) as chain:
-        return (yield from chain.run())
+    with attempt.judged():
+        attempt.guard()  # it may have begun long ago
+        with _Chain(task, ends, attempt, lanes) as chain:
+            return (yield from chain.run())
 
 
 class _Chain:

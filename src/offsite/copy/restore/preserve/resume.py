@@ -84,6 +84,8 @@ class PassedOver:
         first = max(0, min(since, end - transactions.slots))
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
         for batch, header in _batches(router, log_range):
+            if self._is_amid_data(header):
+                raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
             if header.is_control:
                 marker = control_type(batch, header)
                 committed = marker is not None and marker.kind == "commit"
@@ -91,6 +93,12 @@ class PassedOver:
                     raise _lost(target)
             elif header.base_offset >= since and not _is_the_same(data.get(header.base_offset), batch, header):
                 raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
+
+    def _is_amid_data(self, header: BatchHeader) -> bool:
+        """Whether what begins there takes a place of the source's data: an outcome or filler that was sent behind a
+        batch which the leader then refused. Leaders take outcomes in any order."""
+        piece = next((each for each in self._last_data if each.start <= header.base_offset < each.end), None)
+        return piece is not None and (header.is_control or piece.start != header.base_offset)
 
 
 def check_filler(  # noqa: PLR0913  # where to look, and who judges
