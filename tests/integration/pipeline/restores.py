@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -117,7 +118,8 @@ class Writing:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.pid is not None and self._process.is_alive():
-            os.kill(self._process.pid, number)
+            with suppress(ProcessLookupError):  # it has ended in between
+                os.kill(self._process.pid, number)
 
 
 def _write(task: AnyRestoreTask, ends: RestoreEnds, outcome: Connection, looks: bool) -> None:
