@@ -1,11 +1,13 @@
 """Runs tasks that are several to a bundle, and tells the outcome of each.
 
 What failed beside others, for a reason that may pass, is tried once more, alone. What a bundle did not try, because
-others of it waited in vain for the same broker, is tried when one of these has been answered; else it stays untried.
+others of it had waited in vain for the same, is tried when one of these is answered then, or one of the untried, drawn
+by lot so that no order of theirs hides one that would be: else they stay untried.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -40,13 +42,15 @@ def run_bundles(
         outcomes |= run.all(bundles)
         shared = [bundle.numbers for bundle in bundles if len(bundle.numbers) > 1]
         untried = [[number for number in numbers if _is_untried(outcomes[number])] for numbers in shared]
-        again = [n for numbers in shared for n in sorted(numbers) if _may_pass(outcomes[n])]
+        probes = [random.choice(numbers) for numbers in untried if numbers]  # noqa: S311  # not cryptography
+        again = [*(n for numbers in shared for n in sorted(numbers) if _may_pass(outcomes[n])), *probes]
         if again:
             decided("tasks_again", why="they failed beside others, and are tried alone", tasks=len(again))
             outcomes |= run.all([bundle_of([number]) for number in again])
         answered = {number for number in again if isinstance(outcomes[number], Done)}
-        left = [left for left, numbers in zip(untried, shared, strict=True) if left and answered.intersection(numbers)]
-        bundles = [bundle_of(numbers) for numbers in left]
+        may_go_on = [some for some, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
+        left = [[number for number in some if number not in probes] for some in may_go_on]
+        bundles = [bundle_of(numbers) for numbers in left if numbers]
     return outcomes
 
 
@@ -70,8 +74,9 @@ class _Run(Generic[BundleT, ResultT]):
             outcomes |= zip(bundle.numbers, ended.value, strict=True)
             for number, each in zip(bundle.numbers, ended.value, strict=True):
                 if isinstance(each, Failed) and each.tried:
-                    why = each.trace.rpartition("\n")[2]
-                    failed("task_failed", task=number, error=each.error.id, why=why, trace=each.trace)
+                    failed(
+                        "one_of_a_task", number=number, error=each.error.id, why=each.error.message, trace=each.trace
+                    )
         return outcomes
 
 

@@ -17,11 +17,12 @@ from offsite.copy.restore.task import RestoreBundle
 from offsite.kafka.appending.log_writer import LogWriter
 from offsite.kafka.net.backoff import Backoff
 from offsite.kafka.protocol.request import Api
-from offsite.log.batch import scan
 from offsite.log.range import TopicPartition
-from offsite.log.records.batch_records import decode, encode
+from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.model.errors import OffsiteError, TargetNotEmpty, WriterFenced
+from offsite.repository.restores import fence
+from offsite.repository.restores.fence import PartitionFence
 from offsite.services.restore import chains
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Failed
@@ -71,16 +72,14 @@ def fill(site: Site, partitions: int, batches: int = BATCHES) -> None:
     site.back_up("*")
 
 
-def refuse_once(monkeypatch: pytest.MonkeyPatch, site: Site, value: bytes) -> None:
-    """The target's leader refuses the batch that begins with that value, and takes what comes behind it."""
-    produce, refused = PartitionLog.produce, list[bytes]()
+def refuse_once(monkeypatch: pytest.MonkeyPatch, site: Site, *, at: int) -> None:
+    """The target's leader refuses the batch at that offset, and takes what comes behind it."""
+    produce, refused = PartitionLog.produce, list[int]()
 
     def produced(self: PartitionLog, batch: bytes) -> int:
-        (header,) = scan(batch)
         topic = site.target.topics.get(TOPIC)
-        is_it = topic is not None and self is topic.partitions[0]
-        if is_it and not refused and decode(memoryview(batch), header)[0].value == value:
-            refused.append(value)
+        if topic is not None and self is topic.partitions[0] and not refused and self.end == at:
+            refused.append(at)
             raise RefusedError(NOT_ENOUGH_REPLICAS)
         return produce(self, batch)
 
@@ -100,7 +99,7 @@ def test_outcomes_that_took_the_place_of_a_refused_batch_are_not_taken_for_it(
         raise KilledError
 
     fill_with_gap(site, 1)
-    refuse_once(monkeypatch, site, b"v3")
+    refuse_once(monkeypatch, site, at=3)
     with monkeypatch.context() as patch:
         patch.setattr(LogWriter, "_fail", die)
         with pytest.raises(KilledError):
@@ -131,7 +130,7 @@ def test_nor_when_the_partition_is_tried_again_in_the_same_run(site: Site, monke
 
     fill_with_gap(site, 4)
     object.__setattr__(site, "runner", Runner())
-    refuse_once(monkeypatch, site, b"v3")
+    refuse_once(monkeypatch, site, at=3)
     monkeypatch.setattr(LogWriter, "lost", away)
     site.restore(offsets="preserve", verify=False)
     assert len(runs) > 1
@@ -296,3 +295,65 @@ def test_leaders_that_are_away_do_not_hold_a_transaction_open_beside_them(
         run_restore(planned, cluster=site.target.connected, runner=site.runner, verify=False)
     assert max(b - a for a, b in pairwise(times)) / PATIENCE_S < BROKERS_PATIENCE
     assert (times[-1] - times[0]) / PATIENCE_S < BROKERS_PATIENCE
+
+
+def test_a_worker_that_was_stopped_in_front_of_its_first_attempt_writes_nothing_after_the_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(site, COUNT)
+    stopped, wake = threading.Event(), threading.Event()
+    take, stale = PartitionFence.take, list[threading.Thread]()
+
+    def taking(self: PartitionFence, *, by: str) -> int:
+        if threading.current_thread().name == "stale" and not stopped.is_set():
+            stopped.set()
+            wake.wait(60)
+        return take(self, by=by)
+
+    def run_bundles(bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
+        tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
+        whole = RestoreBundle(numbers=tuple(range(COUNT)), tasks=tuple(tasks[n] for n in range(COUNT)))
+        stale.append(threading.Thread(target=write, args=(whole,), name="stale"))
+        stale[0].start()
+        assert stopped.wait(60)
+        return dict(enumerate(write(whole)))
+
+    monkeypatch.setattr(PartitionFence, "take", taking)
+    monkeypatch.setattr(chains, "run_bundles", run_bundles)
+    assert site.restore(offsets="translate").verified
+    site.target.remake_topic(TOPIC)
+    wake.set()
+    stale[0].join(60)
+    assert not any(site.target.values(TOPIC, number) for number in range(COUNT))
+
+
+def test_one_without_a_number_left_spares_the_others(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(site, COUNT)
+    take = PartitionFence.take
+
+    def taking(self: PartitionFence, *, by: str) -> int:
+        with monkeypatch.context() as patch:
+            if self.target == key(9):
+                patch.setattr(fence, "ATTEMPTS_MAX", 0)
+            return take(self, by=by)
+
+    monkeypatch.setattr(PartitionFence, "take", taking)
+    with pytest.raises(WriterFenced, match="no producer epoch left"):
+        site.restore(offsets="translate", verify=False)
+    assert [bool(site.target.values(TOPIC, number)) for number in range(COUNT)] == [n != 9 for n in range(COUNT)]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_sick_partitions_do_not_starve_those_beside_them(site: Site) -> None:
+    """min.insync.replicas of one topic is above what it has."""
+    topics = ("a-sick", "b-well")
+    for topic in topics:
+        site.source.make_topic(topic, partitions=16, retention_ms="-1")
+        for number in range(16):
+            site.source.write(topic, [b"v"], partition=number)
+    site.back_up("*")
+    sick = [TopicPartition(topic="a-sick", partition=number) for number in range(16)]
+    site.target.failing |= {(Api.PRODUCE, each): NOT_ENOUGH_REPLICAS for each in sick}
+    with pytest.raises(OffsiteError, match="was not tried"):
+        site.restore(offsets="translate", verify=False)
+    assert all(site.target.values("b-well", number) for number in range(16))

@@ -20,11 +20,19 @@ class Bundle:
     numbers: tuple[int, ...]
 
 
+@pytest.fixture(autouse=True)
+def last_one_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.random, "choice", lambda numbers: numbers[-1])
+
+
 class World:
     """Tasks of which some fail, of bundles in which the broker is asked for two at most. `back_after`: so many runs."""
 
-    def __init__(self, *, away: Sequence[int], back_after: int, lasting: Sequence[int] = ()) -> None:
+    def __init__(
+        self, *, away: Sequence[int], back_after: int, lasting: Sequence[int] = (), hides_others: bool = False
+    ) -> None:
         self._away, self._back_after, self._lasting = set(away), back_after, set(lasting)
+        self._hides_others = hides_others
         self.runs: list[list[tuple[int, ...]]] = []
 
     def run(self, bundles: Sequence[Bundle]) -> dict[int, Done[int] | Failed]:
@@ -39,9 +47,11 @@ class World:
     def _work(self, bundle: Bundle) -> tuple[Done[int] | Failed, ...]:
         found: list[Done[int] | Failed] = []
         for number in bundle.numbers:
-            waits = sum(isinstance(each, Failed) for each in found)
+            waits = sum(isinstance(each, Failed) and each.tried for each in found)
             if number in self._lasting:
                 found.append(Failed(error=DamagedBatch("damaged"), trace="Trace\nDamagedBatch: damaged"))
+            elif self._hides_others and waits == 2:
+                found.append(Failed(error=AWAY, trace="", tried=False))
             elif number not in self._away or len(self.runs) > self._back_after:
                 found.append(Done(value=number))
             else:
@@ -61,20 +71,28 @@ class _Runner(InlineRunner):
 def test_what_was_not_tried_is_tried_when_one_that_waited_was_answered() -> None:
     world = World(away=range(2, 8), back_after=1)
     outcomes = world.run([Bundle(tuple(range(8)))])
-    assert world.runs == [[tuple(range(8))], [(2,), (3,)], [(4, 5, 6, 7)]]
+    assert world.runs == [[tuple(range(8))], [(2,), (3,), (7,)], [(4, 5, 6)]]
     assert all(isinstance(outcomes[number], Done) for number in range(8))
 
 
 def test_nobody_waits_for_each_partition_of_a_broker_that_stays_away() -> None:
     world = World(away=range(8), back_after=99)
     outcomes = world.run([Bundle(tuple(range(8)))])
-    assert world.runs == [[tuple(range(8))], [(0,), (1,)]]
+    assert world.runs == [[tuple(range(8))], [(0,), (1,), (7,)]]
     assert all(isinstance(each, Failed) for each in outcomes.values())
+
+
+def test_one_of_the_untried_that_is_answered_brings_the_others() -> None:
+    """The two that waited are sick, and nothing else."""
+    world = World(away=[0, 1], back_after=99, hides_others=True)
+    outcomes = world.run([Bundle(tuple(range(8)))])
+    assert world.runs == [[tuple(range(8))], [(0,), (1,), (7,)], [(2, 3, 4, 5, 6)]]
+    assert [isinstance(outcomes[number], Done) for number in range(8)] == [False, False, *[True] * 6]
 
 
 def test_what_is_damaged_stays_so_and_its_trace_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(module, "failed", lambda _, *, trace, **fields: told.append(f"{fields['task']} {trace}"))
+    monkeypatch.setattr(module, "failed", lambda _, *, trace, **fields: told.append(f"{fields['number']} {trace}"))
     world = World(away=(), back_after=0, lasting=[1])
     outcomes = world.run([Bundle((0, 1)), Bundle((2,))])
     assert world.runs == [[(0, 1), (2,)]]

@@ -66,10 +66,13 @@ class WriteAttempt:
         return self.number == 1
 
     def check(self) -> None:
-        """Raises `WriterFenced` when a newer attempt has begun."""
+        """Raises `WriterFenced` when a newer attempt has begun, or the restore has ended: what is in the target by then
+        may be somebody else's."""
         self._checked_s = self._clock.monotonic_s()
         if self._fence.is_superseded(self.number):
             raise self._superseded()
+        if self._fence.has_ended():
+            raise self._over()
 
     def guard(self) -> None:
         """Make `check` after a pause, and now and then. To be called before anything is sent."""
@@ -120,6 +123,13 @@ class WriteAttempt:
         return WriterFenced(
             f"a newer attempt writes into {self.target}: attempt {self.number} has stopped",
             hint="nothing is wrong with the newer one; run the same command again when it has ended",
+        )
+
+    def _over(self) -> WriterFenced:
+        self._tell("fence", "the restore has ended")
+        return WriterFenced(
+            f"the restore has ended: attempt {self.number} at {self.target} writes nothing more",
+            hint="nothing is wrong with the restore: this worker was stopped, and woke up too late",
         )
 
     def _tell(self, event: str, why: str, *, start: int | None = None, end: int | None = None) -> None:

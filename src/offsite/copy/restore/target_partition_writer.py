@@ -157,7 +157,7 @@ class TargetPartitionWriter:
         first, target = self._last_there[0][0], self.target
         self._last_there.clear()
         there = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
-        for item in PartitionReader(self._router).read(there):
+        for item in PartitionReader(self._router).read(there, reach_back=True):  # a large one may begin before it
             if not isinstance(item, Chunk):
                 continue
             for header in item.batches:

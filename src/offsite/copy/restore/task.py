@@ -65,7 +65,9 @@ def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[Written, 
 
 def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
     """Write one partition alone. Raises what its mode raises."""
-    steps = _steps(task, _attempt(task, ends), ends, Lanes(shared_router(ends.kafka)))
+    attempt = _attempt(task, ends)
+    attempt.check()
+    steps = _steps(task, attempt, ends, Lanes(shared_router(ends.kafka)))
     while True:
         try:
             next(steps)
@@ -79,22 +81,23 @@ class _Turns:
 
     The attempts at all of them begin before anything is written: were each to begin when its turn comes, a worker that
     was stopped, and that another has taken the place of, would wake up and be the newer attempt at what it had not
-    begun. And one attempt that was overtaken is the end of all.
+    begun. And where the first attempt was overtaken, that is the end of all.
     """
 
     def __init__(self, tasks: Sequence[AnyRestoreTask], ends: RestoreEnds) -> None:
-        self._tasks = tasks
+        self._tasks, self._ends = tasks, ends
         self._outcomes: dict[int, Written] = {}
         self._waiting = deque[tuple[int, RestoreSteps]]()
         self._under_way = deque[tuple[int, RestoreSteps]]()
         self._silent = SilentLeaders(shared_router(ends.kafka))
-        lanes = Lanes(shared_router(ends.kafka))
-        for number, task in enumerate(tasks):
-            if (attempt := self._begun(number, ends)) is not None:
-                self._waiting.append((number, _steps(task, attempt, ends, lanes)))
+        self._first: WriteAttempt | None = None
 
     def run(self) -> Mapping[int, Written]:
         """The outcome of each, by its place."""
+        try:
+            self._begin()
+        except WriterFenced:
+            self._stop()
         while self._waiting or self._under_way:
             self._fill()
             if not self._under_way:
@@ -107,15 +110,29 @@ class _Turns:
                 self._end(number, outcome)
         return self._outcomes
 
-    def _begun(self, number: int, ends: RestoreEnds) -> WriteAttempt | None:
+    def _begin(self) -> None:
+        """Begin all attempts. Raises `WriterFenced` when a newer one at the first has begun: who takes that for its own
+        does not take the numbers of the others after it."""
+        lanes = Lanes(shared_router(self._ends.kafka))
+        for number, task in enumerate(self._tasks):
+            if self._first is not None:
+                self._first.guard()
+            if (attempt := self._begun(number)) is not None:
+                self._first = self._first or attempt
+                self._waiting.append((number, _steps(task, attempt, self._ends, lanes)))
+        if self._first is not None:
+            self._first.check()
+
+    def _begun(self, number: int) -> WriteAttempt | None:
         target = self._tasks[number].partition.target
         if (refusal := self._silent.refusal(target)) is not None:
             self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
             return None
         try:
-            return _attempt(self._tasks[number], ends)
+            return _attempt(self._tasks[number], self._ends)
         except OffsiteError as error:
-            self._end(number, Failed(error=error, trace=safe_trace(error)))
+            self._outcomes[number] = Failed(error=error, trace=safe_trace(error))
+            self._silent.note(target, error)
             return None
 
     def _fill(self) -> None:
@@ -130,20 +147,36 @@ class _Turns:
         self._outcomes[number] = outcome
         error = outcome.error if isinstance(outcome, Failed) else None
         self._silent.note(self._tasks[number].partition.target, error)
-        if isinstance(error, WriterFenced):
+        if not isinstance(error, WriterFenced):
+            return
+        if self._is_overtaken():
             self._stop()
+        else:  # somebody woke up in front of this one's number, and has gone again: it may be tried once more
+            self._outcomes[number] = Failed(error=error, trace="", tried=False)
+
+    def _is_overtaken(self) -> bool:
+        try:
+            if self._first is not None:
+                self._first.check()
+        except OffsiteError:
+            return True
+        return False
 
     def _stop(self) -> None:
-        for number, steps in (*self._under_way, *self._waiting):
+        for _, steps in (*self._under_way, *self._waiting):
             steps.close()
-            target = self._tasks[number].partition.target
-            error = WriterFenced(
-                f"{target} was left alone: a newer attempt writes what was to be written with it",
-                hint="nothing is wrong with the newer one; run the same command again when it has ended",
-            )
-            self._outcomes[number] = Failed(error=error, trace="")
         self._under_way.clear()
         self._waiting.clear()
+        for number in range(len(self._tasks)):
+            self._outcomes.setdefault(number, self._left_alone(number))
+
+    def _left_alone(self, number: int) -> Failed:
+        error = WriterFenced(
+            f"{self._tasks[number].partition.target} was left alone: another attempt has begun to write what was to be "
+            "written with it, or the restore has ended",
+            hint="nothing is wrong with the other one; if the restore did not end, run the same command again",
+        )
+        return Failed(error=error, trace="", tried=False)
 
 
 def _attempt(task: AnyRestoreTask, ends: RestoreEnds) -> WriteAttempt:

@@ -46,6 +46,10 @@ class PartitionFence:
         """Whether an attempt after `number` has begun."""
         return self.store.head(self.layout.attempt_key(self.target, number + 1)) is not None
 
+    def has_ended(self) -> bool:
+        """Whether the restore has its report: nobody has any more to write for it."""
+        return self.store.head(self.layout.report_key) is not None
+
     def _newest(self) -> int:
         keys = [info.key for info in self.store.list(self.layout.attempts_prefix(self.target))]
         return max((self.layout.attempt_number(key) for key in keys), default=0)

@@ -1,0 +1,99 @@
+"""What the end of a log must hold, piece by piece of the source: data, and the outcomes between them.
+
+Leaders take outcomes, and batches of other producers, that were sent behind a batch which they then refused. So all
+that follows may stand in places that belong to something else, up to the end of the log: as much as can be under way.
+What is compared reaches farther than that, and there the place of the refused batch shows, whatever stands in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from offsite.copy.restore.preserve.pieces import Data, TransactionEnd
+from offsite.kafka.appending.lane import BYTES_MAX, REQUESTS_MAX
+from offsite.log.batch import BatchHeader, scan
+from offsite.log.difference import record_content
+from offsite.log.markers import control_type
+from offsite.log.records.batch_records import decode, iterate
+from offsite.log.records.filler import is_filler
+
+PIECES_MAX = REQUESTS_MAX + 2
+"""One more than requests of a partition can be under way: each carries one batch of it."""
+
+
+class LastData:
+    """The last pieces of data that passed: `PIECES_MAX` of them, or fewer when they hold more bytes than can be under
+    way."""
+
+    def __init__(self) -> None:
+        self.pieces: deque[Data] = deque()
+        self._bytes = self._largest = 0
+
+    def add(self, piece: Data) -> None:
+        self.pieces.append(piece)
+        self._bytes += len(piece.batch)
+        self._largest = max(self._largest, len(piece.batch))
+        while len(self.pieces) > PIECES_MAX or self._bytes - len(self.pieces[0].batch) > BYTES_MAX + self._largest:
+            self._bytes -= len(self.pieces.popleft().batch)
+
+
+class Verdict(Enum):
+    RIGHT = auto()
+    ENDED_BY_BROKERS = auto()
+    """An outcome that is not the source's."""
+    UNEXPECTED = auto()
+
+
+class ExpectedEnd:
+    """Judges the batches of a log's end, in their order. `outcomes`: those of the source, by their offset."""
+
+    def __init__(self, data: deque[Data], outcomes: Mapping[int, TransactionEnd]) -> None:
+        self._data, self._outcomes = data, outcomes
+        self._writers: dict[int, int] = {}  # source's producer of an open transaction → the target's
+
+    def judge(self, batch: memoryview, header: BatchHeader) -> Verdict:
+        touched = next(
+            (each for each in self._data if each.start < header.next_offset and each.end > header.base_offset), None
+        )
+        if header.is_control:
+            return Verdict.UNEXPECTED if touched else self._judge_outcome(batch, header)
+        if touched is not None:
+            is_right = _is_the_same(touched, batch, header) and self._is_of(touched, header)
+        else:
+            is_right = not self._data or header.base_offset < self._data[0].start or _is_filler(batch, header)
+        return Verdict.RIGHT if is_right else Verdict.UNEXPECTED
+
+    def _judge_outcome(self, batch: memoryview, header: BatchHeader) -> Verdict:
+        expected = self._outcomes.get(header.base_offset)
+        if expected is None:
+            return Verdict.RIGHT  # it fills a gap
+        marker = control_type(batch, header)
+        if (marker is not None and marker.kind == "commit") != expected.committed:
+            return Verdict.ENDED_BY_BROKERS
+        writer = self._writers.pop(expected.producer_id, header.producer_id)
+        return Verdict.RIGHT if writer == header.producer_id else Verdict.ENDED_BY_BROKERS
+
+    def _is_of(self, piece: Data, header: BatchHeader) -> bool:
+        """Whether the batch is in a transaction where the source's is, and of the one producer that replays it."""
+        if piece.producer_id is None or not header.is_transactional:
+            return piece.producer_id is None and not header.is_transactional
+        is_free = header.producer_id not in self._writers.values()
+        known = self._writers.get(piece.producer_id, header.producer_id if is_free else None)
+        self._writers[piece.producer_id] = header.producer_id
+        return known == header.producer_id
+
+
+def _is_the_same(piece: Data, batch: memoryview, header: BatchHeader) -> bool:
+    """Whether `batch` holds the records of `piece`, at its place. Brokers may compress anew, and compaction takes
+    records out."""
+    if header.base_offset != piece.start:
+        return False
+    (source,) = scan(piece.batch)
+    expected = {record.offset: record_content(record) for record in decode(piece.batch, source)}
+    return all(expected.get(record.offset) == record_content(record) for record in iterate(batch, header))
+
+
+def _is_filler(batch: memoryview, header: BatchHeader) -> bool:
+    return all(map(is_filler, iterate(batch, header)))
