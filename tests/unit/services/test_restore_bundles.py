@@ -343,9 +343,9 @@ def test_one_without_a_number_left_spares_the_others(site: Site, monkeypatch: py
     assert [bool(site.target.values(TOPIC, number)) for number in range(COUNT)] == [n != 9 for n in range(COUNT)]
 
 
-@pytest.mark.usefixtures("impatient")
-def test_sick_partitions_do_not_starve_those_beside_them(site: Site) -> None:
+def test_sick_partitions_do_not_starve_those_beside_them(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """min.insync.replicas of one topic is above what it has."""
+    monkeypatch.setitem(Backoff.__init__.__kwdefaults__, "limit_s", 0.1)
     topics = ("a-sick", "b-well")
     for topic in topics:
         site.source.make_topic(topic, partitions=16, retention_ms="-1")
