@@ -643,6 +643,12 @@ class SparkFailed(OffsiteError):
     id = "OFF-0101"
 
 
+class ExecutorDiffers(OffsiteError):
+    """An executor of the Spark cluster has another version of offsite: it was given nothing to do."""
+
+    id = "OFF-0104"
+
+
 class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 

@@ -9,13 +9,16 @@ SparkContext.
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
+from offsite.model.errors import ExecutorDiffers
 from offsite.model.journal import JOURNAL
+from offsite.model.version import __version__
 from offsite.spark import meter, rate_lease
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.rate_server import RateAddress, RateLimits, RateServer
@@ -98,6 +101,7 @@ class SparkJob(Generic[TaskT, ResultT]):
             journal_level=JOURNAL.getEffectiveLevel(),
             max_attempts=max_attempts,
             rates=mailbox.rates(limits),
+            version=__version__,
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
@@ -210,6 +214,8 @@ class _Work(Generic[TaskT, ResultT]):
     journal_level: int
     max_attempts: int
     rates: RateAddress | None
+    version: str
+    """Of the offsite that sent it."""
 
     def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
         from pyspark import TaskContext
@@ -221,6 +227,7 @@ class _Work(Generic[TaskT, ResultT]):
         return iter(())
 
     def _attempt_all(self, tasks: Iterable[tuple[int, TaskT]], context: TaskContext | None, number: int) -> None:
+        function = self.function if self.version == __version__ else self._refuse
         for index, task in tasks:
             with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
@@ -228,10 +235,17 @@ class _Work(Generic[TaskT, ResultT]):
                 envelope = attempt(
                     index,
                     task,
-                    self.function,
+                    function,
                     is_last_attempt=context is None or number >= self.max_attempts,
                     number=number,
                     journal_level=self.journal_level,
                     on_retry=NoteSender(address=self.notes, job=self.job),
                 )
             self.home.add(((self.job, envelope),))
+
+    def _refuse(self, _task: TaskT) -> ResultT:
+        """Another offsite may read and write otherwise than the one that planned this."""
+        raise ExecutorDiffers(
+            f"the executor on {socket.gethostname()} has offsite {__version__}, and this one is {self.version}",
+            hint="install the same offsite for the Python that runs Spark's workers: PYSPARK_PYTHON names it",
+        )

@@ -88,6 +88,7 @@ class TaskOutcomes(Generic[ResultT]):
 
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
+_NO_OFFSITE = re.compile(r"No module named '?offsite\b")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
@@ -152,7 +153,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
         """Record the failure of the task that ended its worker at every attempt, and raise `SparkFailed` when the error
         was not about a task. Spark gives up the whole job with it; the tasks without an outcome get another job."""
-        failure = SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
+        failure = _failure(error)
         failure.__cause__ = error
         poisoned = _POISONED_TASK.search(str(error))
         if poisoned is None or not tasks:  # of a shuffle, several of Spark's tasks go through what is one of ours
@@ -184,6 +185,15 @@ def _tell(envelope: Envelope[ResultT]) -> None:
     elif envelope.number > 1:
         why = "an attempt before it failed or lost its worker"
         decided("task_repeated", task=envelope.index, attempts=envelope.number, why=why)
+
+
+def _failure(error: Exception) -> SparkFailed:
+    if _NO_OFFSITE.search(str(error)):
+        return SparkFailed(
+            "an executor has no offsite that its Python can import",
+            hint="install this offsite for the Python that runs Spark's workers: PYSPARK_PYTHON names it",
+        )
+    return SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
 
 
 def _reason(error: Exception) -> str:

@@ -28,6 +28,7 @@ from offsite.model.errors import (
     Conflict,
     Damaged,
     Denied,
+    ExecutorDiffers,
     NoEvidence,
     NoRepository,
     OffsiteError,
@@ -146,7 +147,7 @@ def _line_of(fields: Sequence[Any]) -> Line:
     return Line(level=int(level), at_s=float(at_s), text=printable(str(text)))
 
 
-LASTING = (UserError, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
+LASTING = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
 """Kinds of errors that a second attempt meets again."""
 
 

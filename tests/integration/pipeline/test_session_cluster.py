@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
+from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
+from offsite.spark import job
 from offsite.spark.rate_server import RateLimits
 from offsite.spark.runner import Done, Runner, RunProgress
 from offsite.spark.session import SparkRunner
@@ -57,6 +58,16 @@ def test_executors_run_tasks_and_results_keep_their_order(runner: Runner) -> Non
 
 def test_executors_run_in_the_same_python(runner: Runner) -> None:
     assert set(runner.run([1, 2], spark_tasks.interpreter)) == {sys.executable}
+
+
+def test_executors_with_another_offsite_are_given_nothing_to_do(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "__version__", "0.0.1")  # the driver's; executors have what is installed
+    with pytest.raises(ExecutorDiffers, match=r"has offsite .*, and this one is 0\.0\.1"):
+        runner.run([1, 2], spark_tasks.double)
+    monkeypatch.undo()
+    assert runner.run([1, 2], spark_tasks.double) == [2, 4]
 
 
 def test_errors_cross_the_cluster(runner: Runner) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import KafkaUnreachable
+from offsite.model.errors import KafkaUnreachable, SparkFailed
 from offsite.spark.jobs import TaskJobs
 from offsite.spark.task_attempt import Envelope, attempt
 from tests.spark_tasks import double
@@ -71,3 +71,20 @@ def test_a_task_that_ends_each_worker_is_named_and_so_is_the_job_that_goes_on(ca
     assert failed.startswith("task_failed task=0 error=OFF-")
     assert "it ended its worker every time" in failed
     assert repeated == 'job_repeated tasks=1 why="Spark gave them up together with task 0"'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error from python worker:\n  python3: Error while finding module specification (No module named 'offsite')",
+        "python3: No module named offsite.spark.local.daemon",
+    ],
+)
+def test_executors_without_offsite_are_told_as_such(said: str) -> None:
+    with pytest.raises(SparkFailed, match="has no offsite that its Python can import"):
+        run(PlayedJob([], RuntimeError(said)), tasks=1)
+
+
+def test_a_module_of_another_name_is_not_taken_for_offsite() -> None:
+    with pytest.raises(SparkFailed, match="the Spark job failed"):
+        run(PlayedJob([], RuntimeError("ModuleNotFoundError: No module named 'offsiteless'")), tasks=1)
