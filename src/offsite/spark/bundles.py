@@ -71,8 +71,8 @@ class _Run(Generic[BundleT, ResultT]):
             if isinstance(ended, Failed):  # the runner has told of it
                 outcomes |= dict.fromkeys(bundle.numbers, ended)
                 continue
-            outcomes |= zip(bundle.numbers, ended.value, strict=True)
             for number, each in zip(bundle.numbers, ended.value, strict=True):
+                outcomes[number] = each
                 if isinstance(each, Failed) and each.tried:
                     failed(
                         "one_of_a_task", number=number, error=each.error.id, why=each.error.message, trace=each.trace

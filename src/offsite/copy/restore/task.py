@@ -111,8 +111,8 @@ class _Turns:
         return self._outcomes
 
     def _begin(self) -> None:
-        """Begin all attempts. Raises `WriterFenced` when a newer one at the first has begun: who takes that for its own
-        does not take the numbers of the others after it."""
+        """Begin all attempts. Raises `WriterFenced` as soon as a newer one at the first has begun: the numbers of the
+        others are its successor's to take."""
         lanes = Lanes(shared_router(self._ends.kafka))
         for number, task in enumerate(self._tasks):
             if self._first is not None:
@@ -124,24 +124,27 @@ class _Turns:
             self._first.check()
 
     def _begun(self, number: int) -> WriteAttempt | None:
-        target = self._tasks[number].partition.target
-        if (refusal := self._silent.refusal(target)) is not None:
-            self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
+        if self._is_refused(number):
             return None
         try:
             return _attempt(self._tasks[number], self._ends)
         except OffsiteError as error:
             self._outcomes[number] = Failed(error=error, trace=safe_trace(error))
-            self._silent.note(target, error)
+            self._silent.note(self._tasks[number].partition.target, error)
             return None
 
     def _fill(self) -> None:
         while self._waiting and len(self._under_way) < TOGETHER_MAX:
             number, steps = self._waiting.popleft()
-            if (refusal := self._silent.refusal(self._tasks[number].partition.target)) is not None:
-                self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
-            else:
+            if not self._is_refused(number):
                 self._under_way.append((number, steps))
+
+    def _is_refused(self, number: int) -> bool:
+        """Whether trying it would be waiting in vain once more: then that is its outcome."""
+        refusal = self._silent.refusal(self._tasks[number].partition.target)
+        if refusal is not None:
+            self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
+        return refusal is not None
 
     def _end(self, number: int, outcome: Written) -> None:
         self._outcomes[number] = outcome
