@@ -183,6 +183,12 @@ def ended(run: Callable[[], object]) -> object:
     return found[0]
 
 
+def as_one(bundles: Sequence[RestoreBundle]) -> RestoreBundle:
+    """All their tasks, in the plan's order."""
+    tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
+    return RestoreBundle(numbers=tuple(sorted(tasks)), tasks=tuple(tasks[n] for n in sorted(tasks)))
+
+
 COUNT = 12
 """Partitions of a bundle, of which a third are under way at a time."""
 
@@ -213,8 +219,7 @@ class Sleeper:
         return outcome
 
     def _run_bundles(self, bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
-        tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
-        whole = RestoreBundle(numbers=tuple(range(COUNT)), tasks=tuple(tasks[n] for n in range(COUNT)))
+        whole = as_one(bundles)
 
         def run(name: str) -> threading.Thread:
             thread = threading.Thread(target=lambda: self.outcomes.update({name: write(whole)}), name=name)
@@ -283,10 +288,8 @@ def test_leaders_that_are_away_do_not_hold_a_transaction_open_beside_them(
         return step(steps)
 
     def one_bundle(bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
-        tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
         site.target.failing |= {(Api.LIST_OFFSETS, key(n)): NOT_LEADER for n in range(1, partitions)}
-        whole = RestoreBundle(numbers=tuple(range(partitions)), tasks=tuple(tasks[n] for n in range(partitions)))
-        return dict(enumerate(write(whole)))
+        return dict(enumerate(write(as_one(bundles))))
 
     monkeypatch.setattr(task_module, "_step", stepped)
     monkeypatch.setattr(chains, "run_bundles", one_bundle)
@@ -311,8 +314,7 @@ def test_a_worker_that_was_stopped_in_front_of_its_first_attempt_writes_nothing_
         return take(self, by=by)
 
     def run_bundles(bundles: Sequence[RestoreBundle], write: Callable[..., Any], **_: Any) -> Mapping[int, Any]:
-        tasks = {n: task for each in bundles for n, task in zip(each.numbers, each.tasks, strict=True)}
-        whole = RestoreBundle(numbers=tuple(range(COUNT)), tasks=tuple(tasks[n] for n in range(COUNT)))
+        whole = as_one(bundles)
         stale.append(threading.Thread(target=write, args=(whole,), name="stale"))
         stale[0].start()
         assert stopped.wait(60)
@@ -325,6 +327,26 @@ def test_a_worker_that_was_stopped_in_front_of_its_first_attempt_writes_nothing_
     wake.set()
     stale[0].join(60)
     assert not any(site.target.values(TOPIC, number) for number in range(COUNT))
+
+
+@pytest.mark.parametrize(
+    "how", [{"offsets": "translate"}, {"offsets": "preserve"}, {"offsets": "translate", "repartition": [f"{TOPIC}=3"]}]
+)
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_no_attempt_writes_for_a_restore_that_has_ended(
+    site: Site, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], partitions: int
+) -> None:
+    take = PartitionFence.take
+
+    def taking(self: PartitionFence, *, by: str) -> int:
+        self.store.put_if_absent(self.layout.report_key, b"{}")
+        return take(self, by=by)
+
+    fill(site, partitions)
+    monkeypatch.setattr(PartitionFence, "take", taking)
+    with pytest.raises(WriterFenced):
+        site.restore(**how, verify=False)
+    assert not any(log.end for log in site.target.topics[TOPIC].partitions)
 
 
 def test_one_without_a_number_left_spares_the_others(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

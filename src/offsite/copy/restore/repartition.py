@@ -94,6 +94,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
             batchers[target.partition] = _Batcher(
                 stack.enter_context(TargetPartitionWriter(router, attempt, lanes=lanes))
             )
+        attempts[0].check()  # nothing is written before this
         _fill(batchers, views, task.repartition)
         for batcher in batchers.values():
             batcher.finish()
