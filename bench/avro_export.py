@@ -31,7 +31,7 @@ from offsite.services.archives.export_plan import ExportRequest
 from offsite.services.cluster import Cluster as ConnectedCluster
 from offsite.services.restore.request import RestoreRequest
 from offsite.spark.runner import Runner
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

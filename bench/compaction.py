@@ -28,7 +28,7 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.services.compaction.plan import CompactionRequest, plan_compaction
 from offsite.services.compaction.run import Compacted, compact
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 
 PARTITIONS = 4

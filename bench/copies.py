@@ -20,9 +20,9 @@ from offsite.services.compare.run import CompareRequest, plan_comparison, run_co
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.master import slots
 from offsite.spark.runner import RunProgress
-from offsite.spark.session import SparkRunner
+from offsite.spark.sessions.master import slots
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 
 

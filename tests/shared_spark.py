@@ -6,7 +6,7 @@ Who needs a Spark of another kind ends this one first; the next test that asks g
 from __future__ import annotations
 
 from offsite.spark.runner import Runner
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 
 _running: list[SparkRunner] = []
 

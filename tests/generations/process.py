@@ -76,7 +76,6 @@ def main(place: str, bootstrap: str, topic: str, instance: str, *rest: str) -> N
         repository=Repository.open(open_store(place)),
         cluster=cluster.connect(bootstrap, None),
         runner=InlineRunner(),
-        slots=2,
         outages=Outages(give_up_after_s=60, clock=clock, on_outage=lambda outage: tell(f"outage {outage}")),
         clock=clock,
         collect_after_s=24 * 3600,

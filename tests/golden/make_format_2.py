@@ -54,7 +54,7 @@ def roll_up(site: Site) -> None:
         layout=site.backup.layout,
         compression=CompressionChoice.NONE,
     )
-    assert roll_up_step(site.backup, state, sorted(state.segments), runner=InlineRunner(), ends=ends, slots=1)
+    assert roll_up_step(site.backup, state, sorted(state.segments), runner=InlineRunner(), ends=ends)
 
 
 def write(site: Site, *values: bytes) -> None:

@@ -55,7 +55,7 @@ def let_go(site: Site) -> None:
 
 def compact_all(site: Site) -> None:
     plan = plan_compaction(site.backup, CompactionRequest(min_dirty_ratio=0.0))
-    assert compact(site.backup, plan, runner=InlineRunner(), slots=1).regions
+    assert compact(site.backup, plan, runner=InlineRunner()).regions
 
 
 def make(site: Site) -> None:

@@ -186,7 +186,7 @@ class Play:
             kafka=_KAFKA, store=self.repository.store, layout=backup.layout, compression=CompressionChoice.NONE
         )
         chosen = sorted(state.segments)
-        done = roll_up_step(backup, state, chosen, runner=InlineRunner(), ends=ends, slots=2)
+        done = roll_up_step(backup, state, chosen, runner=InlineRunner(), ends=ends)
         if done is not None:
             self._tell(f"roll up {done.segments} into {done.into}")
 

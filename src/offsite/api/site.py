@@ -19,6 +19,7 @@ from offsite.services.jobs.workers import Workers
 from offsite.services.metastore.status import MetastoreStatusReport, metastore_status
 from offsite.services.overview.status import Status, read_status
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
+from offsite.spark.choice import SparkChoice
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 
@@ -55,7 +56,7 @@ class SiteSettings:
     repo: str
     backup: str | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
-    spark_master: str | None = None
+    spark: SparkChoice = field(default_factory=SparkChoice)
     read_only: bool = False
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
     """Zeebe clusters that take part in every checkpoint that this coordinator asks for."""
@@ -168,5 +169,4 @@ class Fresh(Generic[T]):
 
 
 def _environment(settings: SiteSettings) -> Mapping[str, str]:
-    spark = {"OFFSITE_SPARK_MASTER": settings.spark_master} if settings.spark_master else {}
-    return {"OFFSITE_REPO": settings.repo, **spark}
+    return {"OFFSITE_REPO": settings.repo, **settings.spark.environment()}

@@ -13,8 +13,9 @@ from offsite.cli.output import note, tell_damage
 if TYPE_CHECKING:
     from offsite.repository.repository import Repository
     from offsite.services.cluster import Cluster
+    from offsite.spark.choice import SparkChoice
     from offsite.spark.rate_server import RateLimits
-    from offsite.spark.session import SparkRunner
+    from offsite.spark.spark_runner import SparkRunner
 
 
 def open_repository(url: str) -> Repository:
@@ -37,12 +38,12 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
 
 
 @contextmanager
-def spark(master: str | None, *, preload: str, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
+def spark(choice: SparkChoice, *, preload: str, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
     """Spark, starting in the background from here on; ended with the block. Workers import `preload` as they start, and
     go by `limits`."""
-    from offsite.spark.session import SparkRunner
+    from offsite.spark.spark_runner import SparkRunner
 
-    runner = SparkRunner(master=master, preload=[preload], limits=limits)
+    runner = SparkRunner(choice, preload=[preload], limits=limits)
     try:
         runner.begin()
         yield runner

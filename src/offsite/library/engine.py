@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from offsite.model.choices import SecretsChoice, SecretsText, chosen
+from offsite.spark.choice import SparkChoice, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,28 +18,47 @@ if TYPE_CHECKING:
     from offsite.spark.runner import Runner
 
 
+class SparkWords(TypedDict, total=False):
+    """Which Spark runs jobs, and how: as the options of the same names.
+
+    `spark_master`: a master URL, or `submitted`. `spark_conf` wins over the file `spark_properties`. `spark_archive`:
+    made by `offsite spark pack`. `secrets`: `encrypted`, `on-executors` or `in-clear`.
+    """
+
+    spark_master: str | None
+    spark_conf: Mapping[str, str]
+    spark_properties: Path | None
+    spark_archive: str | None
+    secrets: SecretsText
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """A Spark for jobs. `session` is the program's own and is left running; its workers must be able to import offsite.
-    Without one, jobs start Spark at `master` (None: this machine's cores) and end it."""
+    Without one, jobs start the Spark of `choice` and end it."""
 
     session: SparkSession | None = None
-    master: str | None = None
+    choice: SparkChoice = field(default_factory=SparkChoice)
 
-    @property
-    def slots(self) -> int:
-        """Number of tasks to expect at once."""
-        from offsite.spark.master import slots
-
-        return slots(self.master) if self.session is None else self.session.sparkContext.defaultParallelism
+    @classmethod
+    def of(cls, session: SparkSession | None, words: SparkWords) -> Engine:
+        """Raises `BadOption`."""
+        conf = {**settings_of(words.get("spark_properties"), ()), **words.get("spark_conf", {})}
+        choice = SparkChoice(
+            master=words.get("spark_master"),
+            conf=conf,
+            archive=words.get("spark_archive"),
+            secrets=chosen(SecretsChoice, words.get("secrets", SecretsChoice.DEFAULT)),
+        )
+        return cls(session=session, choice=choice)
 
     @contextmanager
     def runner(self, limits: RateLimits | None = None) -> Iterator[Runner]:
         """A runner, ended with the block, whose tasks go by `limits`."""
-        from offsite.spark.session import SparkRunner
+        from offsite.spark.spark_runner import SparkRunner
 
         context = None if self.session is None else self.session.sparkContext
-        runner = SparkRunner(master=self.master, context=context, limits=limits)
+        runner = SparkRunner(self.choice, context=context, limits=limits)
         runner.begin()
         try:
             yield runner

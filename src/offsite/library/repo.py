@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from offsite.library.backup import Backup
-from offsite.library.engine import Engine
+from offsite.library.engine import Engine, SparkWords
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 def open(  # noqa: A001  # offsite.open reads as it should
-    url: str, *, spark: SparkSession | None = None, spark_master: str | None = None
+    url: str, *, spark: SparkSession | None = None, **words: Unpack[SparkWords]
 ) -> Repo:
     """The repository in the folder or at the URL (`s3://`, `gs://`, `az://`).
 
-    Jobs run on `spark`, which is left running, or on a Spark of their own at `spark_master` (this machine by default).
-    Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`.
+    Jobs run on `spark`, which is left running, or on a Spark of their own (on this machine, unless `words` say
+    otherwise). Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`, `BadOption`.
     """
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
-    return Repo(Repository.open(open_store(url)), Engine(session=spark, master=spark_master))
+    return Repo(Repository.open(open_store(url)), Engine.of(spark, words))
 
 
-def init(url: str, *, spark: SparkSession | None = None, spark_master: str | None = None) -> Repo:
+def init(url: str, *, spark: SparkSession | None = None, **words: Unpack[SparkWords]) -> Repo:
     """Make a new repository in an empty folder or prefix, and open it.
 
-    Raises `RepositoryExists`, `BadRepositoryUrl`.
+    Raises `RepositoryExists`, `BadRepositoryUrl`, `BadOption`.
     """
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
-    return Repo(Repository.init(open_store(url)), Engine(session=spark, master=spark_master))
+    return Repo(Repository.init(open_store(url)), Engine.of(spark, words))
 
 
 class Repo:
@@ -99,7 +99,7 @@ class Repo:
 
         request, cluster = parse_backup(name, words), connect(bootstrap, kafka_config)
         with self._engine.runner(parse_limits(words)) as runner:
-            plan = plan_backup(self._repository, cluster.admin, request, slots=self._engine.slots)
+            plan = plan_backup(self._repository, cluster.admin, request, slots=runner.slots)
             return run_backup(
                 plan, repository=self._repository, kafka=cluster.config, runner=runner, on_progress=on_progress
             )

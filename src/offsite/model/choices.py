@@ -105,6 +105,19 @@ class CompressionChoice(StrEnum):
 CompressionText = Literal["auto", "none", "zstd"]
 
 
+class SecretsChoice(StrEnum):
+    """How the executors of a Spark cluster come by passwords, keys and tokens of Kafka: in tasks, where Spark encrypts
+    its network; out of a file that each of them has; or in tasks that whoever is on the way can read."""
+
+    ENCRYPTED = "encrypted"
+    ON_EXECUTORS = "on-executors"
+    IN_CLEAR = "in-clear"
+    DEFAULT = ENCRYPTED
+
+
+SecretsText = Literal["encrypted", "on-executors", "in-clear"]
+
+
 class EmptyAs(StrEnum):
     """What an empty key or value in an archive was, where its format does not tell. The default is the format's."""
 

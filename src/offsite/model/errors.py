@@ -649,6 +649,12 @@ class ExecutorDiffers(OffsiteError):
     id = "OFF-0104"
 
 
+class SecretStays(UserError):
+    """A task would carry a password, a key or a token to where others can read it."""
+
+    id = "OFF-0225"
+
+
 class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 

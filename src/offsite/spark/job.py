@@ -4,10 +4,14 @@ Two ways lead home. Envelopes, which carry outcomes, travel in a Spark accumulat
 ends, exactly then, and counts no failed attempt. Progress and notes of failed attempts cannot wait for that end, and
 travel in datagrams that may be lost: no result may depend on one. One Spark task per task value. Must never build a
 SparkContext.
+
+What travels to a worker is bytes until the worker has said that it is of the same version: another one may not know
+the classes, and must say so in words.
 """
 
 from __future__ import annotations
 
+import pickle
 import queue
 import socket
 import threading
@@ -18,8 +22,10 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.errors import ExecutorDiffers
 from offsite.model.journal import JOURNAL
+from offsite.model.secret import Travel, secrets_travel
 from offsite.model.version import __version__
 from offsite.spark import meter, rate_lease
+from offsite.spark.job_name import job_name
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.rate_server import RateAddress, RateLimits, RateServer
 from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
@@ -45,8 +51,11 @@ class Mailbox:
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
-        self._host = context.getConf().get("spark.driver.host") or LOOPBACK
-        self.datagrams, self.notes = ProgressReceiver(self._host), NoteReceiver(self._host)
+        conf = context.getConf()
+        self._host = conf.get("spark.driver.host") or LOOPBACK
+        self._bind = conf.get("spark.driver.bindAddress") or self._host
+        self.datagrams = ProgressReceiver(self._host, bind=self._bind)
+        self.notes = NoteReceiver(self._host, bind=self._bind)
         self._rates: RateServer | None = None
         self._job = 0
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
@@ -59,7 +68,7 @@ class Mailbox:
     def rates(self, limits: RateLimits) -> RateAddress | None:
         """Where workers take what `limits` let through, one job after the other out of the same; None without any."""
         if self._rates is None and limits.by_direction():
-            self._rates = RateServer(self._host, limits)
+            self._rates = RateServer(self._host, limits, bind=self._bind)
         return None if self._rates is None else self._rates.address
 
     def close(self) -> None:
@@ -73,34 +82,39 @@ class Mailbox:
             self._inbox.put(envelope)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The Spark that runs a job, and how: attempts at a task, rate limits, and what may travel of secrets."""
+
+    context: SparkContext
+    mailbox: Mailbox
+    max_attempts: int
+    limits: RateLimits
+    secrets: Travel
+
+
 class SparkJob(Generic[TaskT, ResultT]):
     one_task_each = True
     """Whether Spark's tasks are ours, number by number."""
 
-    def __init__(  # noqa: PLR0913  # Spark's two ends, and the four things that make a job
-        self,
-        context: SparkContext,
-        mailbox: Mailbox,
-        tasks: Sequence[tuple[int, TaskT]],
-        function: Callable[[TaskT], ResultT],
-        *,
-        max_attempts: int,
-        limits: RateLimits,
+    def __init__(
+        self, engine: Engine, tasks: Sequence[tuple[int, TaskT]], function: Callable[[TaskT], ResultT]
     ) -> None:
+        mailbox = engine.mailbox
         self._job, self._inbox = mailbox.open()
         self._datagrams, self._notes = mailbox.datagrams, mailbox.notes
-        self._context = context
+        self._context, self._secrets = engine.context, engine.secrets
         self._tasks = tasks
-        self._group = f"offsite-{self._job}"
+        self._name, self._group = job_name(), f"offsite-{self._job}"
         self._work = _Work(
             job=self._job,
-            function=function,
+            function=self._sealed(function),
             home=mailbox.accumulator,
             datagrams=mailbox.datagrams.address,
             notes=mailbox.notes.address,
             journal_level=JOURNAL.getEffectiveLevel(),
-            max_attempts=max_attempts,
-            rates=mailbox.rates(limits),
+            max_attempts=engine.max_attempts,
+            rates=mailbox.rates(engine.limits),
             version=__version__,
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
@@ -132,15 +146,21 @@ class SparkJob(Generic[TaskT, ResultT]):
 
     def _submit(self) -> None:
         try:
-            self._context.setJobGroup(self._group, "offsite", interruptOnCancel=True)
-            self._source().mapPartitions(self._work).collect()
+            self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+            with secrets_travel(self._secrets):
+                self._source().mapPartitions(self._work).collect()
         except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `events`, which raises it
             self._inbox.put(_End(error=error))
         else:
             self._inbox.put(_End(error=None))
 
-    def _source(self) -> RDD[tuple[int, TaskT]]:
-        return self._context.parallelize(self._tasks, len(self._tasks))
+    def _source(self) -> RDD[tuple[int, Any]]:
+        tasks = [(index, _Sealed(pickle.dumps(task))) for index, task in self._tasks]
+        return self._context.parallelize(tasks, len(tasks))
+
+    def _sealed(self, value: object) -> bytes:
+        with secrets_travel(self._secrets):
+            return pickle.dumps(value)
 
 
 class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
@@ -148,19 +168,16 @@ class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
 
     one_task_each = False
 
-    def __init__(  # noqa: PLR0913  # as above, and the shuffle
+    def __init__(
         self,
-        context: SparkContext,
-        mailbox: Mailbox,
+        engine: Engine,
         tasks: Sequence[tuple[int, TaskT]],
         function: Callable[[Fed[TaskT, Any]], ResultT],
         *,
         everything: Sequence[TaskT],
         shuffle: Shuffle[TaskT, Any, Any],
-        max_attempts: int,
-        limits: RateLimits,
     ) -> None:
-        super().__init__(context, mailbox, tasks, function, max_attempts=max_attempts, limits=limits)
+        super().__init__(engine, tasks, function)
         self._everything, self._shuffle = everything, shuffle
 
     def _source(self) -> RDD[tuple[int, Any]]:
@@ -202,12 +219,19 @@ class _Gathering:
         return ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """A task on its way."""
+
+    pickled: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work(Generic[TaskT, ResultT]):
-    """The function of a job with all that it needs in a worker: what travels there."""
+class _Work:
+    """The function of a job, pickled, with all that it needs in a worker: what travels there."""
 
     job: int
-    function: Callable[[TaskT], ResultT]
+    function: bytes
     home: Any
     datagrams: ProgressAddress
     notes: NoteAddress
@@ -217,7 +241,7 @@ class _Work(Generic[TaskT, ResultT]):
     version: str
     """Of the offsite that sent it."""
 
-    def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[None]:
+    def __call__(self, tasks: Iterable[tuple[int, Any]]) -> Iterator[None]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -226,8 +250,7 @@ class _Work(Generic[TaskT, ResultT]):
             self._attempt_all(tasks, context, number)
         return iter(())
 
-    def _attempt_all(self, tasks: Iterable[tuple[int, TaskT]], context: TaskContext | None, number: int) -> None:
-        function = self.function if self.version == __version__ else self._refuse
+    def _attempt_all(self, tasks: Iterable[tuple[int, Any]], context: TaskContext | None, number: int) -> None:
         for index, task in tasks:
             with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
@@ -235,7 +258,7 @@ class _Work(Generic[TaskT, ResultT]):
                 envelope = attempt(
                     index,
                     task,
-                    function,
+                    self._run,
                     is_last_attempt=context is None or number >= self.max_attempts,
                     number=number,
                     journal_level=self.journal_level,
@@ -243,9 +266,12 @@ class _Work(Generic[TaskT, ResultT]):
                 )
             self.home.add(((self.job, envelope),))
 
-    def _refuse(self, _task: TaskT) -> ResultT:
-        """Another offsite may read and write otherwise than the one that planned this."""
-        raise ExecutorDiffers(
-            f"the executor on {socket.gethostname()} has offsite {__version__}, and this one is {self.version}",
-            hint="install the same offsite for the Python that runs Spark's workers: PYSPARK_PYTHON names it",
-        )
+    def _run(self, task: Any) -> Any:  # noqa: ANN401  # of any job
+        """Another offsite may read and write otherwise than the one that planned this: `ExecutorDiffers`."""
+        if self.version != __version__:
+            raise ExecutorDiffers(
+                f"the executor on {socket.gethostname()} has offsite {__version__}, and this one is {self.version}",
+                hint="give executors this one: offsite spark pack, --spark-archive; or install it on each of them",
+            )
+        function = pickle.loads(self.function)  # noqa: S301  # by the driver that runs this task
+        return function(pickle.loads(task.pickled) if isinstance(task, _Sealed) else task)  # noqa: S301  # likewise

@@ -43,11 +43,12 @@ class ProgressAddress:
 
 
 class ProgressReceiver:
-    """The driver's side of the datagrams: a socket on `host`."""
+    """The driver's side of the datagrams: a socket that workers reach at `host`, bound to `bind` where that is another
+    address of this machine."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, bind: str = "") -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((host, 0))
+        self._socket.bind((bind or host, 0))
         self._socket.setblocking(False)
         self.address = ProgressAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_bytes(16))
 

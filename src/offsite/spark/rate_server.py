@@ -66,9 +66,9 @@ class RateAddress:
 class RateServer:
     """Shares out `limits` on `host` until `close`, in a thread of its own."""
 
-    def __init__(self, host: str, limits: RateLimits, *, clock: Clock | None = None) -> None:
+    def __init__(self, host: str, limits: RateLimits, *, bind: str = "", clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._listener = socket.create_server((host, 0), backlog=1024)
+        self._listener = socket.create_server((bind or host, 0), backlog=1024)
         self._listener.setblocking(False)
         self.address = RateAddress(
             host=host,

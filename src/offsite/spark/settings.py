@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from offsite.model.hosts import is_loopback
+from offsite.model.journal import decided
+
 MAX_ATTEMPTS = 4
 """Attempts at one task before it has failed for good: Spark's own default on a cluster."""
+
+DRIVER_MEMORY_MIB = 512
+"""The heap of the driver's JVM, which schedules and holds no data."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -16,20 +22,37 @@ WORKER_ENVIRONMENT = {
 }
 
 
-FIRM_SETTINGS = {"spark.speculation": "false"}
-"""Not for anybody to choose: of two attempts at one partition of a restore the later one shuts the earlier one out."""
-
-
 _DAEMON = "spark.python.daemon.module"
+
+FIRM_SETTINGS = {
+    "spark.speculation": "false",
+    "spark.task.maxFailures": str(MAX_ATTEMPTS),
+    "spark.python.worker.reuse": "true",
+    _DAEMON: "offsite.spark.local.daemon",
+}
+"""Not for anybody to choose: see `_WHY`."""
+
+_WHY = {
+    "spark.speculation": "of two attempts at one partition of a restore the later one shuts the earlier one out",
+    "spark.task.maxFailures": "the last attempt at a task brings its error home, so offsite must know which it is",
+    "spark.python.worker.reuse": "a worker keeps its connections to brokers from task to task",
+    _DAEMON: "it is what lets workers delete what they were writing when they are ended",
+}
+
+
+def laid_over(own: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Offsite's `own` settings, over them those that a person has `chosen`, and over all the firm ones. What is
+    overruled is told in the log."""
+    for name, value in FIRM_SETTINGS.items():
+        if chosen.get(name, value) != value:
+            decided("setting_overruled", why=_WHY[name], setting=name, asked=chosen[name], used=value)
+    return {**own, **chosen, **FIRM_SETTINGS}
 
 
 def common_settings() -> dict[str, str]:
-    """Settings for any master: quiet, and of small memory however many jobs a continuous backup runs."""
+    """Settings for any master: of small memory however many jobs a continuous backup runs."""
     return {
-        "spark.task.maxFailures": str(MAX_ATTEMPTS),
-        _DAEMON: "offsite.spark.local.daemon",
-        "spark.python.worker.reuse": "true",
-        "spark.ui.enabled": "false",
+        "spark.driver.memory": f"{DRIVER_MEMORY_MIB}m",
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
@@ -53,6 +76,7 @@ def local_settings(*, master: str, folder: Path) -> dict[str, str]:
     return common_settings() | {
         "spark.authenticate": "true",
         "spark.master": master,
+        "spark.ui.enabled": "false",
         "spark.local.dir": str(folder),
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
@@ -75,3 +99,17 @@ def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
     environment that the JVM would have given them."""
     handed_on = {f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()}
     return {name: value for name, value in settings.items() if name != _DAEMON} | handed_on
+
+
+def is_private(settings: Mapping[str, str]) -> bool:
+    """Whether nobody on the network can read what Spark sends: it is encrypted, or stays on this machine, since
+    executors on another one could not reach a driver on its loopback address.
+
+    Authentication alone encrypts nothing. Source: Spark's page "Security", AES-based encryption and SSL for RPC.
+    """
+
+    def on(name: str) -> bool:
+        return settings.get(name, "false").strip().lower() == "true"
+
+    by_aes = on("spark.authenticate") and on("spark.network.crypto.enabled")
+    return by_aes or on("spark.ssl.rpc.enabled") or is_loopback(settings.get("spark.driver.host", ""))

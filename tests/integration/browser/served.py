@@ -63,9 +63,7 @@ def full_site(folder: Path) -> Iterator[Site]:
 
 def take_checkpoint(site: Site, checkpoint: int) -> None:
     ask(site.backup, checkpoint)
-    Server(
-        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
-    ).serve()
+    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
 
 
 def empty_repository(folder: Path) -> Path:

@@ -28,7 +28,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.master import slots
+from offsite.spark.sessions.master import slots
 from tests.integration.cluster.busy_source import EXPIRING, BusySource, Life, Pace, Records
 from tests.integration.cluster.faults import meanwhile, mend
 from tests.integration.cluster.follow_judge import (

@@ -111,7 +111,6 @@ def take(trial: Trial, cluster: Ends, backup: Backup, relay: Relay, form: StampF
         backup=backup,
         cluster=cluster,
         runner=InlineRunner(),
-        slots=2,
         stamping=stamping,
     )
     assert server.serve()

@@ -50,7 +50,6 @@ def take(site: Site, checkpoint: int, *asked: Participant) -> CheckpointReport:
         backup=site.backup,
         cluster=site.cluster,
         runner=site.spark,
-        slots=2,
         participants=Participants(asked, take_timeout_s=120.0, complete_timeout_s=120.0),
     )
     assert server.serve()

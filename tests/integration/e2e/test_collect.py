@@ -91,7 +91,6 @@ def test_what_is_rolled_up_and_collected_changes_no_restore_point_and_no_micro_b
         cluster=site.cluster,  # type: ignore[arg-type]
         runner=site.spark,
         request=BackupRequest(backup=BACKUP, selection=parse_selection([topic])),
-        slots=2,
         interval_s=0.5,
         collect_after_s=0,
     )

@@ -72,7 +72,7 @@ def test_a_compacted_backup_comes_back_with_the_state_of_each_point(copy: Copy) 
     site.backup.commit(Changes(forgotten=((middle, middle + 1),)), base=head, writer="forget")
     earlier = site.restore(topic, new_name(topic), commit=first)
     before = sum(segment.records for segment in site.backup.state().all_segments())
-    done = compact(site.backup, plan_compaction(site.backup, ALWAYS), runner=site.spark, slots=2)
+    done = compact(site.backup, plan_compaction(site.backup, ALWAYS), runner=site.spark)
     assert done.left_alone == 0
     assert done.records_after < before / 2
     site.assert_verified()
@@ -109,7 +109,7 @@ def test_spark_finds_the_same(tmp_path: Path, spark: Runner, monkeypatch: pytest
         ends[state.seq] = log.end
     forget(backup, [1, 3, 4])
     monkeypatch.setattr(regions.parts_of, "__kwdefaults__", {"part_bytes": 5000})
-    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
+    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark)
     assert (done.regions, done.left_alone) == (1, 0)
     assert done.records_after < done.records_before / 2
     for seq in (2, 5):
@@ -126,7 +126,7 @@ def test_spark_leaves_alone_what_it_cannot_read(tmp_path: Path, spark: Runner) -
     path = next((tmp_path / "repository").rglob(key.rpartition("/")[2]))
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-10])
-    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
+    done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark)
     assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
 
 
@@ -146,7 +146,7 @@ def test_a_thousand_keys_have_at_twenty_points_what_a_replay_of_the_log_gives(tm
         if number % 20 == 19:
             dropped = set(range(state.seq)) & {line.seq for line in backup.state().history} - truth.keys()
             forget(backup, sorted(dropped))
-            done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark, slots=2)
+            done = compact(backup, plan_compaction(backup, ALWAYS), runner=spark)
             assert done.left_alone == 0
     assert log.end > 1_000_000
     assert sum(segment.records for segment in backup.state().all_segments()) < log.end / 2

@@ -46,7 +46,6 @@ def test_what_a_left_out_transaction_replaced_is_still_there(copy: Copy) -> None
         site.backup,
         plan_compaction(site.backup, CompactionRequest(min_dirty_ratio=0.0)),
         runner=InlineRunner(),
-        slots=2,
     )
     result = copy.restore(topic, cut=CutChoice.AUTO)
     assert result.consistency is not None

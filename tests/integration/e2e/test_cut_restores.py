@@ -28,7 +28,6 @@ from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
-from tests.integration.e2e.site import SLOTS
 from tests.integration.e2e.transfers import ORDERS, Application, Names, audit, drain, make_topics, running
 from tests.integration.kafka.cluster import wait_until
 from tests.shared_spark import shared_spark
@@ -88,7 +87,6 @@ def take_checkpoint(groups: Groups) -> int:
         backup=site.backup,
         cluster=connect(groups.source.bootstrap, None),
         runner=site.spark,
-        slots=SLOTS,
     )
     assert server.serve()
     report = Checkpoints(site.backup).report(asked.id)

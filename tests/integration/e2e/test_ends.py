@@ -13,7 +13,8 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import compare, read_topic
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import succeed
@@ -71,7 +72,7 @@ def test_a_cluster_with_tls_and_sasl_is_backed_up_and_restored(
 @pytest.mark.soak
 def test_a_spark_cluster_does_the_work(broker: SandboxInfo, topic: str, tmp_path: Path, spark_master: str) -> None:
     end_shared_spark()
-    runner = SparkRunner(master=spark_master)
+    runner = SparkRunner(SparkChoice(master=spark_master))
     try:
         repository = Repository.init(open_store(str(tmp_path / "repository")))
         site = Site(Cluster(broker.bootstrap), repository, runner)

@@ -19,8 +19,9 @@ from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.verify.run import verify_deep
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import RunProgress
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.spark.token_bucket import BURST_S
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.site import SLOTS, Site
@@ -40,7 +41,7 @@ def limited(broker: SandboxInfo, tmp_path: Path) -> Iterator[Site]:
     """A site whose Spark has both limits."""
     end_shared_spark()
     limits = parse_limits({"read_limit": f"{READ_BYTES_PER_S}B", "write_limit": f"{WRITE_BYTES_PER_S}B/s"})
-    spark = SparkRunner(master="local[2]", limits=limits)
+    spark = SparkRunner(SparkChoice(master="local[2]"), limits=limits)
     try:
         spark.run([1, 2], abs)  # its start is none of what is measured
         repository = Repository.init(open_store(str(tmp_path / "repository")))

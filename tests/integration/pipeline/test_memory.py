@@ -29,8 +29,9 @@ from offsite.services.cluster import Cluster
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import RunProgress
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.shared_spark import end_shared_spark
@@ -97,7 +98,7 @@ def site(start_sandbox: StartSandbox, tmp_path: Path) -> Iterator[Site]:
     _, info = start_sandbox(settings=Settings(heap_mib=1024, long_run=True))
     config = KafkaConfig(bootstrap=parse_bootstrap(info.bootstrap))
     end_shared_spark()
-    runner = SparkRunner(master="local[2,4]")
+    runner = SparkRunner(SparkChoice(master="local[2,4]"))
     try:
         yield Site(
             config=config,

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedBatch, JavaMissing, KafkaUnreachable, SparkFailed
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Done, Failed, Runner, RunProgress
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.passing_runner import interrupt_after
 from tests.processes import is_alive, listening_addresses, processes_with
@@ -37,7 +38,7 @@ def importable_tasks() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def runner(importable_tasks: None) -> Iterator[Runner]:
     end_shared_spark()
-    spark = SparkRunner(master="local[2,4]")
+    spark = SparkRunner(SparkChoice(master="local[2,4]"))
     try:
         spark.begin()
         yield spark
@@ -50,7 +51,7 @@ def test_results_come_in_the_order_of_tasks(runner: Runner) -> None:
 
 
 def test_no_tasks_need_no_spark() -> None:
-    spark = SparkRunner(master="spark://127.0.0.1:1")
+    spark = SparkRunner(SparkChoice(master="spark://127.0.0.1:1"))
     assert spark.run([], spark_tasks.double) == []
     spark.close()
 
@@ -187,7 +188,7 @@ def test_after_the_jvm_was_killed_the_next_run_starts_another(runner: Runner, tm
 def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    spark = SparkRunner(master="local[1]")
+    spark = SparkRunner(SparkChoice(master="local[1]"))
     spark.begin()
     with pytest.raises(JavaMissing) as raised:
         spark.run([1], spark_tasks.double)

@@ -11,8 +11,9 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Done, Failed
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.own_session import own_session
 from tests.passing_runner import interrupt_after
@@ -48,7 +49,7 @@ def test_a_spark_of_our_own_after_theirs_still_tells_errors_apart(tmp_path: Path
     """Theirs leaves a hook in Py4J that needs classes of theirs."""
     end_shared_spark()
     install_exception_handler()
-    own = SparkRunner(master="local[1,2]")
+    own = SparkRunner(SparkChoice(master="local[1,2]"))
     try:
         outcomes = own.run_all([Attempted(log=tmp_path / "log", bad_attempts=99)], spark_tasks.killed_at_first)
     finally:

@@ -13,9 +13,10 @@ import pytest
 
 from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
 from offsite.spark import job
+from offsite.spark.choice import SparkChoice
 from offsite.spark.rate_server import RateLimits
 from offsite.spark.runner import Done, Runner, RunProgress
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.spark.token_bucket import BURST_S
 from tests import spark_tasks
 from tests.processes import processes_with
@@ -45,7 +46,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
     settings = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    spark = SparkRunner(master=master, conf=settings, limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
+    spark = SparkRunner(SparkChoice(master=master, conf=settings), limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
     try:
         yield spark
     finally:
@@ -113,7 +114,9 @@ def test_a_task_that_kills_each_worker_fails_alone_on_a_cluster_too(runner: Runn
 
 
 def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
-    spark = SparkRunner(master=master, conf={**QUICK_JVMS, "spark.executor.memory": "512m", "spark.cores.max": "1"})
+    spark = SparkRunner(
+        SparkChoice(master=master, conf={**QUICK_JVMS, "spark.executor.memory": "512m", "spark.cores.max": "1"})
+    )
     spark.begin()
     spark.close()
     marked = processes_with(MARK, os.environ[MARK])
@@ -121,7 +124,7 @@ def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
 
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:
-    spark = SparkRunner(master="spark://127.0.0.1:1")
+    spark = SparkRunner(SparkChoice(master="spark://127.0.0.1:1"))
     started_s = time.monotonic()
     with pytest.raises(SparkFailed, match=r"spark://127\.0\.0\.1:1"):
         spark.run([1], spark_tasks.double)
@@ -130,7 +133,7 @@ def test_a_master_that_does_not_answer_is_named_at_once() -> None:
 
 
 def test_a_master_url_without_a_port_is_refused() -> None:
-    spark = SparkRunner(master="spark://somewhere")
+    spark = SparkRunner(SparkChoice(master="spark://somewhere"))
     with pytest.raises(BadOption):
         spark.run([1], spark_tasks.double)
     spark.close()

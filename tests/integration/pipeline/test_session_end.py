@@ -21,18 +21,20 @@ ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
 
 TWO_RUNS = """
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from tests.spark_tasks import double
 for _ in range(2):
-    spark = SparkRunner(master="local[2,4]")
+    spark = SparkRunner(SparkChoice(master="local[2,4]"))
     print(spark.run([1, 2], double))
     spark.close()
 """
 
 NO_CLOSE = """
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from tests.spark_tasks import double
-print(SparkRunner(master="local[2,4]").run([1, 2], double))
+print(SparkRunner(SparkChoice(master="local[2,4]")).run([1, 2], double))
 """
 
 PLAIN_START = """
@@ -41,7 +43,8 @@ import sys
 from operator import attrgetter
 from importlib import import_module
 from offsite.spark.local.pyspark_internals import PARTS
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from tests.spark_tasks import double
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -49,7 +52,7 @@ for module, name in PARTS:
     if module.startswith("pyspark."):
         delattr(import_module(module), name)
 for _ in range(2):
-    spark = SparkRunner(master="local[2,4]")
+    spark = SparkRunner(SparkChoice(master="local[2,4]"))
     print(spark.run([1, 2], double))
     spark.close()
 """
@@ -59,9 +62,10 @@ import signal
 import sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell hands on that Ctrl-C is ignored
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from tests.spark_tasks import wait_for_ever
-spark = SparkRunner(master="local[2,4]")
+spark = SparkRunner(SparkChoice(master="local[2,4]"))
 try:
     spark.run([Path(sys.argv[1])], wait_for_ever)
 except KeyboardInterrupt:
@@ -75,7 +79,8 @@ import threading
 import time
 from pathlib import Path
 from offsite.model.uninterrupted import interrupt
-from offsite.spark.session import SparkRunner
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 start = threading.Thread.start
 def start_and_be_interrupted(thread):
     start(thread)
@@ -84,7 +89,7 @@ def start_and_be_interrupted(thread):
             time.sleep(0.001)
         interrupt()
 threading.Thread.start = start_and_be_interrupted
-spark = SparkRunner(master="local[2,4]")
+spark = SparkRunner(SparkChoice(master="local[2,4]"))
 try:
     spark.begin()
 except KeyboardInterrupt:

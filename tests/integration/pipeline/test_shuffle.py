@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import DamagedBatch, SparkFailed
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Done, Failed, Runner, Shuffle
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.shared_spark import end_shared_spark
 
@@ -24,7 +25,7 @@ def runner() -> Iterator[Runner]:
     end_shared_spark()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-        spark = SparkRunner(master="local[2,4]")
+        spark = SparkRunner(SparkChoice(master="local[2,4]"))
         try:
             spark.begin()
             yield spark

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from offsite.spark.choice import SparkChoice
 from offsite.spark.local.jvm import java_binary
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from tests.processes import listening_ports, processes_with
 from tests.shared_spark import end_shared_spark
 
@@ -29,7 +30,7 @@ def runner() -> Iterator[SparkRunner]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv(MARK, f"strangers-{os.getpid()}")
-        spark = SparkRunner(master="local[2,4]")
+        spark = SparkRunner(SparkChoice(master="local[2,4]"))
         try:
             spark.begin()
             spark._session.ready()  # type: ignore[union-attr]

@@ -17,9 +17,7 @@ PATHS = ("/actuator/backups", "/actuator/backupRuntime")
 
 
 def serve(site: Site) -> None:
-    Server(
-        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
-    ).serve()
+    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
 
 
 @pytest.fixture

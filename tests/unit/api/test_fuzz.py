@@ -40,9 +40,7 @@ def described(coordinator: FakedClusters, site: Site, monkeypatch: pytest.Monkey
     monkeypatch.setattr(routes, "STARTS_WITHIN_S", 0.01)
     monkeypatch.setattr(routes, "LOOK_S", 0.001)
     take(site.backup, 7)
-    Server(
-        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
-    ).serve()
+    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
     hosts = Hosts.of(["testserver"])
     app = make_app(coordinator, Guarded(hosts=hosts, sessions=Sessions(), tokens=None, read_only=False))
     return schemathesis.openapi.from_asgi("/openapi.json", app)

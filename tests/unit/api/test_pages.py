@@ -83,9 +83,7 @@ class Tree(HTMLParser):
 
 def take(site: Site, checkpoint: int = 7) -> None:
     ask(site.backup, checkpoint)
-    Server(
-        repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner, slots=2
-    ).serve()
+    Server(repository=site.repository, backup=site.backup, cluster=site.source.connected, runner=site.runner).serve()
 
 
 def shown(client: TestClient, path: str) -> str:

@@ -30,7 +30,6 @@ def take(site: Site, checkpoint: int) -> None:
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
     ).serve()
 
 

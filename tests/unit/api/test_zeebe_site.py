@@ -34,7 +34,6 @@ def driving(coordinator: FakedClusters, site: Site, zeebe: ZeebeServer) -> Faked
             backup=site.backup,
             cluster=site.source.connected,
             runner=site.runner,
-            slots=2,
             participants=coordinator.participants(site.backup),
         ).serve()
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.config.client_properties import ClientProperties, parse_client_properties, read_client_properties
-from offsite.kafka.config.config import Address, Secret
+from offsite.kafka.config.config import Address
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.secret import Secret
 
 MODULES = "org.apache.kafka.common.security"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from offsite.kafka.config.config import Address, KafkaConfig, SaslConfig, Secret, TlsConfig, TokenSource
+from offsite.kafka.config.config import Address, KafkaConfig, SaslConfig, TlsConfig, TokenSource
 from offsite.kafka.net.sasl import authenticate
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import KafkaAuthenticationFailed
+from offsite.model.secret import Secret
 from offsite.services.cluster import _cluster
 
 PASSWORD = "pencil-sharp"

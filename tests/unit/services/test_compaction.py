@@ -75,7 +75,7 @@ def backup(store: MemoryStore) -> Backup:
 
 
 def compacted(backup: Backup, request: CompactionRequest = ALWAYS) -> Compacted:
-    return compact(backup, plan_compaction(backup, request), runner=InlineRunner(), slots=3)
+    return compact(backup, plan_compaction(backup, request), runner=InlineRunner())
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 300))])
@@ -298,7 +298,7 @@ def test_who_loses_a_commit_goes_on_from_the_newest(backup: Backup) -> None:
     forget(backup, [1, 2, 3])
     plan = plan_compaction(backup, ALWAYS)
     commit_log(backup, log.grow(5), log.end, compacted_shape())
-    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    done = compact(backup, plan, runner=InlineRunner())
     assert (done.regions, done.left_alone, done.state.seq) == (1, 0, plan.head.seq + 2)
     assert read_state(backup, done.state.seq)[:2] == log.state_at(log.end)
 
@@ -322,7 +322,7 @@ def test_what_was_rolled_up_meanwhile_is_left_to_the_next_run(backup: Backup) ->
     plan = plan_compaction(backup, ALWAYS)
     before = records(backup)
     roll_up(backup, [tuple(backup.state().segments[TOPIC])], alone=True)
-    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    done = compact(backup, plan, runner=InlineRunner())
     assert (done.regions, done.left_alone) == (0, 1)
     assert records(backup) == before
     assert compacted(backup).records_after < before
@@ -345,7 +345,7 @@ def test_a_restore_that_began_meanwhile_finds_what_it_began_with(backup: Backup)
         created=(),
     )
     put_record(backup.store, RestoreLayout(backup=backup.layout, restore="r"), record)
-    done = compact(backup, plan, runner=InlineRunner(), slots=2)
+    done = compact(backup, plan, runner=InlineRunner())
     assert (done.regions, done.left_alone, backup.state()) == (0, 1, before)
 
 

@@ -66,7 +66,6 @@ def follow(
         cluster=site.source.connected,
         runner=parts.get("runner", InlineRunner()),
         request=BackupRequest(backup=BACKUP, selection=parse_selection([topics])),
-        slots=2,
         interval_s=interval_s,
         collect_after_s=parts.get("collect_after_s", 24 * 3600),
         retain=parts.get("retain"),

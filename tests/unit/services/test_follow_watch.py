@@ -61,7 +61,6 @@ def watched(site: Site, *steps: Callable[[], object], requests: StoreRequests | 
         cluster=site.source.connected,
         runner=InlineRunner(),
         request=BackupRequest(backup=BACKUP, selection=parse_selection(["*"])),
-        slots=2,
         interval_s=10,
     )
     outages = Outages(give_up_after_s=60, clock=clock, on_outage=watch.outage)

@@ -84,7 +84,6 @@ class Pair:
             repository=self.site.repository,
             cluster=self.site.source.connected,
             runner=InlineRunner(),
-            slots=2,
             outages=Outages(give_up_after_s=60, clock=self.clock, on_outage=lambda _: None),
             clock=self.clock,
             collect_after_s=24 * 3600,

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
-from offsite.spark import session
+from offsite.spark.choice import SparkChoice
 from offsite.spark.local.jvm import java_binary, scheduler_jars, spark_home
-from offsite.spark.master import check_reachable, runs_in_one_jvm
 from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
-from offsite.spark.session import SparkRunner
+from offsite.spark.sessions import local_session
+from offsite.spark.sessions.master import check_reachable, runs_in_one_jvm
 from offsite.spark.settings import local_settings
+from offsite.spark.spark_runner import SparkRunner
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_scratch_of_a_living_process_is_left_alone(monkeypatch: pytest.MonkeyPat
 
 
 def test_importing_the_runner_imports_no_pyspark() -> None:
-    script = "import sys, offsite.spark.session; print('pyspark' in sys.modules)"
+    script = "import sys, offsite.spark.spark_runner; print('pyspark' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"
 
 
@@ -130,9 +131,9 @@ def test_an_error_of_our_own_is_no_missing_part_of_pyspark(monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise TypeError("ours")
 
-    monkeypatch.setattr(session, "LocalJvm", broken)
-    monkeypatch.setattr(session, "_SubmittedSpark", lambda *_: pytest.fail("started the plain way"))
-    runner = SparkRunner(master="local[1,1]")
+    monkeypatch.setattr(local_session, "LocalJvm", broken)
+    monkeypatch.setattr(local_session, "SubmittedSpark", lambda *_: pytest.fail("started the plain way"))
+    runner = SparkRunner(SparkChoice(master="local[1,1]"))
     try:
         with pytest.raises(SparkFailed, match="ours"):
             runner.run([1], str)

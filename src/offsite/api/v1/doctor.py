@@ -41,7 +41,7 @@ def request_of(site: Site) -> DoctorRequest:
         repo=site.settings.repo,
         bootstrap=own.bootstrap,
         kafka_config=own.kafka_config,
-        spark_master=site.settings.spark_master,
+        spark=site.settings.spark,
         start_spark=False,
         write=not site.settings.read_only,
         metastore=site.settings.metastore,

@@ -13,9 +13,9 @@ from offsite.cli.options.common import (
     GIVE_UP_AFTER,
     GiveUpAfter,
     Output,
-    SparkMaster,
 )
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_result
 from offsite.cli.wiring import connect, open_repository, spark
@@ -68,9 +68,10 @@ Interval = Annotated[str, typer.Option("--interval", help="With --follow: how lo
 
 
 @app.command()
-@takes(BackupRunOptions)
-def run(  # options of the command line
+@takes(BackupRunOptions, SparkOptions)
+def run(
     options: BackupRunOptions,
+    engine: SparkOptions,
     follow: Follow = False,
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
@@ -79,7 +80,6 @@ def run(  # options of the command line
     retain: FollowRetain = "off",
     retain_every: RetainEvery = "1h",
     every: CheckpointEvery = None,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
@@ -95,7 +95,7 @@ def run(  # options of the command line
         from offsite.services.follow.options import parse_follow
 
         given = parse_follow(interval, give_up_after, metrics_port, collect_after, retain, retain_every, every)
-        follow_backup(options, given, spark_master=spark_master, output=output)
+        follow_backup(options, given, engine=engine, output=output)
         return
     if metrics_port is not None:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
@@ -116,12 +116,11 @@ def run(  # options of the command line
     from offsite.cli.progress import progress
     from offsite.services.backup.planned import plan_backup
     from offsite.services.backup.run import run_backup
-    from offsite.spark.master import slots
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
-    with spark(spark_master, preload="offsite.copy.bundle", limits=limits) as runner:
-        plan = plan_backup(repository, cluster.admin, request, slots=slots(spark_master))
+    with spark(engine.choice(), preload="offsite.copy.bundle", limits=limits) as runner:
+        plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
         with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(
                 plan, repository=repository, kafka=cluster.config, runner=runner, on_progress=on_progress
@@ -141,7 +140,7 @@ def run(  # options of the command line
 def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what the next run would copy. Changes nothing, starts no JVM."""
     from offsite.services.backup.planned import plan_backup
-    from offsite.spark.master import slots
+    from offsite.spark.sessions.master import slots
 
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
@@ -30,9 +31,7 @@ GRACE_S = 30.0
 for."""
 
 
-def follow_backup(
-    options: BackupRunOptions, times: FollowTimes, *, spark_master: str | None, output: OutputFormat
-) -> None:
+def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: SparkOptions, output: OutputFormat) -> None:
     """Follow until a signal comes. Raises the error that ended it before."""
     from offsite.model.clock import SystemClock
     from offsite.model.uninterrupted import told_of_interruption
@@ -43,7 +42,6 @@ def follow_backup(
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
     from offsite.services.waiting import WaitingTeller, waiting_now
-    from offsite.spark.master import slots
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
     zeebe, requests = parse_zeebe(options.clusters), StoreRequests()
@@ -68,13 +66,12 @@ def follow_backup(
             store_requests=requests,
         )
         limits = parse_limits(options.words)
-        runner = opened.enter_context(spark(spark_master, preload="offsite.copy.bundle", limits=limits))
+        runner = opened.enter_context(spark(engine.choice(), preload="offsite.copy.bundle", limits=limits))
         follow = Follow(
             repository=repository,
             cluster=cluster,
             runner=runner,
             request=request,
-            slots=slots(spark_master),
             interval_s=times.interval_s,
             collect_after_s=times.collect_after_s,
             retain=times.retain,

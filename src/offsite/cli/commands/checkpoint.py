@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
 from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
@@ -41,7 +42,6 @@ class TakeOptions:
     backup: BackupName
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
-    spark_master: SparkMaster = None
     applications: ParticipantWords = field(default_factory=ParticipantWords)
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
 
@@ -52,7 +52,6 @@ class TakeOptions:
             "--backup": self.backup,
             "--bootstrap": self.bootstrap,
             "--kafka-config": self.kafka_config,
-            "--spark-master": self.spark_master,
             "--participants": self.applications.get("participants"),
             "--participant-topics": ",".join(self.applications.get("participant_topics") or ()) or None,
             "--control-topic": self.applications.get("control_topic"),
@@ -65,9 +64,10 @@ class TakeOptions:
 
 
 @app.command()
-@takes(TakeOptions)
+@takes(TakeOptions, SparkOptions)
 def take(
     options: TakeOptions,
+    engine: SparkOptions,
     checkpoint: OptionalId = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is complete or has failed.")] = False,
     output: Output = OutputFormat.TABLE,
@@ -89,25 +89,24 @@ def take(
     asked = ask(backup, checkpoint, participants=participants.names, stamping=parse_participants(options.applications))
     report = Checkpoints(backup).report(asked.id)
     if wait:
-        report = _taken_here(options, backup, asked.id)
+        report = _taken_here(options, engine, backup, asked.id)
     elif report.status is CheckpointStatus.REQUESTED:
-        report = _taken_elsewhere(options, backup, asked.id)
+        report = _taken_elsewhere(options, engine, backup, asked.id)
     emit(report, output=output, render=render_checkpoint)
     _end(report)
 
 
-def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
+def _taken_here(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
     """What is known when it is settled: taken by this process, unless another one takes checkpoints already."""
     from offsite.cli.progress import progress
     from offsite.model.clock import SystemClock
     from offsite.services.checkpoint.serve import UNSETTLED, Server, is_free, wait_for
-    from offsite.spark.master import slots
 
     def step() -> None:
         if not is_free(backup, checkpoint):
             return
         with (
-            spark(options.spark_master, preload="offsite.copy.bundle") as runner,
+            spark(engine.choice(), preload="offsite.copy.bundle") as runner,
             progress(f"checkpoint {checkpoint}", total_bytes=0) as on_progress,
         ):
             Server(
@@ -115,7 +114,6 @@ def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> Checkp
                 backup=backup,
                 cluster=cluster,
                 runner=runner,
-                slots=slots(options.spark_master),
                 on_progress=on_progress,
                 participants=zeebe_participants(parse_zeebe(options.clusters), lambda: backup),
                 stamping=parse_participants(options.applications),
@@ -125,14 +123,14 @@ def _taken_here(options: TakeOptions, backup: Backup, checkpoint: int) -> Checkp
     return wait_for(backup, checkpoint, clock=SystemClock(), while_in=UNSETTLED, step=step)
 
 
-def _taken_elsewhere(options: TakeOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
+def _taken_elsewhere(options: TakeOptions, engine: SparkOptions, backup: Backup, checkpoint: int) -> CheckpointReport:
     """What is known when every partition has started: in the run that follows, or in a process that goes on."""
     from offsite.model.clock import SystemClock
     from offsite.services.checkpoint.background import Background
     from offsite.services.checkpoint.serve import is_free, wait_for
     from offsite.services.checkpoint.status import CheckpointStatus
 
-    background = Background(arguments=options.arguments(checkpoint))
+    background = Background(arguments=[*options.arguments(checkpoint), *engine.arguments()])
 
     def step() -> None:
         background.check()

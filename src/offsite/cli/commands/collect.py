@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import COLLECT_AFTER, BackupName, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.common import COLLECT_AFTER, BackupName, Output, Repo, Yes
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.views.leftovers_view import LeftoversDone, render_leftovers, render_leftovers_done, reported
 from offsite.cli.wiring import open_repository, spark
@@ -72,12 +73,12 @@ def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output =
 
 
 @app.command()
-@takes(CollectOptions)
+@takes(CollectOptions, SparkOptions)
 def run(
     options: CollectOptions,
+    engine: SparkOptions,
     yes: Yes = False,
     leftovers: Leftovers = False,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete what a roll-up replaced, after reading what holds the same records now.
@@ -99,7 +100,7 @@ def run(
     if not yes:
         emit_notice(_report(planned), render=_render_plan)
         confirm(f"delete what a roll-up replaced in backup {options.backup}?")
-    done = _collect(opened, planned, grace_ms, spark_master)
+    done = _collect(opened, planned, grace_ms, engine)
     emit(done, output=output, render=_render_collected)
 
 
@@ -120,14 +121,14 @@ def _planned(opened: Backup, grace_ms: int) -> CollectionPlan:
     return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms)
 
 
-def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, spark_master: str | None) -> Collected:
+def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, engine: SparkOptions) -> Collected:
     """All passes until nothing is left that is old enough."""
     from offsite.cli.progress import progress
     from offsite.services.collect.run import Collected, collect
 
     objects = size_bytes = 0
     locked: tuple[str, ...] = ()
-    with spark(spark_master, preload="offsite.copy.verify") as runner:
+    with spark(engine.choice(), preload="offsite.copy.verify") as runner:
         while True:
             with progress("collect", total_bytes=sum(each.raw_bytes for each in planned.replacements)) as on_progress:
                 done = collect(opened, planned, runner=runner, on_progress=on_progress)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.common import BackupName, Output, Repo, Yes
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
@@ -100,11 +101,11 @@ def plan(options: CompactOptions, output: Output = OutputFormat.TABLE) -> None:
 
 
 @app.command()
-@takes(CompactOptions)
+@takes(CompactOptions, SparkOptions)
 def run(
     options: CompactOptions,
+    engine: SparkOptions,
     yes: Yes = False,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Leave out what later records of the same key have replaced, between the restore points that are kept.
@@ -117,7 +118,7 @@ def run(
     if planned.regions and not yes:
         emit_notice(_report(planned), render=_render_plan)
         confirm(f"compact these topics of backup {options.backup}?")
-    done = _compacted(opened, planned, spark_master)
+    done = _compacted(opened, planned, engine)
     emit(_done_report(planned, done), output=output, render=_render_done)
 
 
@@ -142,18 +143,17 @@ def _planned(opened: Backup, request: CompactionRequest) -> CompactionPlan:
     return plan_compaction(opened, request)
 
 
-def _compacted(opened: Backup, planned: CompactionPlan, spark_master: str | None) -> Compacted:
+def _compacted(opened: Backup, planned: CompactionPlan, engine: SparkOptions) -> Compacted:
     from offsite.cli.progress import progress
     from offsite.services.compaction.run import Compacted, compact
-    from offsite.spark.master import slots
 
     if not planned.regions:
         return Compacted(state=planned.head)
     with (
-        spark(spark_master, preload="offsite.copy.compaction.rewrite") as runner,
+        spark(engine.choice(), preload="offsite.copy.compaction.rewrite") as runner,
         progress("compact", total_bytes=2 * planned.raw_bytes) as on_progress,  # all is read twice
     ):
-        return compact(opened, planned, runner=runner, slots=slots(spark_master), on_progress=on_progress)
+        return compact(opened, planned, runner=runner, on_progress=on_progress)
 
 
 def _report(planned: CompactionPlan) -> CompactionReport:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo
 from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.proof_view import render_lacking
 from offsite.cli.wiring import connect, open_repository, spark
@@ -50,8 +51,8 @@ class DrillOptions:
     ] = None
 
 
-@takes(DrillOptions)
-def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+@takes(DrillOptions, SparkOptions)
+def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Restore for the sake of the proof: compare every record, remove everything again, write a report.
 
     Goes into topics of its own (offsite-drill-…) in the cluster, or into a sandbox when no cluster is named. The report
@@ -76,7 +77,7 @@ def drill(options: DrillOptions, spark_master: SparkMaster = None, output: Outpu
     )
     total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
     with (
-        spark(spark_master, preload="offsite.copy.restore.translate") as runner,
+        spark(engine.choice(), preload="offsite.copy.restore.translate") as runner,
         _cluster(options, in_sandbox=in_sandbox) as cluster,
         progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
     ):

@@ -22,10 +22,10 @@ from offsite.cli.options.common import (
     OptionalBackup,
     OptionalRepo,
     Output,
-    SparkMaster,
 )
 from offsite.cli.options.option_group import Taken, takes
 from offsite.cli.options.restore import named_backup
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, spark
@@ -102,11 +102,11 @@ class ExportOptions:
         return any(self.words.get(each) not in (None, []) for each in points)
 
 
-def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
+def export_job(options: ExportOptions, master: str | None) -> ExportJob:
     """The export that the options mean. Raises `BadOption` for what cannot be read or contradicts itself,
     `RepositoryNotFound`, `BackupNotFound`."""
     from offsite.services.archives.export_job import check_no_point, export_of_backup, export_of_cluster
-    from offsite.spark.master import slots
+    from offsite.spark.sessions.master import slots
 
     request = _request(options)
     _open_target(options, "")  # what is wrong with it is told before anybody is asked
@@ -116,7 +116,7 @@ def export_job(options: ExportOptions, spark_master: str | None) -> ExportJob:
         cluster = connect(options.bootstrap, options.kafka_config)
         check_no_point(request)
         target = _open_target(options, cluster.admin.cluster().cluster_id)
-        return export_of_cluster(cluster, target, request, slots=slots(spark_master))
+        return export_of_cluster(cluster, target, request, slots=slots(master))
     backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka")
     return export_of_backup(backup, _open_target(options, backup.descriptor.cluster_id), request)
 
@@ -154,14 +154,14 @@ DryRun = Annotated[
 ]
 
 
-@takes(ExportOptions)
+@takes(ExportOptions, SparkOptions)
 def export(
     options: ExportOptions,
+    engine: SparkOptions,
     follow: Follow = False,
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     dry_run: DryRun = False,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Write topics into an archive of another format, as of a restore point or straight from a cluster.
@@ -173,11 +173,11 @@ def export(
     interval_s, give_up_after_s = parse_duration_s(interval), parse_duration_s(give_up_after)
     if follow and (options.point_is_fixed or dry_run):
         raise BadOption("--follow goes on with what is new", hint="leave out the restore point and --dry-run")
-    job = export_job(options, spark_master)
+    job = export_job(options, engine.spark_master)
     if dry_run:
         _show_plan(job, output)
         return
-    with spark(spark_master, preload="offsite.copy.export") as runner:
+    with spark(engine.choice(), preload="offsite.copy.export") as runner:
         if follow:
             _follow(job, runner, interval_s, give_up_after_s, output)
             return

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import COLLECT_AFTER, GIVE_UP_AFTER, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.common import COLLECT_AFTER, GIVE_UP_AFTER, Output, Repo, Yes
 from offsite.cli.options.generations import GenerationOptions, Name
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, note
 from offsite.cli.views.generations_view import render_happened, render_release, render_sets
 from offsite.cli.views.outage_view import OutageLines
@@ -29,13 +30,13 @@ CollectAfter = Annotated[str, typer.Option("--collect-after", help="How long wha
 
 
 @app.command()
-@takes(GenerationOptions)
+@takes(GenerationOptions, SparkOptions)
 def run(
     options: GenerationOptions,
+    engine: SparkOptions,
     interval: Interval = "10s",
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     collect_after: CollectAfter = COLLECT_AFTER,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Run one of the two instances until SIGINT or SIGTERM.
@@ -47,7 +48,7 @@ def run(
     from offsite.model.time import parse_duration_s
 
     times = parse_duration_s(give_up_after), parse_duration_s(collect_after)
-    _run(_request(options, interval), options, times, spark_master, output)
+    _run(_request(options, interval), options, times, engine, output)
 
 
 def _request(options: GenerationOptions, interval: str) -> GenerationsRequest:
@@ -68,7 +69,7 @@ def _run(
     request: GenerationsRequest,
     options: GenerationOptions,
     times: tuple[float, float],
-    spark_master: str | None,
+    engine: SparkOptions,
     output: OutputFormat,
 ) -> None:
     from offsite.model.clock import SystemClock
@@ -76,7 +77,6 @@ def _run(
     from offsite.services.generations.assembly import Workshop, open_instance
     from offsite.services.outages import Outages
     from offsite.services.waiting import WaitingTeller
-    from offsite.spark.master import slots
 
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     clock = SystemClock()
@@ -84,13 +84,12 @@ def _run(
     outages = Outages(give_up_after_s=times[0], clock=clock, on_outage=lines)
     with ExitStack() as opened:
         preload = "offsite.copy.export" if request.place else "offsite.copy.bundle"
-        runner = opened.enter_context(spark(spark_master, preload=preload, limits=parse_limits(options.words)))
+        runner = opened.enter_context(spark(engine.choice(), preload=preload, limits=parse_limits(options.words)))
         opened.enter_context(WaitingTeller(lines.waiting, clock=clock))
         workshop = Workshop(
             repository=repository,
             cluster=cluster,
             runner=runner,
-            slots=slots(spark_master),
             outages=outages,
             clock=clock,
             collect_after_s=times[1],

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.archive import ArchiveReadOptions, SkipDamaged, archive_source
-from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster
+from offsite.cli.options.common import BackupName, Output, Repo
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.head import Head
@@ -39,8 +40,8 @@ class ImportOptions(ArchiveReadOptions):
     skip_damaged: SkipDamaged = False
 
 
-@takes(ImportOptions)
-def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+@takes(ImportOptions, SparkOptions)
+def import_(options: ImportOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Make a normal backup out of an archive: records at their offsets, groups, and a list of what it lacks.
 
     The same command again adds what the archive has got since. Damage ends it with exit code 13 and nothing imported,
@@ -60,7 +61,7 @@ def import_(options: ImportOptions, spark_master: SparkMaster = None, output: Ou
         skip_damaged=options.skip_damaged,
     )
     seen = SeenHead(repository=repository, backup=options.backup)
-    with spark(spark_master, preload="offsite.copy.import_copy") as runner:
+    with spark(engine.choice(), preload="offsite.copy.import_copy") as runner:
         plan = plan_import(repository, source.reader, request)
         if plan.base.seq:
             seen.check(repository.backup(options.backup), plan.base)

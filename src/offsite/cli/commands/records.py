@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster
+from offsite.cli.options.common import BackupName, Output, Repo
 from offsite.cli.options.option_group import Taken, takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
@@ -144,9 +145,10 @@ Header = Annotated[
 SearchLimit = Annotated[int, typer.Option("--limit", "-n", help="Show no more than the first so many.")]
 
 
-@takes(RecordOptions)
+@takes(RecordOptions, SparkOptions)
 def search(
     options: RecordOptions,
+    engine: SparkOptions,
     topics: Topics = None,
     partitions: Partitions = None,
     key: Key = None,
@@ -154,7 +156,6 @@ def search(
     value: Value = None,
     header: Header = None,
     limit: SearchLimit = DEFAULT_LIMIT,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Find records by key, value, header and time. What is given must all be so.
@@ -173,18 +174,18 @@ def search(
     )
     plan = plan_records(open_repository(options.repo).backup(options.backup), request)
     note_incarnations(plan)
-    found = _search(plan, spark_master) if plan.tasks else []
+    found = _search(plan, engine) if plan.tasks else []
     emit_each(found[:limit], name="records", output=output, line=record_line)
     if len(found) > limit:
         note(f"there are more than {limit} records; see them with --limit")
 
 
-def _search(plan: RecordsPlan, spark_master: str | None) -> list[ShownRecord]:
+def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
     from offsite.cli.progress import progress
     from offsite.services.records.find import search_records
 
     with (
-        spark(spark_master, preload="offsite.table.find") as runner,
+        spark(engine.choice(), preload="offsite.table.find") as runner,
         progress("search", total_bytes=plan.raw_bytes) as on_progress,
     ):
         return search_records(plan, runner, on_progress=on_progress)

@@ -9,9 +9,10 @@ import typer
 from offsite.cli.commands.drill import drill
 from offsite.cli.commands.groups import render_applied as render_groups
 from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
-from offsite.cli.options.common import BackupName, Output, Repo, SparkMaster, Yes
+from offsite.cli.options.common import BackupName, Output, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions, named_backup
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.output import note as tell
 from offsite.cli.views.restore_view import render_restore_plan, render_what_came_back
@@ -86,12 +87,12 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
 
 
 @app.command()
-@takes(RestoreRunOptions)
+@takes(RestoreRunOptions, SparkOptions)
 def run(
     options: RestoreRunOptions,
+    engine: SparkOptions,
     verify: Verify = True,
     take_over: TakeOver = False,
-    spark_master: SparkMaster = None,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -106,7 +107,7 @@ def run(
 
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
-        spark(spark_master, preload="offsite.copy.restore.task") as runner,
+        spark(engine.choice(), preload="offsite.copy.restore.task") as runner,
         backup_to_restore(
             options, runner, cluster_id=lambda: cluster.admin.cluster().cluster_id, take_over=take_over
         ) as backup,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Repo
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.views.verify_view import render_verification
 from offsite.cli.wiring import connect, open_repository, spark
@@ -83,8 +84,8 @@ class VerifyOptions:
     accept_head: AcceptHead = False
 
 
-@takes(VerifyOptions)
-def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Output = OutputFormat.TABLE) -> None:
+@takes(VerifyOptions, SparkOptions)
+def verify(options: VerifyOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Check a backup, and with --against a cluster. Exit code 13 when something is damaged or different.
 
     What is damaged is named; the rest stays restorable. A commit that was seen before and is gone counts as damage.
@@ -95,7 +96,7 @@ def verify(options: VerifyOptions, spark_master: SparkMaster = None, output: Out
 
     repository, request = open_repository(options.repo), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)
-    result = _check(opened, request, options, spark_master)
+    result = _check(opened, request, options, engine)
     if result.head_commit or not result.damaged_commits:
         result = result.and_missing(_missing_heads(repository, opened, expected, accept=options.accept_head))
     result = replace(result, leftovers=_leftovers(repository, opened, result, listed=options.leftovers))
@@ -155,7 +156,7 @@ def _leftovers(repository: Repository, opened: Backup, result: VerifyResult, *, 
 
 
 def _check(
-    opened: Backup, request: CompareRequest | None, options: VerifyOptions, spark_master: str | None
+    opened: Backup, request: CompareRequest | None, options: VerifyOptions, engine: SparkOptions
 ) -> VerifyResult:
     """A damaged backup is compared with nothing."""
     from offsite.services.verify.run import verify_quick
@@ -163,7 +164,7 @@ def _check(
     if request is None and not options.deep:
         return verify_quick(opened)
     first = "offsite.copy.verify" if options.deep else "offsite.copy.compare.partitions"
-    with spark(spark_master, preload=first) as runner:
+    with spark(engine.choice(), preload=first) as runner:
         result = _deep(opened, runner) if options.deep else verify_quick(opened)
         if request is None or not result.ok:
             return result

@@ -31,12 +31,6 @@ KafkaConfigFile = Annotated[
         "--kafka-config", envvar="OFFSITE_KAFKA_CONFIG", help="A client.properties file, Java or librdkafka names."
     ),
 ]
-SparkMaster = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-master", envvar="OFFSITE_SPARK_MASTER", help="Spark master URL [default: this machine's cores]."
-    ),
-]
 BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
 OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]

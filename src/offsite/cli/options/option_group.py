@@ -6,7 +6,7 @@ A field may also hold the words of a service (a `TypedDict`, see `model/option.p
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from functools import wraps
@@ -28,25 +28,24 @@ class Taken(NamedTuple):
     help: Mapping[str, str] = MappingProxyType({})
 
 
-def takes(group: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: the command's first parameter is an instance of `group`, whose fields become options of the command.
+def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: the command's first parameters are instances of `groups`, whose fields become options of the command.
 
     The fields are annotated as typer wants parameters to be, or hold words. They come before the command's own options
     in its help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(group, include_extras=True)
-        options = {each.name: _parameters(each, hints[each.name]) for each in fields(group)}
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        taken = [_Group(group) for group in groups]
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
 
         @wraps(command)
         def run(**given: Any) -> None:  # noqa: ANN401  # whatever typer parsed
-            found = {name: {each.name: given.pop(each.name) for each in held} for name, held in options.items()}
-            values = {name: held if _words(hints[name]) else held[name] for name, held in found.items()}
-            command(group(**values), **given)
+            values = [each.value(given) for each in taken]
+            command(*values, **given)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*chain(*options.values()), *own)]
+        of_groups = chain.from_iterable(each.parameters() for each in taken)
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*of_groups, *own)]
         parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -54,6 +53,22 @@ def takes(group: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
         return run
 
     return decorate
+
+
+class _Group:
+    """A dataclass of options, and what typer reads of each field."""
+
+    def __init__(self, group: type) -> None:
+        self._group, self._hints = group, get_type_hints(group, include_extras=True)
+        self._options = {each.name: _parameters(each, self._hints[each.name]) for each in fields(group)}
+
+    def parameters(self) -> Iterator[inspect.Parameter]:
+        return chain.from_iterable(self._options.values())
+
+    def value(self, given: dict[str, Any]) -> object:
+        """The instance, made of what is taken out of `given`."""
+        found = {name: {each.name: given.pop(each.name) for each in held} for name, held in self._options.items()}
+        return self._group(**{name: held if _words(self._hints[name]) else held[name] for name, held in found.items()})
 
 
 def _parameters(of: Field[Any], hint: Any) -> list[inspect.Parameter]:  # noqa: ANN401  # whatever is annotated

@@ -1,20 +1,22 @@
 """From the settings Kafka users have (Java's names or librdkafka's) to a `KafkaConfig`.
 
 Unknown settings are told of, not refused: the file usually serves other tools as well. Bad values are refused with
-file and line, and no error ever holds a value that may be a secret. Certificate files are read here, once, on the
-driver.
+file and line, and no error ever holds a value that may be a secret. Certificate files are read here, once: on the
+driver, or on each executor where secrets are read there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.kafka.config.config import Address, KafkaConfig, parse_bootstrap
 from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
-from offsite.kafka.config.settings import Settings, parse_properties
+from offsite.kafka.config.settings import Settings
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.properties import parse_properties
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
@@ -40,7 +42,28 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"cannot read {path}: {error.strerror}", hint="check --kafka-config") from error
     except UnicodeDecodeError as error:
         raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
-    return parse_client_properties(text, source=str(path), bootstrap=bootstrap)
+    found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
+    again = ReadOnExecutor(path=str(path), bootstrap=",".join(map(str, found.config.bootstrap)))
+    return replace(found, config=replace(found.config, read_again=again))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnExecutor:
+    """Reads the properties file of the executor at `path`, as the driver read its own; a relative path begins at the
+    working folder of either. `bootstrap`: the brokers of the driver, whatever the executor's file says: a run must not
+    move data of two clusters. Raises `BadKafkaConfig`, which names the executor."""
+
+    path: str
+    bootstrap: str
+
+    def __call__(self) -> KafkaConfig:
+        try:
+            return read_client_properties(Path(self.path), bootstrap=self.bootstrap).config
+        except BadKafkaConfig as error:
+            raise BadKafkaConfig(
+                f"on the executor {socket.gethostname()}: {error.message}",
+                hint="--secrets on-executors reads the file of --kafka-config there: put it at the same path on each",
+            ) from error
 
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:

@@ -1,52 +1,24 @@
 """How to reach a cluster: a frozen value that pickles to workers and prints without its secrets.
 
-Certificates are held as PEM text, never as paths, so that a worker on another machine needs no file of the driver's.
+Certificates are held as PEM text, never as paths, so that a worker on another machine needs no file of the driver's;
+unless it has the whole of the settings in a file of its own (`Travel.READ_THERE`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.hosts import is_loopback
+from offsite.model.secret import Secret, Travel, way_of_secrets
 from offsite.model.untrusted.whole_number import whole_number
 
 DEFAULT_PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MAX_PORT = 65_535
 _TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
-
-
-class Secret:
-    """A value that must not be seen: not in logs, tracebacks, plans, or the configuration of Spark.
-
-    Every way of printing it shows `***`; only `reveal()` gives the text back. It travels to workers by pickle, inside a
-    task's closure, and nowhere else.
-    """
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        """The secret itself: call it where it is sent, and keep the result nowhere."""
-        return self._text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        return Secret, (self._text,)
-
-    def __repr__(self) -> str:
-        return "Secret('***')"
-
-    def __str__(self) -> str:
-        return "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -89,7 +61,8 @@ class SaslConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
     """How to reach one cluster, and as whom. `tls` and `sasl` decide the security protocol. `rack_id` asks for the
-    replica in the same rack (KIP-392)."""
+    replica in the same rack (KIP-392). `read_again` reads the same settings where it is called: picklable, and without
+    secrets."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "offsite"
@@ -97,6 +70,12 @@ class KafkaConfig:
     request_timeout_ms: int = 30_000
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
+    read_again: Callable[[], KafkaConfig] | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., KafkaConfig], tuple[Any, ...]]:
+        if self.read_again is not None and way_of_secrets() is Travel.READ_THERE:
+            return self.read_again, ()
+        return _rebuilt, tuple(getattr(self, each.name) for each in fields(self))
 
     @property
     def overheard(self) -> tuple[str, ...]:
@@ -111,6 +90,10 @@ class KafkaConfig:
         if self.sasl is None:
             return "PLAINTEXT" if self.tls is None else "SSL"
         return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of its fields, in their order
+    return KafkaConfig(**{each.name: value for each, value in zip(fields(KafkaConfig), values, strict=True)})
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:

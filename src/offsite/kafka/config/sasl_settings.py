@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsite.kafka.config.config import MECHANISMS, SaslConfig, Secret, TokenSource
+from offsite.kafka.config.config import MECHANISMS, SaslConfig, TokenSource
 from offsite.kafka.config.settings import Settings
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.secret import Secret
 
 _OPTION = re.compile(r"""\s*([\w.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s;"']+))""", re.DOTALL)
 _HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)", re.IGNORECASE)

@@ -3,8 +3,9 @@ them."""
 
 from __future__ import annotations
 
-from offsite.kafka.config.config import Secret, TlsConfig
+from offsite.kafka.config.config import TlsConfig
 from offsite.kafka.config.settings import Settings
+from offsite.model.secret import Secret
 
 TLS_SETTINGS = frozenset(
     [

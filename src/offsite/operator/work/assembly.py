@@ -30,12 +30,11 @@ OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTools:
-    """What the process of an agent has. `open_spark`: a Spark for a block; `slots`: its cores."""
+    """What the process of an agent has. `open_spark`: a Spark for a block."""
 
     repository: Repository
     cluster: Cluster
     open_spark: OpenSpark
-    slots: int
     outages: Outages
     clock: Clock
     on_round: Callable[[Round], None]
@@ -107,7 +106,6 @@ def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Ru
         cluster=tools.cluster,
         runner=runner,
         request=parse_backup(low.beginning.backup, _words(low, parameters)),
-        slots=tools.slots,
         interval_s=parameters.interval_s,
         collect_after_s=parameters.collect_after_s,
         checkpoints=True,

@@ -84,7 +84,6 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     *,
     runner: Runner,
     ends: BackupEnds,
-    slots: int,
     watch: RollUpWatch | None = None,
 ) -> RolledUp | None:
     """Roll up what `partitions` of `state`, the newest, are due for, a step of it at most; None when nothing is due.
@@ -94,7 +93,7 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     if watch is not None and sum(each.raw_bytes for each in chosen) >= STEP_BYTES:
         last = segment_partition(chosen[-1].segments[0])
         watch.put_back(known for known in partitions if known > last)  # not what may be damaged
-    tasks = dealt(chosen, slots=slots)
+    tasks = dealt(chosen, slots=runner.slots)
     if not tasks:
         return None
     made: list[Segment] = []

@@ -38,13 +38,12 @@ class Server:
         backup: Backup,
         cluster: Cluster,
         runner: Runner,
-        slots: int,
         on_progress: OnProgress | None = None,
         participants: Participants | None = None,
         stamping: Stamping | None = None,
     ) -> None:
         self._repository, self._backup, self._cluster = repository, backup, cluster
-        self._runner, self._slots, self._on_progress = runner, slots, on_progress
+        self._runner, self._on_progress = runner, on_progress
         self._participants, self._stamping = participants or Participants(), stamping
 
     def serve(self) -> bool:
@@ -104,7 +103,7 @@ class Server:
         request = BackupRequest(backup=self._backup.descriptor.name, selection=None)
         known: Known = find_known(self._repository, request.backup)
         return plan_backup(
-            self._repository, self._cluster.admin, request, slots=self._slots, known=known, opening=opening
+            self._repository, self._cluster.admin, request, slots=self._runner.slots, known=known, opening=opening
         )
 
 

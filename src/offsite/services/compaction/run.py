@@ -71,13 +71,13 @@ class Compacted:
 
 
 def compact(
-    backup: Backup, plan: CompactionPlan, *, runner: Runner, slots: int, on_progress: OnProgress | None = None
+    backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
 ) -> Compacted:
-    """Carry out `plan`, in as many commits as it takes. `slots`: tasks that run at once. What cannot be read is left as
+    """Carry out `plan`, in as many commits as it takes. What cannot be read is left as
     it is, and told. Raises `CommitLost` when others commit all the time, and what the store and Spark raise."""
     done = Compacted(state=plan.head)
     for regions in _jobs(plan.regions):
-        done = _compact(backup, regions, done, runner=runner, slots=slots, on_progress=on_progress)
+        done = _compact(backup, regions, done, runner=runner, on_progress=on_progress)
     return done
 
 
@@ -94,17 +94,16 @@ def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
         yield job
 
 
-def _compact(  # noqa: PLR0913  # what is done, how far it is, and with what
+def _compact(  # what is done, how far it is, and with what
     backup: Backup,
     regions: Sequence[Region],
     done: Compacted,
     *,
     runner: Runner,
-    slots: int,
     on_progress: OnProgress | None,
 ) -> Compacted:
     parts, routes = parts_of(regions)
-    buckets = buckets_for(parts, slots=slots)
+    buckets = buckets_for(parts, slots=runner.slots)
     outcomes = runner.run_shuffled(
         parts,
         partial(rewrite, store=backup.store, layout=backup.layout),

@@ -26,7 +26,6 @@ from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import VerifyResult, verify_deep
-from offsite.spark.master import slots
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 
@@ -112,7 +111,7 @@ class Demo:
 
     def _back_up(self, repository: Repository) -> BackupResult:
         request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
-        plan = plan_backup(repository, self._cluster.admin, request, slots=slots(None))
+        plan = plan_backup(repository, self._cluster.admin, request, slots=self._runner.slots)
         return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner)
 
     def _verify(self, repository: Repository) -> VerifyResult:

@@ -13,7 +13,6 @@ from offsite.model.named import named
 from offsite.services.doctor.check import NAMED_MAX, Finding, NotMeasurable, failed, of_error, ok, warning
 from offsite.services.doctor.parts import Parts
 from offsite.services.doctor.reach import Reached, SeenByWorker, reach_each, reach_from_worker
-from offsite.spark.master import slots
 
 BROKERS_MAX = 200
 """Brokers that are each tried; more are not seen in practice, and an answer may name any number."""
@@ -89,7 +88,7 @@ def from_workers(parts: Parts) -> Finding:
     """Whether Spark tasks reach each broker, with the same configuration."""
     brokers = _some(parts.metadata.brokers.values())
     addresses = tuple(sorted({each.address for each in brokers}))
-    tasks = range(min(WORKER_TASKS_MAX, slots(parts.request.spark_master)))
+    tasks = range(min(WORKER_TASKS_MAX, parts.runner.slots))
     seen = parts.runner.run(tasks, partial(reach_from_worker, config=parts.config, addresses=addresses))
     hosts = sorted({each.host for each in seen})
     if wrong := sorted(set(_unreached(seen))):

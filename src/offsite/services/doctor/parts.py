@@ -6,7 +6,7 @@ All of them are told to give up early: a doctor says that something does not ans
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,8 +24,9 @@ from offsite.repository.layout import DOCTOR_PREFIX
 from offsite.services.cluster import Cluster, connect
 from offsite.services.doctor.aside import TooLateError, within
 from offsite.services.doctor.check import Need
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Runner
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
@@ -44,7 +45,7 @@ class DoctorRequest:
     repo: str | None = None
     bootstrap: str | None = None
     kafka_config: Path | None = None
-    spark_master: str | None = None
+    spark: SparkChoice = field(default_factory=SparkChoice)
     topics: TopicSelection | None = None
     start_spark: bool = True
     write: bool = True
@@ -75,7 +76,7 @@ class Parts:
     ) -> None:
         self.request, self.clock = request, clock or SystemClock()
         self._make_cluster = make_cluster or (lambda: connect(request.bootstrap, request.kafka_config))
-        self._make_runner = make_runner or (lambda: SparkRunner(master=request.spark_master, app_name="offsite-doctor"))
+        self._make_runner = make_runner or (lambda: SparkRunner(request.spark, app_name="offsite-doctor"))
         self._pool = ConnectionPool()
         self._probes: list[str] = []
 

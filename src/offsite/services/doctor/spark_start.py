@@ -19,7 +19,6 @@ from offsite.repository.repository import Repository
 from offsite.services.doctor.check import NAMED_MAX, Finding, failed, ok, warning
 from offsite.services.doctor.machine import LITTLE_BYTES
 from offsite.services.doctor.parts import Parts
-from offsite.spark.master import slots
 from offsite.stores.store import Store
 
 TASKS_MAX = 16
@@ -69,9 +68,8 @@ def read_repository(_: int, *, store: Store) -> RepositorySeen:
 
 def start(parts: Parts) -> Finding:
     """Start Spark, and run tasks that tell where they ran. Raises `JavaMissing`, `SparkFailed`, `BadOption`."""
-    master = parts.request.spark_master
     began_s, began_ms = parts.clock.monotonic_s(), parts.clock.now_ms()
-    seen = parts.runner.run(range(min(TASKS_MAX, slots(master))), look_around)
+    seen = parts.runner.run(range(min(TASKS_MAX, parts.runner.slots)), look_around)
     ended_ms, took_s = parts.clock.now_ms(), parts.clock.monotonic_s() - began_s
     if not seen:
         return failed("Spark ran no task", cure="ask again")
@@ -91,7 +89,7 @@ def start(parts: Parts) -> Finding:
 def store(parts: Parts) -> Finding:
     """Whether workers read the repository that this machine reads."""
     expected = Repository.open(parts.store).descriptor.repository_id
-    tasks = range(min(TASKS_MAX, slots(parts.request.spark_master)))
+    tasks = range(min(TASKS_MAX, parts.runner.slots))
     seen = parts.runner.run(tasks, partial(read_repository, store=parts.store))
     if not seen:
         return failed("no task has read the repository", cure="ask again")

@@ -28,8 +28,8 @@ RETRY_S = 600.0
 class Compacting:
     """Compacts what is due, every `every_s` seconds; nothing unless it `is_wanted`."""
 
-    def __init__(self, *, is_wanted: bool, runner: Runner, slots: int, clock: Clock, every_s: float) -> None:
-        self._is_wanted, self._runner, self._slots = is_wanted, runner, slots
+    def __init__(self, *, is_wanted: bool, runner: Runner, clock: Clock, every_s: float) -> None:
+        self._is_wanted, self._runner = is_wanted, runner
         self._clock, self._every_s = clock, every_s
         self._next_s = clock.monotonic_s() + every_s
 
@@ -55,9 +55,7 @@ class Compacting:
         plan = plan_compaction(backup, CompactionRequest(), head=state)
         fitting = tuple(region for region in plan.regions if _fits(region))
         chosen = tuple(first_regions(fitting, STEP_BYTES))
-        done = (
-            compact(backup, replace(plan, regions=chosen), runner=self._runner, slots=self._slots) if chosen else None
-        )
+        done = compact(backup, replace(plan, regions=chosen), runner=self._runner) if chosen else None
         is_rest = done is None or done.left_alone or len(chosen) == len(fitting)
         self._next_s = self._clock.monotonic_s() + (self._every_s if is_rest else 0.0)
         return None if done is None or done.state.seq == state.seq else done.state

@@ -74,7 +74,6 @@ class Follow:
     cluster: Cluster
     runner: Runner
     request: BackupRequest
-    slots: int
     interval_s: float
     collect_after_s: float = LEFT_AFTER_MS / 1000
     retain: RetentionPolicy | None = None
@@ -110,7 +109,6 @@ class Follower:
         self._compacting = Compacting(
             is_wanted=follow.retain is not None,
             runner=follow.runner,
-            slots=follow.slots,
             clock=clock,
             every_s=follow.retain_every_s,
         )
@@ -177,7 +175,7 @@ class Follower:
             follow.repository,
             follow.cluster.admin,
             follow.request,
-            slots=follow.slots,
+            slots=follow.runner.slots,
             known=known,
             packed_from=PACKED_FROM,
             opening=self._checkpoints.open,
@@ -226,9 +224,7 @@ class Follower:
             self._watch.note(task.partition_id)
         ends = ends_of(plan, backup, follow.cluster.config)
         watch, state = self._watch, ended.state
-        done = roll_up_step(
-            backup, state, watch.chosen(state), runner=follow.runner, ends=ends, slots=follow.slots, watch=watch
-        )
+        done = roll_up_step(backup, state, watch.chosen(state), runner=follow.runner, ends=ends, watch=watch)
         if done is not None:
             self._known = Known(backup=backup, state=done.state)
 

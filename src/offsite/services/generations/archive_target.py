@@ -40,7 +40,6 @@ class ArchiveParts:
     selection: TopicSelection
     groups: GroupPatterns
     runner: Runner
-    slots: int
     on_result: Callable[[ExportResult], None]
 
 
@@ -106,7 +105,7 @@ class ArchiveTarget:
         parts = self._parts
         target = open_target(ARCHIVE_TARGET, self._place(generation), WriteOptions(cluster_id=parts.cluster_id))
         request = ExportRequest(point=PointRequest(selection=parts.selection), groups=parts.groups)
-        return export_of_cluster(parts.cluster, target, request, slots=parts.slots)
+        return export_of_cluster(parts.cluster, target, request, slots=parts.runner.slots)
 
     def _copied(self, generation: int, plan: ExportPlan, result: ExportResult) -> Copied:
         return Copied(

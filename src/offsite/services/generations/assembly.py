@@ -34,12 +34,11 @@ def _unheard(_: ExportResult) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What an instance works with and tells. `slots`: cores of the runner."""
+    """What an instance works with and tells."""
 
     repository: Repository
     cluster: Cluster
     runner: Runner
-    slots: int
     outages: Outages
     clock: Clock
     collect_after_s: float
@@ -80,7 +79,6 @@ def _target(request: GenerationsRequest, founding: Founding, workshop: Workshop)
         selection=TopicSelection(include=founding.include, exclude=founding.exclude, internal=founding.internal),
         groups=request.backup.groups,
         runner=workshop.runner,
-        slots=workshop.slots,
         on_result=workshop.on_export,
     )
     return ArchiveTarget(parts)
@@ -92,7 +90,6 @@ def _backup_parts(request: GenerationsRequest, workshop: Workshop) -> BackupPart
         cluster=workshop.cluster,
         runner=workshop.runner,
         request=request.backup,
-        slots=workshop.slots,
         interval_s=request.interval_s,
         collect_after_s=workshop.collect_after_s,
         clock=workshop.clock,

@@ -38,7 +38,6 @@ class BackupParts:
     cluster: Cluster
     runner: Runner
     request: BackupRequest
-    slots: int
     interval_s: float
     collect_after_s: float
     clock: Clock
@@ -119,7 +118,6 @@ class BackupTarget:
             cluster=parts.cluster,
             runner=parts.runner,
             request=replace(parts.request, backup=parts.layout.backup_name(generation)),
-            slots=parts.slots,
             interval_s=parts.interval_s,
             collect_after_s=parts.collect_after_s,
             guard=self._ask_guard,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.kafka.config.settings import parse_properties
 from offsite.model.errors import BadOption
+from offsite.model.properties import parse_properties
 from offsite.model.time import parse_duration_s
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.layout import SetLayout

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.kafka.config.settings import parse_properties
 from offsite.metastore.names import NameForm, topic_of_service
 from offsite.model.errors import BadOption
+from offsite.model.properties import parse_properties
 from offsite.model.untrusted.names import is_topic_name
 
 ENABLED = "ksql.enable.metastore.backup"

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
 PARTS = (
     ("pyspark", "SparkContext._gateway"),
@@ -60,6 +60,24 @@ def join_jvm(port: int, secret: str) -> SparkContext:
     except PartMissing:
         _forget_jvm()
         raise
+
+
+def running_at_once(context: SparkContext) -> int:
+    """Tasks that the executors of `context` can run at once now; 0 where this Spark does not tell, or has none yet."""
+    spark: Any = context._jsc.sc()  # noqa: SLF001
+    try:
+        profile = spark.resourceProfileManager().defaultResourceProfile()
+        return int(spark.maxNumConcurrentTasks(profile))
+    except Exception:  # noqa: BLE001  # Py4J's, for a method that is not there
+        return 0
+
+
+def submitted_conf() -> SparkConf:
+    """The settings of the JVM that `spark-submit` has started this process with."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001
+    return SparkConf()
 
 
 def _joined(port: int, secret: str) -> SparkContext:

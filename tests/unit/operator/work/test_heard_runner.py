@@ -78,7 +78,6 @@ def test_a_follower_of_an_agent_tells_its_voice_of_rounds_and_of_what_follows(mo
         repository=Repository.init(store),  # type: ignore[arg-type]
         cluster=SimpleNamespace(),  # type: ignore[arg-type]
         open_spark=lambda _: nullcontext(telling(progress(1))),
-        slots=1,
         outages=Outages(give_up_after_s=1, clock=SystemClock(), on_outage=lambda _: None),
         clock=SystemClock(),
         on_round=lambda _: said.append("shown"),

@@ -41,7 +41,6 @@ def server(site: Site) -> Server:
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
     )
 
 

@@ -46,7 +46,6 @@ def follow(
         cluster=site.source.connected,
         runner=site.runner,
         request=BackupRequest(backup=BACKUP, selection=None),
-        slots=2,
         interval_s=10,
         checkpoints=True,
         checkpoint_every_s=every_s,

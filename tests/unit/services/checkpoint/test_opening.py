@@ -89,7 +89,6 @@ def server(site: Site, how: Stamping | None = None) -> Server:
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
         stamping=how,
     )
 

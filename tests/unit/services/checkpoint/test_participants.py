@@ -40,7 +40,6 @@ def take(site: Site, participants: Participants, checkpoint: int = 7) -> Checkpo
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
         participants=participants,
     )
     assert server.serve()

@@ -45,7 +45,6 @@ def take(site: Site, zeebe: ZeebeServer, checkpoint: int = 7) -> CheckpointRepor
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
         participants=together(zeebe),
     )
     assert server.serve()
@@ -113,7 +112,6 @@ def test_who_takes_the_next_one_resumes_what_a_killed_process_left(site: Site, z
         backup=site.backup,
         cluster=site.source.connected,
         runner=site.runner,
-        slots=2,
         participants=together(zeebe),
     ).serve()
     assert zeebe.zeebe.exporters == {Exporter.EXPORTING}, "also where no checkpoint is asked for"

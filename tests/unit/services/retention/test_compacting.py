@@ -51,7 +51,7 @@ def backup(log: CompactedLog) -> Backup:
 
 
 def compacting_of(clock: Machine, *, is_wanted: bool = True) -> Compacting:
-    return Compacting(is_wanted=is_wanted, runner=InlineRunner(), slots=2, clock=clock, every_s=EVERY_S)
+    return Compacting(is_wanted=is_wanted, runner=InlineRunner(), clock=clock, every_s=EVERY_S)
 
 
 def test_nothing_is_compacted_that_was_not_asked_for_or_before_its_time(backup: Backup) -> None:

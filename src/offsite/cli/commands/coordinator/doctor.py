@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalRepo, Output, SparkMaster
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalRepo, Output
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class DoctorOptions:
     repo: OptionalRepo = None
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
-    spark_master: SparkMaster = None
     topics: Annotated[
         list[str] | None,
         typer.Option("--topics", help="Topics whose rights are needed, as for a backup [default: all that are seen]."),
@@ -39,8 +39,8 @@ class DoctorOptions:
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Start no Spark: what needs it is skipped.")] = False
 
 
-@takes(DoctorOptions)
-def doctor(options: DoctorOptions, output: Output = OutputFormat.TABLE) -> None:
+@takes(DoctorOptions, SparkOptions)
+def doctor(options: DoctorOptions, engine: SparkOptions, output: Output = OutputFormat.TABLE) -> None:
     """Look for what usually goes wrong: Java, Spark, brokers, rights, clocks, the store, this machine.
 
     Each check has a verdict and a cure. What is not given is skipped. Nothing on the cluster is changed; what is put
@@ -48,13 +48,13 @@ def doctor(options: DoctorOptions, output: Output = OutputFormat.TABLE) -> None:
     """
     from offsite.services.doctor.examine import examine
 
-    found = examine(_request(options), on_report=_tell)
+    found = examine(_request(options, engine), on_report=_tell)
     emit(found, output=output, render=_render)
     if not found.ok:
         raise typer.Exit(found.exit_code)
 
 
-def _request(options: DoctorOptions) -> DoctorRequest:
+def _request(options: DoctorOptions, engine: SparkOptions) -> DoctorRequest:
     from offsite.model.selections.selection import parse_selection
     from offsite.services.doctor.parts import DoctorRequest
 
@@ -62,7 +62,7 @@ def _request(options: DoctorOptions) -> DoctorRequest:
         repo=options.repo,
         bootstrap=options.bootstrap,
         kafka_config=options.kafka_config,
-        spark_master=options.spark_master,
+        spark=engine.choice(),
         topics=parse_selection(options.topics) if options.topics else None,
         start_spark=not options.no_spark,
         metastore=options.metastore,

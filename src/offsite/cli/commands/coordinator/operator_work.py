@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Repo, SparkMaster
+from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Repo
+from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note, tell_damage
 from offsite.cli.views.backup_view import render_commit
 from offsite.cli.views.outage_view import OutageLines
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.")]
 
 
+@takes(SparkOptions)
 def agent(
+    engine: SparkOptions,
     repo: Repo,
     uid: Uid,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfigFile = None,
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Copy a declared backup while it is to run and no other agent copies it, until SIGINT or SIGTERM."""
@@ -42,14 +45,13 @@ def agent(
     from offsite.model.uninterrupted import told_of_interruption
     from offsite.operator.work.assembly import AgentTools, make_agent
     from offsite.services.outages import Outages
-    from offsite.spark.master import slots
 
     clock = SystemClock()
     lines = OutageLines(clock)
     form = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
 
     def open_spark(limits: RateLimits) -> AbstractContextManager[Runner]:
-        return spark(spark_master, preload="offsite.copy.bundle", limits=limits)
+        return spark(engine.choice(), preload="offsite.copy.bundle", limits=limits)
 
     def shown(ended: Round) -> None:
         lines.worked()
@@ -60,7 +62,6 @@ def agent(
         repository=open_repository(repo),
         cluster=connect(bootstrap, kafka_config),
         open_spark=open_spark,
-        slots=slots(spark_master),
         outages=Outages(give_up_after_s=parse_duration_s(give_up_after), clock=clock, on_outage=lines),
         clock=clock,
         on_round=shown,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, SparkMaster
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo
 from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.model.errors import BadOption
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
@@ -58,7 +59,6 @@ class ServeOptions:
         list[str] | None,
         typer.Option("--target", help="NAME=HOST:PORT[,FILE]: a cluster to restore into, with its client.properties."),
     ] = None
-    spark_master: SparkMaster = None
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
     metastore: Annotated[
         Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, to show.")
@@ -74,8 +74,8 @@ class TokenMade:
     token: str
 
 
-@takes(ServeOptions)
-def serve(options: ServeOptions) -> None:
+@takes(ServeOptions, SparkOptions)
+def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
     Nothing is kept but in the repository: any number of coordinators may serve it. On this machine's own address it
@@ -86,7 +86,7 @@ def serve(options: ServeOptions) -> None:
     from offsite.api.serve import listen
     from offsite.api.serve import serve as run
 
-    guarded, site = _guarded(options), _site(options)
+    guarded, site = _guarded(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
         note(f"serving {options.repo} at {scheme}://{_shown(options.host)}:{sockets.port}")
@@ -135,7 +135,7 @@ def _guarded(options: ServeOptions) -> Guarded:
     )
 
 
-def _site(options: ServeOptions) -> Site:
+def _site(options: ServeOptions, engine: SparkOptions) -> Site:
     from offsite.api.site import SOURCE, Place, Site, SiteSettings
 
     parse_zeebe(options.clusters)
@@ -146,7 +146,7 @@ def _site(options: ServeOptions) -> Site:
             repo=options.repo,
             backup=options.backup,
             places={**places, **dict(_target(each) for each in options.target or ())},
-            spark_master=options.spark_master,
+            spark=engine.choice(),
             read_only=options.read_only,
             clusters=options.clusters,
             metastore=options.metastore,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Output, SparkMaster
+from offsite.cli.options.common import Output
+from offsite.cli.options.option_group import takes
+from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.wiring import spark
 from offsite.model.errors import BadOption
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 EXIT_DIFFERENT = 1
 
 
+@takes(SparkOptions)
 def demo(
+    engine: SparkOptions,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", help="Keep the broker's data and the repository here [default: a folder that goes]."),
     ] = None,
-    spark_master: SparkMaster = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Start a real Kafka, write awkward data, back it up, delete it, restore it, and compare record by record."""
@@ -40,19 +43,19 @@ def demo(
             "the demo compares with confluent-kafka, which is not installed", hint="pip install 'offsite[demo]'"
         )
     with _folder(directory) as folder:
-        result = _play(folder, spark_master)
+        result = _play(folder, engine)
     emit(result, output=output, render=_render)
     if not (result.identical and result.verified):
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-def _play(folder: Path, spark_master: str | None) -> DemoResult:
+def _play(folder: Path, engine: SparkOptions) -> DemoResult:
     from offsite.model.clock import SystemClock
     from offsite.sandbox import Sandbox
     from offsite.services.demo.story import Demo
 
     sandbox = Sandbox(folder / "kafka")
-    with spark(spark_master, preload="offsite.copy.backup") as runner:
+    with spark(engine.choice(), preload="offsite.copy.backup") as runner:
         try:
             info = sandbox.start(owned=True, progress=note)
             note(f"a real Kafka is running on {info.bootstrap}")

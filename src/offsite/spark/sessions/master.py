@@ -17,6 +17,9 @@ CONNECT_LIMIT_S = 5.0
 SPARK_ATTEMPTS = 4
 """Spark's default for `spark.task.maxFailures`."""
 
+SUBMITTED = "submitted"
+"""In place of a master URL: the Spark that `spark-submit` has started this program with."""
+
 CLUSTER_SLOTS = 16
 """Tasks that a small backup is cut into for a cluster, whose size is not known before Spark has started."""
 

@@ -1,0 +1,85 @@
+"""Values that must not be seen, and whether they may travel to the workers of a Spark cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
+
+from offsite.model.errors import SecretStays
+
+
+class Travel(Enum):
+    """What happens to secrets when a task is pickled.
+
+    `SENT`: they go along. `READ_THERE`: what came out of a file goes as the name of that file, which is read where the
+    task runs; other secrets stay. `STAYS`: a task that holds one is refused.
+    """
+
+    SENT = "sent"
+    READ_THERE = "read there"
+    STAYS = "stays"
+
+
+_travel: ContextVar[Travel] = ContextVar("offsite-secrets", default=Travel.STAYS)
+
+
+@contextmanager
+def secrets_travel(way: Travel) -> Iterator[None]:
+    """A block in which this thread pickles secrets by `way`; outside of such a block they are never pickled."""
+    token = _travel.set(way)
+    try:
+        yield
+    finally:
+        _travel.reset(token)
+
+
+def way_of_secrets() -> Travel:
+    return _travel.get()
+
+
+class Secret:
+    """A value that must not be seen: not in logs, tracebacks, plans, or the configuration of Spark.
+
+    Every way of printing it shows `***`; only `reveal()` gives the text back. It is pickled only in a block of
+    `secrets_travel`: the guard sits where bytes are made, so that no task can carry one by oversight.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The secret itself: call it where it is sent, and keep the result nowhere."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        """Raises `SecretStays`."""
+        match way_of_secrets():
+            case Travel.SENT:
+                return Secret, (self._text,)
+            case Travel.READ_THERE:
+                raise SecretStays(
+                    "a task would carry a password, a key or a token that comes from no file of --kafka-config",
+                    hint="give it in a file that every executor has at the same path: --kafka-config FILE",
+                )
+            case Travel.STAYS:
+                raise SecretStays(
+                    "a task would carry a password, a key or a token over a network on which Spark encrypts nothing",
+                    hint="switch on spark.authenticate and spark.network.crypto.enabled; or let the executors read it"
+                    " themselves: --secrets on-executors; or send it readable: --secrets in-clear",
+                )
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __str__(self) -> str:
+        return "***"

@@ -1,0 +1,68 @@
+"""Which Spark runs the jobs, and with what settings: as a person chose it, one frozen value for commands and
+programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offsite.model.choices import SecretsChoice
+from offsite.model.errors import BadOption
+from offsite.model.properties import parse_properties
+
+_PREFIX = "spark."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkChoice:
+    """`master`: a Spark master URL, `SUBMITTED`, or None for this machine's cores. `conf`: Spark settings, which must
+    hold no secret of Kafka or of a store. `archive`: a file or URL made by `offsite spark pack`, for executors without
+    offsite. `secrets`: how executors come by Kafka's."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    archive: str | None = None
+    secrets: SecretsChoice = SecretsChoice.DEFAULT
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables by which another command chooses the same."""
+        conf = "\n".join(f"{name}={value}" for name, value in self.conf.items())
+        given = {
+            "OFFSITE_SPARK_MASTER": self.master,
+            "OFFSITE_SPARK_CONF": conf,
+            "OFFSITE_SPARK_ARCHIVE": self.archive,
+            "OFFSITE_SECRETS": None if self.secrets is SecretsChoice.DEFAULT else str(self.secrets),
+        }
+        return {name: value for name, value in given.items() if value}
+
+
+def settings_of(properties: Path | None, pairs: Sequence[str]) -> Mapping[str, str]:
+    """Spark settings out of a file such as `spark-defaults.conf`, and out of texts such as `spark.executor.memory=2g`,
+    which win. What does not begin with `spark.` is no setting of Spark. Raises `BadOption`."""
+    return {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
+
+
+def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:
+    if path is None:
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"cannot read {path}: {error}", hint="check --spark-properties") from error
+    for each in parse_properties(text):
+        if not each.name.startswith(_PREFIX):
+            raise BadOption(
+                f"{path}:{each.line}: {each.name!r} is no setting of Spark", hint="their names begin with spark."
+            )
+        yield each.name, each.value.strip()
+
+
+def _of_pair(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name.strip().startswith(_PREFIX):
+        raise BadOption(
+            f"--spark-conf {name[:200]!r} is no setting of Spark",
+            hint="write it as --spark-conf spark.executor.memory=2g",
+        )
+    return name.strip(), value.strip()

@@ -1,0 +1,45 @@
+"""Spark on a cluster: the driver is this process, executors are where the master puts them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from offsite.spark.local.jvm import java_binary, last_words
+from offsite.spark.scratch import Scratch
+from offsite.spark.sessions.master import check_reachable
+from offsite.spark.sessions.session import Session
+from offsite.spark.sessions.submitted_spark import SubmittedSpark
+from offsite.spark.settings import common_settings, laid_over
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class ClusterSession(Session):
+    """Spark's own way, with the user's defaults and environment. `python` runs the workers; by default what Spark
+    would take, or else a Python where this one is here."""
+
+    def __init__(self, master: str, chosen: Mapping[str, str], *, python: str = "") -> None:
+        self._master, self._chosen = master, chosen
+        self._python = python or chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+        self._scratch = Scratch()
+        self._spark: SubmittedSpark | None = None
+        super().__init__()
+
+    def _build(self) -> SparkContext:
+        java_binary()
+        check_reachable(self._master)
+        self._spark = SubmittedSpark(self._scratch.create() / "spark.log")
+        settings = laid_over({"spark.master": self._master, **common_settings()}, self._chosen)
+        return self._spark.start(settings, python=self._python)
+
+    def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
+        if self._spark is not None:
+            self._spark.stop(self._context)
+        self._scratch.remove()
+
+    def _explain(self, error: Exception) -> str:
+        return (last_words(self._spark.log) if self._spark else "") or super()._explain(error)

@@ -1,0 +1,72 @@
+"""The executors of a cluster, as many as there are: they come one after the other, and more may come later."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from offsite.spark.local import pyspark_internals
+from offsite.spark.sessions.master import runs_in_one_jvm, slots
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+WAIT_MAX_S = 30.0
+"""How long a run waits for the first executor before it plans without knowing: pulling an image takes longer, and then
+a guess will do."""
+SETTLED_AFTER_S = 1.0
+"""No further executor for so long: these are what there is."""
+POLL_S = 0.1
+_NO_LIMIT = 1 << 20
+
+
+def wait_for_executors(context: SparkContext) -> None:
+    """Return when as many executors are there as the settings ask for; where they do not say, when no more come; and
+    after `WAIT_MAX_S` in any case."""
+    if runs_in_one_jvm(str(context.master)):
+        return
+    wanted = _asked_for(context.getConf())
+    began_s = changed_s = time.monotonic()
+    seen = 0
+    while (now_s := time.monotonic()) - began_s < WAIT_MAX_S:
+        there = pyspark_internals.running_at_once(context)
+        if there != seen:
+            seen, changed_s = there, now_s
+        if seen >= wanted or (seen and now_s - changed_s >= SETTLED_AFTER_S):
+            return
+        time.sleep(POLL_S)
+
+
+def cluster_slots(context: SparkContext) -> int:
+    """Tasks that the executors of `context` run at once, or may come to run where it grows by itself; a guess where
+    there is none yet."""
+    if runs_in_one_jvm(str(context.master)):
+        return slots(str(context.master))
+    return max(pyspark_internals.running_at_once(context), _grows_to(context.getConf())) or slots(str(context.master))
+
+
+def _asked_for(conf: SparkConf) -> int:
+    """By the settings, or more than any cluster has."""
+    if cores := _number(conf, "spark.cores.max"):
+        return cores // _task_cpus(conf)
+    return _number(conf, "spark.executor.instances") * _tasks_of_one(conf) or _NO_LIMIT
+
+
+def _grows_to(conf: SparkConf) -> int:
+    """What dynamic allocation may come to, where a limit is set; else 0."""
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return 0
+    return _number(conf, "spark.dynamicAllocation.maxExecutors") * _tasks_of_one(conf)
+
+
+def _tasks_of_one(conf: SparkConf) -> int:
+    return max(1, (_number(conf, "spark.executor.cores") or 1) // _task_cpus(conf))
+
+
+def _task_cpus(conf: SparkConf) -> int:
+    return _number(conf, "spark.task.cpus") or 1
+
+
+def _number(conf: SparkConf, name: str) -> int:
+    text = conf.get(name) or ""
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,91 @@
+"""One SparkContext, from its start in the background to its end: what all kinds have in common."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from offsite.model.check import check
+from offsite.model.errors import OffsiteError, SparkFailed
+from offsite.spark.job import Mailbox
+from offsite.spark.sessions.executors import cluster_slots, wait_for_executors
+from offsite.spark.settings import MAX_ATTEMPTS, is_private
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Session(ABC):
+    """One SparkContext, from the start in the background to the end."""
+
+    max_attempts = MAX_ATTEMPTS
+    """How often Spark tries a task."""
+    is_private = False
+    """Whether nobody but this machine and Spark's executors can read what is sent to them. Known once it is ready."""
+
+    def __init__(self) -> None:
+        self._context: SparkContext | None = None
+        self._mailbox: Mailbox | None = None
+        self._error: OffsiteError | None = None
+        self._has_waited = False
+        self._starter = threading.Thread(target=self._start, name="offsite-spark-start", daemon=True)
+        self._starter.start()
+
+    def ready(self) -> tuple[SparkContext, Mailbox]:
+        """Wait for the start to end. Raises what went wrong in it."""
+        self._starter.join()
+        if self._error is not None:
+            raise self._error
+        check(self._context is not None and self._mailbox is not None, "a started session has a context")
+        return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
+
+    def slots(self) -> int:
+        """Tasks that run at once, on the executors that there are now: the first time, this waits for the first ones.
+        Raises what went wrong in the start."""
+        context, _ = self.ready()
+        if not self._has_waited:
+            wait_for_executors(context)
+            self._has_waited = True
+        return cluster_slots(context)
+
+    def close(self, *, surely: bool = False) -> bool:
+        """End the session; with `surely`, wait for the end of its tasks as well. True when it is known for sure that
+        none runs any more."""
+        self._give_up_start()
+        self._starter.join()
+        self._stop(surely=surely)
+        if self._mailbox is not None:
+            self._mailbox.close()
+        return self._has_ended(surely=surely)
+
+    def _has_ended(self, *, surely: bool) -> bool:  # noqa: ARG002  # for those who see their workers
+        return False  # a cluster's are out of sight, and so are those of a Spark that is not ours
+
+    def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
+        """Let a start that is still under way end soon. An error of the command should not wait for Spark."""
+
+    @abstractmethod
+    def _build(self) -> SparkContext:
+        """Start all it takes, in the starter's thread."""
+
+    @abstractmethod
+    def _stop(self, *, surely: bool) -> None:
+        """End what `_build` started, however far it came. With `surely`, tasks may be running."""
+
+    def _start(self) -> None:
+        try:
+            self._context = self._build()
+            self._mailbox = Mailbox(self._context)
+            self.is_private = self.is_private or is_private(dict(self._context.getConf().getAll()))
+        except OffsiteError as error:
+            self._error = error
+        except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`
+            self._error = SparkFailed(
+                f"Spark did not start: {self._explain(error)}",
+                hint="check that java -version works and memory is free, then run again",
+            )
+            self._error.__cause__ = error
+
+    def _explain(self, error: Exception) -> str:
+        return str(error).strip().partition("\n")[0]

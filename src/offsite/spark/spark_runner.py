@@ -1,0 +1,197 @@
+"""The runner that is Spark: tasks in, outcomes out.
+
+A session starts in a thread of its own the moment it is made, so that Spark comes up while the driver plans.
+pyspark is imported inside functions only: commands that copy nothing stay quick. Must never hold data or secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from offsite.model.choices import SecretsChoice
+from offsite.model.clock import Clock, SystemClock
+from offsite.model.errors import SparkFailed
+from offsite.model.secret import Travel
+from offsite.model.uninterrupted import uninterrupted
+from offsite.spark.choice import SparkChoice
+from offsite.spark.job import Engine, ShuffledJob, SparkJob
+from offsite.spark.jobs import TaskJobs, TaskOutcomes
+from offsite.spark.rate_server import RateLimits
+from offsite.spark.runner import (
+    Done,
+    Failed,
+    Fed,
+    FoundT,
+    OnOutcome,
+    OnProgress,
+    ResultT,
+    SentT,
+    Shuffle,
+    TaskT,
+)
+from offsite.spark.sessions.borrowed_session import BorrowedSession
+from offsite.spark.sessions.cluster_session import ClusterSession
+from offsite.spark.sessions.joined_session import JoinedSession
+from offsite.spark.sessions.local_session import LocalSession
+from offsite.spark.sessions.master import SUBMITTED, runs_in_one_jvm, slots
+from offsite.spark.sessions.session import Session
+from offsite.spark.settings import MAX_ATTEMPTS
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class SparkRunner:
+    """A `Runner` on the Spark that was chosen: by default on this machine's cores. One at a time in a process.
+
+    With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
+    is started, called `app_name`; `preload` names modules that workers of this machine import before their first task;
+    modules that start threads when imported must stay out of it. `limits`: what the tasks of all its runs may move
+    together, those that go by them (see `rate_lease`).
+    """
+
+    def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
+        self,
+        choice: SparkChoice | None = None,
+        *,
+        context: SparkContext | None = None,
+        app_name: str = "offsite",
+        preload: Sequence[str] = (),
+        limits: RateLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._choice = choice or SparkChoice()
+        self._master = self._choice.master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
+        self._chosen = {"spark.app.name": app_name, **self._choice.conf}
+        self._borrowed = context
+        self._preload = preload
+        self._limits = limits or RateLimits()
+        self._clock = clock or SystemClock()
+        self._session: Session | None = None
+        self._may_be_running = False  # tasks of a run that was broken off
+
+    @property
+    def slots(self) -> int:
+        """On a cluster that of its executors as they are now: the first time, this waits until some are there."""
+        is_local = self._borrowed is None and runs_in_one_jvm(self._master)
+        return slots(self._master) if is_local else self._begun().slots()
+
+    def begin(self) -> None:
+        self._begun()
+
+    def run(
+        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
+    ) -> list[ResultT]:
+        results = self._run(tasks, partial(_plain_job, function), on_progress, None, keep_going=False)
+        if (error := results.first_error()) is not None:
+            raise error
+        return [outcome.value for outcome in results.outcomes() if isinstance(outcome, Done)]
+
+    def run_all(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+        on_outcome: OnOutcome[ResultT] | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        return list(
+            self._run(tasks, partial(_plain_job, function), on_progress, on_outcome, keep_going=True).outcomes()
+        )
+
+    def run_shuffled(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[Fed[TaskT, SentT]], ResultT],
+        shuffle: Shuffle[TaskT, FoundT, SentT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Done[ResultT] | Failed]:
+        def open_job(engine: Engine, numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
+            return ShuffledJob(engine, numbered, function, everything=tasks, shuffle=shuffle)
+
+        return list(self._run(tasks, open_job, on_progress, None, keep_going=True).outcomes())
+
+    def halt(self) -> bool:
+        if self._may_be_running:
+            self.close()
+        return not self._may_be_running
+
+    def close(self) -> None:
+        if self._session is not None:
+            is_over = self._session.close(surely=self._may_be_running)
+            self._may_be_running = self._may_be_running and not is_over
+            self._session = None
+
+    def _begun(self) -> Session:
+        if self._session is None:
+            with uninterrupted():  # a session that nobody knows of would never be closed
+                self._session = self._open_session()
+        return self._session
+
+    def _open_session(self) -> Session:
+        if self._borrowed is not None:
+            return BorrowedSession(self._borrowed)
+        if self._master == SUBMITTED:
+            return JoinedSession(self._chosen)
+        if runs_in_one_jvm(self._master):
+            return LocalSession(self._master, self._chosen, preload=self._preload, clock=self._clock)
+        return ClusterSession(self._master, self._chosen)
+
+    def _engine(self) -> Engine:
+        session = self._begun()
+        context, mailbox = session.ready()
+        return Engine(
+            context=context,
+            mailbox=mailbox,
+            max_attempts=session.max_attempts,
+            limits=self._limits,
+            secrets=self._way_of_secrets(session),
+        )
+
+    def _way_of_secrets(self, session: Session) -> Travel:
+        """How tasks may take secrets along. A ready `session` knows whether Spark's network can be read by others."""
+        if self._choice.secrets is SecretsChoice.ON_EXECUTORS:
+            return Travel.READ_THERE
+        is_told_to = self._choice.secrets is SecretsChoice.IN_CLEAR
+        return Travel.SENT if is_told_to or session.is_private else Travel.STAYS
+
+    def _run(
+        self,
+        tasks: Sequence[TaskT],
+        open_one: _OpenJob[TaskT, ResultT],
+        on_progress: OnProgress | None,
+        on_outcome: OnOutcome[ResultT] | None,
+        *,
+        keep_going: bool,
+    ) -> TaskOutcomes[ResultT]:
+        def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
+            return open_one(self._engine(), numbered)
+
+        before, self._may_be_running = self._may_be_running, True
+        try:
+            results = TaskJobs(
+                tasks,
+                open_job,
+                on_progress=on_progress,
+                on_outcome=on_outcome,
+                keep_going=keep_going,
+                clock=self._clock,
+            ).run()
+        except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
+            self.close()
+            raise
+        self._may_be_running = before or bool(results.open_tasks())
+        return results
+
+
+def _plain_job(
+    function: Callable[[TaskT], ResultT], engine: Engine, numbered: Sequence[tuple[int, TaskT]]
+) -> SparkJob[TaskT, ResultT]:
+    return SparkJob(engine, numbered, function)
+
+
+_OpenJob: TypeAlias = "Callable[[Engine, Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]"
