@@ -1,0 +1,84 @@
+"""Which Spark was chosen, and what is overruled."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from offsite.model.choices import SecretsChoice
+from offsite.model.errors import BadOption
+from offsite.spark.choice import SparkChoice, settings_of
+from offsite.spark.settings import FIRM_SETTINGS, common_settings, is_private, laid_over
+
+
+def test_settings_of_a_file_give_way_to_those_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "spark.properties"
+    file.write_text(
+        "# ours\nspark.executor.memory  2g\nspark.executor.cores=2\nspark.driver.extraJavaOptions -Da=b -Dc=d\n"
+    )
+    assert settings_of(file, ["spark.executor.memory=4g", "spark.executorEnv.A=b=c"]) == {
+        "spark.executor.memory": "4g",
+        "spark.executor.cores": "2",
+        "spark.driver.extraJavaOptions": "-Da=b -Dc=d",
+        "spark.executorEnv.A": "b=c",
+    }
+
+
+@pytest.mark.parametrize("pair", ["spark.executor.memory", "executor.memory=2g", "=2g", "", "spark"])
+def test_what_is_no_setting_of_spark_is_refused(pair: str) -> None:
+    with pytest.raises(BadOption, match="no setting of Spark"):
+        settings_of(None, [pair])
+
+
+def test_a_line_of_a_file_that_is_no_setting_of_spark_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "spark.properties"
+    file.write_text("\nspark.a=1\nsasl.password=hunter2\n")
+    with pytest.raises(BadOption, match=r"spark.properties:3: 'sasl.password'") as raised:
+        settings_of(file, [])
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="nowhere"):
+        settings_of(tmp_path / "nowhere", [])
+
+
+def test_what_offsite_must_set_wins_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    asked = {"spark.speculation": "true", "spark.task.maxFailures": "1", "spark.driver.memory": "2g"}
+    settings = laid_over(common_settings(), asked)
+    assert settings["spark.driver.memory"] == "2g"
+    assert {name: settings[name] for name in FIRM_SETTINGS} == FIRM_SETTINGS
+    assert sum("setting_overruled" in line for line in caplog.messages) == 2
+    assert any("setting=spark.speculation asked=true used=false" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("settings", "private"),
+    [
+        ({}, False),
+        ({"spark.driver.host": "10.0.0.1", "spark.authenticate": "true"}, False),
+        ({"spark.driver.host": "10.0.0.1", "spark.network.crypto.enabled": "true"}, False),
+        ({"spark.driver.host": "10.0.0.1", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}, True),
+        ({"spark.driver.host": "10.0.0.1", "spark.ssl.rpc.enabled": "TRUE"}, True),
+        ({"spark.driver.host": "127.0.0.1"}, True),
+        ({"spark.driver.host": "localhost.example.com"}, False),
+    ],
+)
+def test_only_an_encrypted_network_or_this_machine_is_private(settings: dict[str, str], private: bool) -> None:
+    assert is_private(settings) is private
+
+
+def test_the_environment_chooses_the_same_again() -> None:
+    choice = SparkChoice(
+        master="yarn", conf={"spark.a": "x y", "spark.b": "1"}, archive="a.tar.gz", secrets=SecretsChoice.ON_EXECUTORS
+    )
+    assert choice.environment() == {
+        "OFFSITE_SPARK_MASTER": "yarn",
+        "OFFSITE_SPARK_CONF": "spark.a=x y\nspark.b=1",
+        "OFFSITE_SPARK_ARCHIVE": "a.tar.gz",
+        "OFFSITE_SECRETS": "on-executors",
+    }
+    assert SparkChoice().environment() == {}
