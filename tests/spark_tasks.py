@@ -13,7 +13,8 @@ from typing import Any
 
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
-from offsite.spark import meter, rate_lease
+from offsite.spark import meter
+from offsite.spark.rates import rate_lease
 from offsite.spark.runner import Fed
 
 PATIENCE_S = 60.0

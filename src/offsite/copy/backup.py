@@ -26,7 +26,8 @@ from offsite.repository.segments.open_segment import Objects
 from offsite.repository.segments.pack import PackWriter
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES, SegmentWriter
-from offsite.spark import meter, rate_lease
+from offsite.spark import meter
+from offsite.spark.rates import rate_lease
 from offsite.stores.paced_writes import PacedStore, object_bytes
 from offsite.stores.store import Store
 

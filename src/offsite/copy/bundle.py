@@ -18,6 +18,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import safe_trace
+from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.repository.segments.pack import PackWriter
 from offsite.spark.runner import Done, Failed
@@ -48,6 +49,10 @@ class CopyBundle:
     @property
     def estimated_bytes(self) -> int:
         return sum(task.estimated_bytes for task in self.tasks)
+
+    @property
+    def title(self) -> str:
+        return named([str(task.range.topic_partition) for task in self.tasks], most=1, of="ranges")
 
 
 def bundled(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:

@@ -47,6 +47,10 @@ class ExportTask:
     leader_epoch: int = -1
     was_compacted: bool = False
 
+    @property
+    def title(self) -> str:
+        return str(self.range.topic_partition)
+
 
 class RecordSource(Protocol):
     def stable_range(self, task: ExportTask) -> LogRange:

@@ -1,14 +1,20 @@
-"""The check of one segment of a repository, read in full in a worker. Changes nothing."""
+"""The check of segments of a repository, read in full in workers. Changes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsite.model.errors import Damaged
+from offsite.model.named import named
+from offsite.model.size import MIB
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
 from offsite.stores.store import Store
+
+SHARE_BYTES_MAX = 96 * MIB
+SHARE_SEGMENTS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +23,38 @@ class SegmentFinding:
 
     segment: Segment
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentShare:
+    """Segments that one worker checks, one after the other."""
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def title(self) -> str:
+        return named([segment.key for segment in self.segments], most=1, of="segments")
+
+
+def shares(segments: Sequence[Segment], *, slots: int) -> list[SegmentShare]:
+    """All `segments` in their order, small neighbours together: a task costs as much as reading some MiB. `slots`: how
+    many shares are read at once."""
+    total_bytes = sum(segment.raw_bytes for segment in segments)
+    enough_bytes = min(SHARE_BYTES_MAX, -(-total_bytes // slots))
+    enough = min(SHARE_SEGMENTS_MAX, -(-len(segments) // slots))
+    found: list[SegmentShare] = []
+    held: list[Segment] = []
+    for segment in segments:
+        held.append(segment)
+        if len(held) >= enough or sum(each.raw_bytes for each in held) >= enough_bytes:
+            found.append(SegmentShare(segments=tuple(held)))
+            held = []
+    return [*found, SegmentShare(segments=tuple(held))] if held else found
+
+
+def verify_share(share: SegmentShare, *, store: Store) -> tuple[SegmentFinding, ...]:
+    """A finding for each. Raises only what the store raises."""
+    return tuple(verify_segment(segment, store=store) for segment in share.segments)
 
 
 def verify_segment(segment: Segment, *, store: Store) -> SegmentFinding:

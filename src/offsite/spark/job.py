@@ -15,6 +15,7 @@ import pickle
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from offsite.model.errors import ExecutorDiffers
 from offsite.model.journal import JOURNAL
 from offsite.model.secret import Travel, secrets_travel
 from offsite.model.version import __version__
-from offsite.spark import meter, rate_lease
+from offsite.spark import meter
 from offsite.spark.job_name import job_name
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
-from offsite.spark.rate_server import RateAddress, RateLimits, RateServer
+from offsite.spark.rates import rate_lease
+from offsite.spark.rates.rate_server import RateAddress, RateLimits, RateServer
 from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
 from offsite.spark.settings import LOOPBACK
 from offsite.spark.shuffle import Finding, fed
@@ -39,9 +41,16 @@ if TYPE_CHECKING:
 TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
 
+LOOK_EVERY_S = 5.0
+"""How often a job that brings nothing home looks whether there are executors at all."""
+
 
 CANCEL_LIMIT_S = 5.0
 """How long a cancelled job may take to come back; then it is left alone, and ends with its JVM."""
+
+
+class NoExecutor:
+    """An event: just now the cluster has no executor for this job."""
 
 
 class Mailbox:
@@ -91,6 +100,7 @@ class Engine:
     max_attempts: int
     limits: RateLimits
     secrets: Travel
+    has_executors: Callable[[], bool]
 
 
 class SparkJob(Generic[TaskT, ResultT]):
@@ -104,6 +114,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         self._job, self._inbox = mailbox.open()
         self._datagrams, self._notes = mailbox.datagrams, mailbox.notes
         self._context, self._secrets = engine.context, engine.secrets
+        self._has_executors = engine.has_executors
         self._tasks = tasks
         self._name, self._group = job_name(), f"offsite-{self._job}"
         self._work = _Work(
@@ -119,16 +130,21 @@ class SparkJob(Generic[TaskT, ResultT]):
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
-    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | None]:
+    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | NoExecutor | None]:
         """The events of the job, which starts with the first one asked for; None when nothing has arrived for `TICK_S`.
         Raises what Spark raised at the end."""
         self._thread.start()
+        look_s = time.monotonic() + LOOK_EVERY_S
         while True:
             try:
                 arrived = self._inbox.get(timeout=TICK_S)
             except queue.Empty:
                 yield from self._datagrams.take(self._job)
                 yield None
+                if time.monotonic() >= look_s:
+                    look_s = time.monotonic() + LOOK_EVERY_S
+                    if not self._has_executors():
+                        yield NoExecutor()
                 continue
             finally:
                 self._notes.write(self._job)
@@ -254,6 +270,7 @@ class _Work:
         for index, task in tasks:
             with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                 meter.start(sender)
+                sender.begun()
                 rate_lease.start(self.rates)
                 envelope = attempt(
                     index,

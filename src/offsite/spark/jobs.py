@@ -6,6 +6,7 @@ or arrive late, so nothing but the display goes by them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Generic
@@ -13,79 +14,14 @@ from typing import Generic
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import decided, failed
-from offsite.spark.job import SparkJob
-from offsite.spark.meter import Reading
+from offsite.spark.alone import Alone
+from offsite.spark.job import NoExecutor, SparkJob
 from offsite.spark.progress_datagram import ProgressDatagram
-from offsite.spark.runner import Done, Failed, OnOutcome, OnProgress, ResultT, RunProgress, TaskT
+from offsite.spark.runner import Failed, OnOutcome, OnProgress, ResultT, TaskT
+from offsite.spark.stragglers import Stragglers
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
-
-
-class TaskOutcomes(Generic[ResultT]):
-    """The outcomes of a run so far, by task, and the progress they add up to. The first envelope of a task counts:
-    where Spark ran a task twice, the second one changes nothing."""
-
-    def __init__(self, tasks_total: int) -> None:
-        self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
-        self._reading = Reading()
-        self._running: dict[int, Reading] = {}
-        self._tasks_done = 0
-        self._tasks_failed = 0
-        self._worker_peak_rss_bytes = 0
-
-    def take(self, envelope: Envelope[ResultT]) -> bool:
-        """Whether this was the first envelope of its task."""
-        if self._outcomes[envelope.index] is not None:
-            return False
-        self._settle(envelope.index, envelope.outcome)
-        self._reading = self._reading + envelope.reading
-        self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
-        return True
-
-    def feel(self, datagram: ProgressDatagram) -> None:
-        """Take what a running task has moved: it is shown until the task's envelope brings the final figures."""
-        if self._outcomes[datagram.index] is None:
-            self._running[datagram.index] = datagram.reading
-
-    def give_up(self, index: int, error: OffsiteError) -> None:
-        """Record `error` for a task that could not even send an envelope."""
-        self._settle(index, Failed(error=error, trace=""))
-
-    def open_tasks(self) -> list[int]:
-        """Indexes of the tasks without an outcome."""
-        return [index for index, outcome in enumerate(self._outcomes) if outcome is None]
-
-    def first_error(self) -> OffsiteError | None:
-        if not self._tasks_failed:
-            return None
-        return next(outcome.error for outcome in self._outcomes if isinstance(outcome, Failed))
-
-    def outcomes(self) -> Sequence[Done[ResultT] | Failed]:
-        """Outcomes of the settled tasks, in the order of tasks."""
-        return [outcome for outcome in self._outcomes if outcome is not None]
-
-    def progress(self, *, elapsed_s: float) -> RunProgress:
-        reading = sum(self._running.values(), self._reading)
-        return RunProgress(
-            tasks_total=len(self._outcomes),
-            tasks_done=self._tasks_done,
-            tasks_failed=self._tasks_failed,
-            moved_bytes=reading.moved_bytes,
-            records=reading.records,
-            throttled_s=reading.throttled_ms / 1000,
-            limited_s=reading.limited_ms / 1000,
-            elapsed_s=elapsed_s,
-            worker_peak_rss_bytes=self._worker_peak_rss_bytes,
-        )
-
-    def _settle(self, index: int, outcome: Done[ResultT] | Failed) -> None:
-        self._outcomes[index] = outcome
-        self._running.pop(index, None)
-        if isinstance(outcome, Done):
-            self._tasks_done += 1
-        else:
-            self._tasks_failed += 1
-
+from offsite.spark.task_outcomes import TaskOutcomes
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
 _NO_OFFSITE = re.compile(r"No module named '?offsite\b")
@@ -106,7 +42,9 @@ class TaskJobs(Generic[TaskT, ResultT]):
         on_outcome: OnOutcome[ResultT] | None = None,
         keep_going: bool,
         clock: Clock,
+        patience_s: float = math.inf,
     ) -> None:
+        """`patience_s`: how many seconds a cluster may be without any executor before that is an error."""
         self._tasks = tasks
         self._open_job = open_job
         self._on_progress = on_progress
@@ -115,6 +53,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._clock = clock
         self._started_s = clock.monotonic_s()
         self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
+        self._stragglers = Stragglers(tasks)
+        self._alone = Alone(patience_s)
 
     def run(self) -> TaskOutcomes[ResultT]:
         """The outcomes of all tasks. Each job gives at least one task its outcome or raises, so this ends."""
@@ -138,13 +78,20 @@ class TaskJobs(Generic[TaskT, ResultT]):
 
     def _follow(self, job: SparkJob[TaskT, ResultT]) -> None:
         for event in job.events():
+            now_s = self._elapsed_s()
             if isinstance(event, Envelope):
                 _tell(event)
+                self._alone.heard()
+                self._stragglers.ended(event.index, at_s=now_s)
                 if self._outcomes.take(event) and self._on_outcome is not None:
                     self._on_outcome(event.index, event.outcome)
             elif isinstance(event, ProgressDatagram):
+                self._alone.heard()
+                self._stragglers.heard(event, at_s=now_s)
                 self._outcomes.feel(event)
                 continue
+            elif isinstance(event, NoExecutor):
+                self._alone.seen(at_s=now_s)
             self._show()
             if self._is_over():
                 job.cancel()
@@ -172,7 +119,12 @@ class TaskJobs(Generic[TaskT, ResultT]):
 
     def _show(self) -> None:
         if self._on_progress is not None:
-            self._on_progress(self._outcomes.progress(elapsed_s=self._clock.monotonic_s() - self._started_s))
+            now_s = self._elapsed_s()
+            note = self._alone.note(at_s=now_s) or self._stragglers.slowest(at_s=now_s)
+            self._on_progress(self._outcomes.progress(elapsed_s=now_s, note=note))
+
+    def _elapsed_s(self) -> float:
+        return self._clock.monotonic_s() - self._started_s
 
 
 def _tell(envelope: Envelope[ResultT]) -> None:

@@ -26,10 +26,11 @@ _DATAGRAM = struct.Struct(">16sQQQQQQ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDatagram:
-    """The figures of the running attempt at task `index` of a job, so far."""
+    """The figures of the running attempt at task `index` of a job, so far, and the address it runs at."""
 
     index: int
     reading: Reading
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +57,14 @@ class ProgressReceiver:
         """The datagrams of `job` that have arrived; does not wait."""
         for _ in range(MAX_DATAGRAMS_AT_ONCE):
             try:
-                datagram = self._socket.recv(_DATAGRAM.size + 1)
+                datagram, (host, _) = self._socket.recvfrom(_DATAGRAM.size + 1)
             except BlockingIOError:
                 return
             if len(datagram) != _DATAGRAM.size:
                 continue
             token, of_job, index, *figures = _DATAGRAM.unpack(datagram)
             if token == self.address.token and of_job == job:
-                yield ProgressDatagram(index=index, reading=_reading(*figures))
+                yield ProgressDatagram(index=index, reading=_reading(*figures), host=host)
 
     def close(self) -> None:
         self._socket.close()
@@ -84,6 +85,10 @@ class ProgressSender:
         if self._is_held_back(reading) or now_s - self._sent_s >= SEND_EVERY_S:
             self._sent_s, self._sent = now_s, reading
             self._send(reading)
+
+    def begun(self) -> None:
+        """Say that the task runs here."""
+        self._send(Reading())
 
     def close(self) -> None:
         self._socket.close()

@@ -39,7 +39,7 @@ class Failed:
 class RunProgress:
     """The state of a run. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
     `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks; `limited_s`: those
-    for which limits of our own did."""
+    for which limits of our own did. `note`: what the run waits for just now, in words, where that is known."""
 
     tasks_total: int
     tasks_done: int
@@ -50,6 +50,7 @@ class RunProgress:
     worker_peak_rss_bytes: int
     throttled_s: float = 0.0
     limited_s: float = 0.0
+    note: str = ""
 
 
 OnProgress = Callable[[RunProgress], None]

@@ -13,9 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.errors import OffsiteError
-from offsite.spark import meter, rate_lease
+from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
-from offsite.spark.rate_server import RateAddress
+from offsite.spark.rates import rate_lease
+from offsite.spark.rates.rate_server import RateAddress
 from offsite.spark.runner import Fed, FoundT, SentT, Shuffle, TaskT
 from offsite.spark.task_attempt import LASTING, interrupted_by_hangup
 
@@ -39,6 +40,7 @@ class Finding(Generic[TaskT, FoundT]):
             for index, task in tasks:
                 with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
                     meter.start(sender)
+                    sender.begun()
                     rate_lease.start(self.rates)
                     yield from self._found(task)
 

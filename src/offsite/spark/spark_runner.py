@@ -18,8 +18,8 @@ from offsite.model.secret import Travel
 from offsite.model.uninterrupted import uninterrupted
 from offsite.spark.choice import SparkChoice
 from offsite.spark.job import Engine, ShuffledJob, SparkJob
-from offsite.spark.jobs import TaskJobs, TaskOutcomes
-from offsite.spark.rate_server import RateLimits
+from offsite.spark.jobs import TaskJobs
+from offsite.spark.rates.rate_server import RateLimits
 from offsite.spark.runner import (
     Done,
     Failed,
@@ -34,11 +34,13 @@ from offsite.spark.runner import (
 )
 from offsite.spark.sessions.borrowed_session import BorrowedSession
 from offsite.spark.sessions.cluster_session import ClusterSession
+from offsite.spark.sessions.executors import has_executors, patience_s
 from offsite.spark.sessions.joined_session import JoinedSession
 from offsite.spark.sessions.local_session import LocalSession
 from offsite.spark.sessions.master import SUBMITTED, runs_in_one_jvm, slots
 from offsite.spark.sessions.session import Session
 from offsite.spark.settings import MAX_ATTEMPTS
+from offsite.spark.task_outcomes import TaskOutcomes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -66,6 +68,7 @@ class SparkRunner:
         self._choice = choice or SparkChoice()
         self._master = self._choice.master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
         self._chosen = {"spark.app.name": app_name, **self._choice.conf}
+        self._patience_s = patience_s(self._chosen)
         self._borrowed = context
         self._preload = preload
         self._limits = limits or RateLimits()
@@ -150,6 +153,7 @@ class SparkRunner:
             max_attempts=session.max_attempts,
             limits=self._limits,
             secrets=self._way_of_secrets(session),
+            has_executors=partial(has_executors, context),
         )
 
     def _way_of_secrets(self, session: Session) -> Travel:
@@ -180,6 +184,7 @@ class SparkRunner:
                 on_outcome=on_outcome,
                 keep_going=keep_going,
                 clock=self._clock,
+                patience_s=self._patience_s,
             ).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()

@@ -38,4 +38,5 @@ def _sum(before: RunProgress, now: RunProgress) -> RunProgress:
         worker_peak_rss_bytes=max(before.worker_peak_rss_bytes, now.worker_peak_rss_bytes),
         throttled_s=before.throttled_s + now.throttled_s,
         limited_s=before.limited_s + now.limited_s,
+        note=now.note,
     )

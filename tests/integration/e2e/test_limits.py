@@ -20,9 +20,9 @@ from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.verify.run import verify_deep
 from offsite.spark.choice import SparkChoice
+from offsite.spark.rates.token_bucket import BURST_S
 from offsite.spark.runner import RunProgress
 from offsite.spark.spark_runner import SparkRunner
-from offsite.spark.token_bucket import BURST_S
 from offsite.stores.open_store import open_store
 from tests.integration.e2e.site import SLOTS, Site
 from tests.integration.kafka.cluster import Cluster

@@ -14,10 +14,10 @@ import pytest
 from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
 from offsite.spark import job
 from offsite.spark.choice import SparkChoice
-from offsite.spark.rate_server import RateLimits
+from offsite.spark.rates.rate_server import RateLimits
+from offsite.spark.rates.token_bucket import BURST_S
 from offsite.spark.runner import Done, Runner, RunProgress
 from offsite.spark.spark_runner import SparkRunner
-from offsite.spark.token_bucket import BURST_S
 from tests import spark_tasks
 from tests.processes import processes_with
 from tests.shared_spark import end_shared_spark

@@ -55,7 +55,9 @@ def taken(receiver: ProgressReceiver) -> list[ProgressDatagram]:
 def test_a_pulse_arrives_and_the_next_waits_its_time() -> None:
     receiver = ProgressReceiver("127.0.0.1")
     sent(receiver.address)
-    assert taken(receiver) == [ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2, limited_ms=4))]
+    assert taken(receiver) == [
+        ProgressDatagram(index=1, reading=Reading(moved_bytes=10, records=2, limited_ms=4), host="127.0.0.1")
+    ]
     assert list(receiver.take(JOB)) == []
     receiver.close()
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from offsite.model.errors import SparkFailed
-from offsite.spark import rate_lease
-from offsite.spark.rate_lease import Granted, RateConnection, RateLease
-from offsite.spark.rate_server import MAX_STRANGERS, Direction, RateAddress, RateLimits, RateServer
-from offsite.spark.token_bucket import BURST_S
+from offsite.spark.rates import rate_lease
+from offsite.spark.rates.rate_lease import Granted, RateConnection, RateLease
+from offsite.spark.rates.rate_server import MAX_STRANGERS, Direction, RateAddress, RateLimits, RateServer
+from offsite.spark.rates.token_bucket import BURST_S
 from tests.processes import wait_until
 from tests.unit.spark.test_progress_datagram import StillClock
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from offsite.model.errors import DamagedBatch, SparkFailed
-from offsite.spark.jobs import TaskOutcomes
 from offsite.spark.meter import Reading
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Done, Failed
 from offsite.spark.task_attempt import Envelope
+from offsite.spark.task_outcomes import TaskOutcomes
 
 
 def done(index: int, value: str = "ok", *, moved_bytes: int = 0, peak_rss_bytes: int = 0) -> Envelope[str]:

@@ -15,6 +15,7 @@ from offsite.kafka.net.routing import shared_router
 from offsite.kafka.net.silent_leaders import SilentLeaders
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import safe_trace
+from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
 from offsite.spark.task_attempt import foreign
@@ -33,6 +34,10 @@ class ProofBundle:
 
     numbers: tuple[int, ...]
     tasks: tuple[ProofTask, ...]
+
+    @property
+    def title(self) -> str:
+        return named([str(task.target.topic_partition) for task in self.tasks], most=1, of="partitions")
 
 
 def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:

@@ -20,6 +20,7 @@ from offsite.kafka.net.routing import shared_router
 from offsite.kafka.net.silent_leaders import SilentLeaders
 from offsite.model.errors import OffsiteError, WriterFenced
 from offsite.model.journal import safe_trace
+from offsite.model.named import named
 from offsite.model.size import MIB
 from offsite.spark.runner import Done, Failed
 from offsite.spark.task_attempt import foreign
@@ -41,6 +42,10 @@ class RestoreBundle:
 
     numbers: tuple[int, ...]
     tasks: tuple[AnyRestoreTask, ...]
+
+    @property
+    def title(self) -> str:
+        return named([str(task.partition.target) for task in self.tasks], most=1, of="partitions")
 
 
 def bundled(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundle]:

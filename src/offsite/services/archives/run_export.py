@@ -18,8 +18,10 @@ from offsite.log.groups.offsets import offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.errors import ArchiveBusy, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.named import amount
 from offsite.services.archives.export_plan import ExportPlan
 from offsite.services.hole_report import HoleReport
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
 from offsite.spark.whole_progress import WholeProgress
 
@@ -95,7 +97,8 @@ def run_export(
     progress = WholeProgress(on_progress, tasks_total=len(plan.tasks))
     for planned in _rounds(plan.tasks):
         tasks = [task for task in planned if task.range.topic_partition not in stopped]
-        done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
+        with job_named(f"export: {amount(len(tasks), 'range')} of {len(plan.tasks):,}"):
+            done = runner.run(tasks, partial(export_range, ends=ends), on_progress=progress) if tasks else []
         counting = list(_counting(done, stopped))
         progress.next_run()
         _check_alone(target, _written(counting))

@@ -24,6 +24,7 @@ from offsite.log.chunk import Evidence
 from offsite.log.range import TopicPartition, uncovered
 from offsite.model.errors import BackupExists, BackupNotFound, NoSuchTopic
 from offsite.model.ids import random_id
+from offsite.model.named import amount
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, PartitionId, Position, ProvenGap, RecordedHole, TopicShape
@@ -34,6 +35,7 @@ from offsite.repository.state import BackupState
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.import_origin import import_origin, origin_options
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
 
 EVERYTHING = TopicSelection(include=("*",), internal=True)
@@ -142,7 +144,9 @@ def run_import(
         layout=BackupLayout(backup=request.backup),
         skip_damaged=request.skip_damaged,
     )
-    receipts = runner.run(plan.tasks, partial(import_piece, ends=ends), on_progress=on_progress) if plan.tasks else []
+    with job_named(f"import {request.backup}: {amount(len(plan.tasks), 'piece')}"):
+        read = partial(import_piece, ends=ends)
+        receipts = runner.run(plan.tasks, read, on_progress=on_progress) if plan.tasks else []
     backup = _backup(repository, plan)
     fetched = FetchedGroups(groups=plan.contents.groups, failed=()) if plan.contents.groups else None
     snapshot, saved = save_groups(backup, plan.base, fetched, plan.shapes)

@@ -13,7 +13,7 @@ from offsite.model.option import Option, filled
 
 if TYPE_CHECKING:
     from offsite.services.backup.request import BackupRequest
-    from offsite.spark.rate_server import RateLimits
+    from offsite.spark.rates.rate_server import RateLimits
 
 
 class BackupWords(TypedDict, total=False):
@@ -93,7 +93,7 @@ def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
 def parse_limits(given: BackupWords) -> RateLimits:
     """The limits for the runner of a backup that the options mean. Raises `BadOption` for what cannot be read."""
     from offsite.model.size import parse_rate
-    from offsite.spark.rate_server import RateLimits
+    from offsite.spark.rates.rate_server import RateLimits
 
     read, write = given.get("read_limit"), given.get("write_limit")
     return RateLimits(

@@ -17,6 +17,7 @@ from offsite.log.range import Span
 from offsite.model.clock import Clock
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
+from offsite.model.named import amount
 from offsite.model.size import MIB
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
@@ -24,6 +25,7 @@ from offsite.repository.commit import Changes, PartitionId
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Runner
 
 PACKED_FOR_MS = 24 * 3_600_000
@@ -98,7 +100,8 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
         return None
     made: list[Segment] = []
     removed: list[str] = []
-    outcomes = runner.run_all(tasks, partial(roll_up_all, ends=ends, base=state.seq))
+    with job_named(f"roll up {backup.layout.backup}: {amount(len(chosen), 'segment')}"):
+        outcomes = runner.run_all(tasks, partial(roll_up_all, ends=ends, base=state.seq))
     for task, outcome in zip(tasks, outcomes, strict=True):
         if not isinstance(outcome, Done):
             warned("roll_up_failed", why=outcome.error.message, error=outcome.error.id)

@@ -16,6 +16,7 @@ from offsite.kafka.config.config import KafkaConfig
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Bug, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.named import amount
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -27,6 +28,7 @@ from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.result import BackupResult, result_of
 from offsite.services.groups.history import history_options
 from offsite.services.records.schemas_topic import schemas_options
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
 
 
@@ -70,6 +72,11 @@ class Ended:
     commits_s: tuple[float, ...] = ()
     throttled_s: float = 0.0
     against: str = ""
+
+
+def _job_name(plan: BackupPlan) -> str:
+    topics = {task.range.topic for task in plan.copy.tasks}
+    return f"backup {plan.backup}: {amount(len(topics), 'topic')}, {amount(len(plan.copy.tasks), 'range')}"
 
 
 def ends_of(plan: BackupPlan, backup: Backup, kafka: KafkaConfig) -> BackupEnds:
@@ -119,7 +126,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
     try:
         if plan.bundles:
-            with last.wait:
+            with last.wait, job_named(_job_name(plan)):
                 runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
     except KeyboardInterrupt:
         _save_if_possible(copying)

@@ -15,11 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.verify import SegmentFinding, verify_segment
+from offsite.copy.verify import SegmentFinding, shares, verify_share
 from offsite.model.check import check
 from offsite.model.clock import Clock
 from offsite.model.errors import CommitsGone, DamagedObject, StoreDenied
 from offsite.model.journal import decided
+from offsite.model.named import amount
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
@@ -30,6 +31,7 @@ from offsite.repository.state import BackupState
 from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
 from offsite.services.heads import head_of, missing
 from offsite.services.steps import ended
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, OnProgress, Runner
 
 STEP_BYTES = 256 * MIB
@@ -116,15 +118,18 @@ def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Seq
 def _are_sound(backup: Backup, segments: Sequence[Segment], runner: Runner, on_progress: OnProgress | None) -> bool:
     """Read all of `segments`: whether each was seen to be what its commit says. Not so where another process has
     replaced and collected one meanwhile. Raises `DamagedObject`."""
-    outcomes = runner.run_all(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
+    read, found = partial(verify_share, store=backup.store), shares(segments, slots=runner.slots)
+    with job_named(f"collect {backup.layout.backup}: {amount(len(segments), 'segment')} to read before"):
+        outcomes = runner.run_all(found, read, on_progress=on_progress)
     for outcome in outcomes:
         if not isinstance(outcome, Done):
             raise outcome.error
-        if outcome.value.problem:
-            key = outcome.value.segment.object_key
-            if not any(key in needed for needed in spared([key], backup.state())):
-                return False
-            raise _damage(backup, outcome.value)
+        for finding in outcome.value:
+            if finding.problem:
+                key = finding.segment.object_key
+                if not any(key in needed for needed in spared([key], backup.state())):
+                    return False
+                raise _damage(backup, finding)
     return True
 
 

@@ -18,6 +18,7 @@ from offsite.log.range import LogRange
 from offsite.model.errors import CommitLost
 from offsite.model.ids import random_id
 from offsite.model.journal import decided, warned
+from offsite.model.named import amount
 from offsite.model.size import GIB
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
@@ -28,6 +29,7 @@ from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.compaction.note import put_stretches
 from offsite.services.compaction.plan import CompactionPlan, is_still_so
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
 
 JOB_BYTES = 64 * GIB
@@ -104,17 +106,15 @@ def _compact(  # what is done, how far it is, and with what
 ) -> Compacted:
     parts, routes = parts_of(regions)
     buckets = buckets_for(parts, slots=runner.slots)
-    outcomes = runner.run_shuffled(
-        parts,
-        partial(rewrite, store=backup.store, layout=backup.layout),
-        Shuffle(
-            buckets=buckets,
-            find=partial(find_latest, store=backup.store, buckets=buckets),
-            send=partial(send_latest, routes=routes),
-            give_up=spoil,
-        ),
-        on_progress=on_progress,
+    shuffle = Shuffle(
+        buckets=buckets,
+        find=partial(find_latest, store=backup.store, buckets=buckets),
+        send=partial(send_latest, routes=routes),
+        give_up=spoil,
     )
+    rewriting = partial(rewrite, store=backup.store, layout=backup.layout)
+    with job_named(f"compact {backup.layout.backup}: {amount(len(regions), 'region')}, {amount(len(parts), 'part')}"):
+        outcomes = runner.run_shuffled(parts, rewriting, shuffle, on_progress=on_progress)
     made = tuple(_replacements(regions, parts, outcomes))
     state, listed = _committed(backup, done.state, made)
     if listed:

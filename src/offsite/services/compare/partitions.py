@@ -16,6 +16,7 @@ from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.named import amount
 from offsite.services.cluster import LogEnds
 from offsite.services.compare.bounds import (
     Bounds,
@@ -29,6 +30,7 @@ from offsite.services.compare.bounds import (
 from offsite.services.compare.expected import Check, ExpectedTopic, checks
 from offsite.services.compare.result import Finding, Proof, ProvenPartition, ProvenTopic, Uncompared
 from offsite.spark.bundles import run_bundles
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 
@@ -128,13 +130,15 @@ def _read(
     tasks: Sequence[ProofTask], ends: ProofEnds, runner: Runner, on_progress: OnProgress | None
 ) -> Sequence[Proven]:
     """The outcomes of `tasks`, in their order."""
-    outcomes = run_bundles(
-        bundled(tasks, slots=runner.slots),
-        partial(prove_bundle, ends=ends),
-        bundle_of=lambda numbers: ProofBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
-        runner=runner,
-        on_progress=on_progress,
-    )
+    topics = {task.target.topic for task in tasks}
+    with job_named(f"compare: {amount(len(topics), 'topic')}, {amount(len(tasks), 'partition')}"):
+        outcomes = run_bundles(
+            bundled(tasks, slots=runner.slots),
+            partial(prove_bundle, ends=ends),
+            bundle_of=lambda numbers: ProofBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
+            runner=runner,
+            on_progress=on_progress,
+        )
     return [outcomes[number] for number in range(len(tasks))]
 
 

@@ -16,6 +16,7 @@ from offsite.copy.chain import SelectedChains, chains_of, select_chains
 from offsite.copy.point_in_time import PointInTime
 from offsite.copy.restore_point import PointRequest, find_point
 from offsite.model.errors import BadOption, NoSuchTopic
+from offsite.model.named import amount
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.time import parse_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -25,6 +26,7 @@ from offsite.services.reading_clock import reading_now_ms
 from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
 from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
 from offsite.table.latest import by_partition, latest_offsets
@@ -143,7 +145,8 @@ def _found(plan: RecordsPlan, runner: Runner, on_progress: OnProgress | None) ->
     find = partial(find_in_task, store=plan.backup.store, match=plan.match, limit=limit)
     found: list[FoundRecord] = []
     for wave in _waves(plan.tasks, len(plan.tasks) if plan.limit is None else SEARCH_WAVE):
-        found += [each for records in runner.run(wave, find, on_progress=on_progress) for each in records]
+        with job_named(f"search {plan.backup.layout.backup}: {amount(len(wave), 'segment')} of {len(plan.tasks):,}"):
+            found += [each for records in runner.run(wave, find, on_progress=on_progress) for each in records]
         if len(found) >= limit:
             break
     return found[:limit]

@@ -21,6 +21,7 @@ from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaNotAuthorized, OffsiteError, PartitionsFailed
+from offsite.model.named import amount
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.services.restore.lease import HeldRestore
 from offsite.services.restore.offsets_mode import restore_tasks
@@ -29,6 +30,7 @@ from offsite.services.restore.schemas import schemas_first
 from offsite.services.restore.targets import check_nothing_lost, find_targets
 from offsite.services.restore.topics import create_topics
 from offsite.spark.bundles import run_bundles
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 DELETE = {"DELETE": 6}
@@ -87,13 +89,15 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
 def _written_together(
     tasks: Sequence[AnyRestoreTask], write: WriteBundle, *, runner: Runner, on_progress: OnProgress | None
 ) -> Mapping[TopicPartition, Written]:
-    outcomes = run_bundles(
-        bundled(tasks, slots=runner.slots),
-        write,
-        bundle_of=lambda numbers: RestoreBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
-        runner=runner,
-        on_progress=on_progress,
-    )
+    topics = {task.partition.target.topic for task in tasks}
+    with job_named(f"restore: {amount(len(topics), 'topic')}, {amount(len(tasks), 'partition')}"):
+        outcomes = run_bundles(
+            bundled(tasks, slots=runner.slots),
+            write,
+            bundle_of=lambda numbers: RestoreBundle(numbers=tuple(numbers), tasks=tuple(tasks[n] for n in numbers)),
+            runner=runner,
+            on_progress=on_progress,
+        )
     return {task.partition.target: outcomes[number] for number, task in enumerate(tasks)}
 
 

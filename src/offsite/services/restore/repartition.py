@@ -19,11 +19,13 @@ from offsite.copy.restore.translate import RestoreEnds
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
+from offsite.model.named import amount
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.services.restore.lease import HeldRestore
 from offsite.services.restore.remake import REMAKES_MAX, lost_topics, unmake
 from offsite.services.restore.targets import find_targets
 from offsite.services.restore.topics import create_topics
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 _Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
@@ -76,7 +78,8 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
     for remaining in range(REMAKES_MAX, -1, -1):
         if not missing:
             break
-        outcomes = runner.run_all(missing, write, on_progress=held.watched(on_progress))
+        with job_named(f"repartition: {amount(len(missing), 'target partition')}"):
+            outcomes = runner.run_all(missing, write, on_progress=held.watched(on_progress))
         done |= zip(missing, outcomes, strict=True)
         lost = lost_topics(_failures(done), created=record.created)
         if not lost or not remaining:

@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 
-from offsite.copy.verify import SegmentFinding, verify_segment
+from offsite.copy.verify import SegmentFinding, shares, verify_share
 from offsite.model.errors import Damaged
+from offsite.model.named import amount
 from offsite.repository.backup import Backup
 from offsite.repository.segment_origins import find_origins
 from offsite.repository.segments.segment import Segment
@@ -29,6 +31,7 @@ from offsite.services.verify.records import (
     read_snapshots,
     unvouched_objects,
 )
+from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
 from offsite.stores.store import Store
 
@@ -164,7 +167,9 @@ def _read_all(
 ) -> Sequence[SegmentFinding]:
     if not segments:
         return ()
-    return runner.run(segments, partial(verify_segment, store=backup.store), on_progress=on_progress)
+    read, found = partial(verify_share, store=backup.store), shares(segments, slots=runner.slots)
+    with job_named(f"verify {backup.layout.backup}: {amount(len(segments), 'segment')}"):
+        return list(chain.from_iterable(runner.run(found, read, on_progress=on_progress)))
 
 
 def _as_of_now(

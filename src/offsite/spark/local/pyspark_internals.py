@@ -72,6 +72,15 @@ def running_at_once(context: SparkContext) -> int:
         return 0
 
 
+def executors_now(context: SparkContext) -> int | None:
+    """How many executors `context` has just now; None where this Spark does not tell, or is ending."""
+    spark: Any = context._jsc.sc()  # noqa: SLF001
+    try:
+        return int(spark.getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+    except Exception:  # noqa: BLE001  # Py4J's, for a method that is not there, or for a JVM that is gone
+        return None
+
+
 def submitted_conf() -> SparkConf:
     """The settings of the JVM that `spark-submit` has started this process with."""
     from pyspark import SparkConf, SparkContext

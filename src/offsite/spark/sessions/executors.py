@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from offsite.model.time import parse_duration_s
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import runs_in_one_jvm, slots
 
@@ -18,6 +20,8 @@ SETTLED_AFTER_S = 1.0
 """No further executor for so long: these are what there is."""
 POLL_S = 0.1
 _NO_LIMIT = 1 << 20
+WAIT_SETTING = "spark.offsite.executors.wait"
+WAIT_DEFAULT = "10m"
 
 
 def wait_for_executors(context: SparkContext) -> None:
@@ -35,6 +39,16 @@ def wait_for_executors(context: SparkContext) -> None:
         if seen >= wanted or (seen and now_s - changed_s >= SETTLED_AFTER_S):
             return
         time.sleep(POLL_S)
+
+
+def patience_s(chosen: Mapping[str, str]) -> float:
+    """How long a run waits for an executor while there is none, in seconds. Raises `BadOption`."""
+    return parse_duration_s(chosen.get(WAIT_SETTING, WAIT_DEFAULT))
+
+
+def has_executors(context: SparkContext) -> bool:
+    """Whether tasks of `context` can run just now; True where that is not known."""
+    return runs_in_one_jvm(str(context.master)) or pyspark_internals.executors_now(context) != 0
 
 
 def cluster_slots(context: SparkContext) -> int:

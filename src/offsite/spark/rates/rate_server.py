@@ -20,7 +20,7 @@ from enum import IntEnum
 from hmac import compare_digest
 
 from offsite.model.clock import Clock, SystemClock
-from offsite.spark.token_bucket import TokenBucket
+from offsite.spark.rates.token_bucket import TokenBucket
 
 TOKEN_BYTES = 16
 QUESTION = struct.Struct(">BQ")

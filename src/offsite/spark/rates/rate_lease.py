@@ -17,7 +17,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import SparkFailed
 from offsite.model.journal import decided
 from offsite.spark import meter
-from offsite.spark.rate_server import ANSWER, QUESTION, TOKEN_BYTES, Direction, RateAddress
+from offsite.spark.rates.rate_server import ANSWER, QUESTION, TOKEN_BYTES, Direction, RateAddress
 
 ANSWER_MAX_S = 30.0
 """The driver answers at once: one that is so busy that it needs longer is as good as gone."""

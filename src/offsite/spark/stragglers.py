@@ -1,0 +1,67 @@
+"""Tasks that run much longer than others: named while they do, with the machine they run on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from offsite.model.journal import warned
+from offsite.model.time import format_duration
+from offsite.spark.progress_datagram import ProgressDatagram
+
+LONG_S = 30.0
+"""Below this a task may take as long as it likes."""
+TIMES_LONGER = 4.0
+KNOWN_MIN = 3
+"""So many tasks must have ended before one can be unusual."""
+_REMEMBERED = 1000
+
+
+@dataclass(slots=True)
+class _Running:
+    host: str
+    since_s: float
+    is_told: bool = False
+
+
+class Stragglers:
+    """Goes by what running tasks tell of themselves, which may be lost: for people only. Times are seconds since the
+    run began."""
+
+    def __init__(self, tasks: Sequence[object]) -> None:
+        self._tasks = tasks
+        self._took_s: deque[float] = deque(maxlen=_REMEMBERED)
+        self._running: dict[int, _Running] = {}
+
+    def heard(self, datagram: ProgressDatagram, *, at_s: float) -> None:
+        known = self._running.get(datagram.index)
+        if known is None or known.host != datagram.host:  # an attempt somewhere else begins anew
+            self._running[datagram.index] = _Running(datagram.host, at_s)
+
+    def ended(self, index: int, *, at_s: float) -> None:
+        known = self._running.pop(index, None)
+        if known is not None:
+            self._took_s.append(at_s - known.since_s)
+
+    def slowest(self, *, at_s: float) -> str:
+        """The task that has run for longest, in words; nothing unless that is unusual. Each is told to the log once."""
+        if len(self._took_s) < KNOWN_MIN or not self._running:
+            return ""
+        usual_s = median(self._took_s)
+        index, slowest = min(self._running.items(), key=lambda each: each[1].since_s)
+        for_s = at_s - slowest.since_s
+        if for_s < max(LONG_S, TIMES_LONGER * usual_s):
+            return ""
+        name = task_name(self._tasks[index], index)
+        if not slowest.is_told:
+            slowest.is_told = True
+            why = f"it has run for {format_duration(for_s)}, others took {format_duration(usual_s)}"
+            warned("straggler", why=why, task=index, name=name, host=slowest.host)
+        return f"{name} on {slowest.host} has run for {format_duration(for_s)}, others took {format_duration(usual_s)}"
+
+
+def task_name(task: object, index: int) -> str:
+    """What the task calls itself, by a `title`; else its number."""
+    return str(getattr(task, "title", "")) or f"task {index}"

@@ -1,0 +1,79 @@
+"""What has come home of a run so far, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic
+
+from offsite.model.errors import OffsiteError
+from offsite.spark.meter import Reading
+from offsite.spark.progress_datagram import ProgressDatagram
+from offsite.spark.runner import Done, Failed, ResultT, RunProgress
+from offsite.spark.task_attempt import Envelope
+
+
+class TaskOutcomes(Generic[ResultT]):
+    """The outcomes of a run so far, by task, and the progress they add up to. The first envelope of a task counts:
+    where Spark ran a task twice, the second one changes nothing."""
+
+    def __init__(self, tasks_total: int) -> None:
+        self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
+        self._reading = Reading()
+        self._running: dict[int, Reading] = {}
+        self._tasks_done = 0
+        self._tasks_failed = 0
+        self._worker_peak_rss_bytes = 0
+
+    def take(self, envelope: Envelope[ResultT]) -> bool:
+        """Whether this was the first envelope of its task."""
+        if self._outcomes[envelope.index] is not None:
+            return False
+        self._settle(envelope.index, envelope.outcome)
+        self._reading = self._reading + envelope.reading
+        self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
+        return True
+
+    def feel(self, datagram: ProgressDatagram) -> None:
+        """Take what a running task has moved: it is shown until the task's envelope brings the final figures."""
+        if self._outcomes[datagram.index] is None:
+            self._running[datagram.index] = datagram.reading
+
+    def give_up(self, index: int, error: OffsiteError) -> None:
+        """Record `error` for a task that could not even send an envelope."""
+        self._settle(index, Failed(error=error, trace=""))
+
+    def open_tasks(self) -> list[int]:
+        """Indexes of the tasks without an outcome."""
+        return [index for index, outcome in enumerate(self._outcomes) if outcome is None]
+
+    def first_error(self) -> OffsiteError | None:
+        if not self._tasks_failed:
+            return None
+        return next(outcome.error for outcome in self._outcomes if isinstance(outcome, Failed))
+
+    def outcomes(self) -> Sequence[Done[ResultT] | Failed]:
+        """Outcomes of the settled tasks, in the order of tasks."""
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+    def progress(self, *, elapsed_s: float, note: str = "") -> RunProgress:
+        reading = sum(self._running.values(), self._reading)
+        return RunProgress(
+            tasks_total=len(self._outcomes),
+            tasks_done=self._tasks_done,
+            tasks_failed=self._tasks_failed,
+            moved_bytes=reading.moved_bytes,
+            records=reading.records,
+            throttled_s=reading.throttled_ms / 1000,
+            limited_s=reading.limited_ms / 1000,
+            elapsed_s=elapsed_s,
+            worker_peak_rss_bytes=self._worker_peak_rss_bytes,
+            note=note,
+        )
+
+    def _settle(self, index: int, outcome: Done[ResultT] | Failed) -> None:
+        self._outcomes[index] = outcome
+        self._running.pop(index, None)
+        if isinstance(outcome, Done):
+            self._tasks_done += 1
+        else:
+            self._tasks_failed += 1

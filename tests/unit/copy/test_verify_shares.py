@@ -1,0 +1,60 @@
+"""Segments are dealt out to workers: small ones together, each once, in their order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsite.copy.verify import SHARE_BYTES_MAX, SHARE_SEGMENTS_MAX, shares
+from offsite.model.size import MIB
+from offsite.repository.segments.segment import Compression, Segment
+
+SIZES = st.lists(st.integers(1, 200 * MIB), max_size=60)
+
+
+def segment(number: int, raw_bytes: int) -> Segment:
+    return Segment(
+        key=str(number),
+        topic="orders",
+        topic_id="",
+        partition=0,
+        start=number,
+        end=number + 1,
+        first_offset=number,
+        last_offset=number,
+        records=1,
+        control_batches=0,
+        batches=1,
+        largest_batch_bytes=1,
+        raw_bytes=raw_bytes,
+        stored_bytes=raw_bytes,
+        compression=Compression.NONE,
+        base_timestamp_min_ms=0,
+        timestamp_max_ms=0,
+        timestamp_types=(0,),
+        leader_epochs=(0,),
+        has_transactions=False,
+        hash="",
+    )
+
+
+def of(sizes: list[int]) -> list[Segment]:
+    return [segment(n, size) for n, size in enumerate(sizes)]
+
+
+@given(SIZES, st.integers(1, 32))
+def test_each_segment_is_read_once_and_in_order(sizes: list[int], slots: int) -> None:
+    segments = of(sizes)
+    assert [each for share in shares(segments, slots=slots) for each in share.segments] == segments
+
+
+def test_many_small_ones_are_few_tasks() -> None:
+    assert len(shares(of([1000] * 100_000), slots=4)) == 100_000 // SHARE_SEGMENTS_MAX
+
+
+def test_large_ones_are_tasks_of_their_own() -> None:
+    assert len(shares(of([SHARE_BYTES_MAX] * 5), slots=1)) == 5
+
+
+def test_few_are_spread_over_all_slots() -> None:
+    assert [len(each.segments) for each in shares(of([1000] * 4), slots=4)] == [1, 1, 1, 1]

@@ -1,0 +1,79 @@
+"""What a run says of itself while it waits: a task that lags behind, a cluster that gives no executor."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from offsite.model.errors import SparkFailed
+from offsite.spark.alone import TELL_AFTER_S, Alone
+from offsite.spark.meter import Reading
+from offsite.spark.progress_datagram import ProgressDatagram
+from offsite.spark.stragglers import KNOWN_MIN, LONG_S, Stragglers
+
+
+@dataclass(frozen=True)
+class Titled:
+    title: str
+
+
+def said(index: int, host: str = "10.0.0.1") -> ProgressDatagram:
+    return ProgressDatagram(index=index, reading=Reading(), host=host)
+
+
+def stragglers(*, took_s: float, ended: int = KNOWN_MIN) -> Stragglers:
+    """After so many tasks that took so long; task 9 has run on another machine since the beginning."""
+    found = Stragglers([Titled(f"orders/{number}") for number in range(10)])
+    found.heard(said(9, "10.0.0.7"), at_s=0)
+    for index in range(ended):
+        found.heard(said(index), at_s=0)
+        found.ended(index, at_s=took_s)
+    return found
+
+
+def test_the_task_that_lags_behind_is_named_with_its_machine(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    found = stragglers(took_s=3)
+    assert found.slowest(at_s=LONG_S - 1) == ""
+    assert found.slowest(at_s=LONG_S + 10) == "orders/9 on 10.0.0.7 has run for 40.0 s, others took 3.0 s"
+    found.slowest(at_s=LONG_S + 20)
+    assert sum("straggler" in line for line in caplog.messages) == 1
+
+
+def test_a_task_among_others_that_take_as_long_is_none() -> None:
+    assert stragglers(took_s=60).slowest(at_s=200) == ""
+
+
+def test_nothing_is_unusual_before_some_have_ended() -> None:
+    assert stragglers(took_s=3, ended=KNOWN_MIN - 1).slowest(at_s=200) == ""
+
+
+def test_an_attempt_elsewhere_begins_anew() -> None:
+    found = stragglers(took_s=3)
+    found.heard(said(9, "10.0.0.8"), at_s=100)
+    assert found.slowest(at_s=110) == ""
+    found.ended(9, at_s=111)
+    assert found.slowest(at_s=1000) == ""
+
+
+def test_a_cluster_without_executors_is_told_and_then_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="offsite")
+    alone = Alone(60)
+    alone.seen(at_s=0)
+    assert alone.note(at_s=TELL_AFTER_S - 1) == ""
+    alone.seen(at_s=TELL_AFTER_S)
+    assert alone.note(at_s=TELL_AFTER_S) == "the cluster has given no executor for 10.0 s"
+    assert sum("no_executor" in line for line in caplog.messages) == 1
+    with pytest.raises(SparkFailed, match="no executor for 1 m"):
+        alone.seen(at_s=60)
+
+
+def test_what_comes_from_an_executor_ends_the_waiting() -> None:
+    alone = Alone(60)
+    alone.seen(at_s=0)
+    alone.heard()
+    alone.seen(at_s=50)
+    alone.seen(at_s=100)
+    assert alone.note(at_s=100) == "the cluster has given no executor for 50.0 s"
