@@ -17,7 +17,7 @@ TESTS ?=
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r $(1) \
        || $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r $(1)
 
-.PHONY: help setup demo test soak sim bench lint types docs lock clean
+.PHONY: help setup demo test soak sim bench scale lint types docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## Say what there is
@@ -29,8 +29,8 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 	@$(BIN)/offsite demo
 
 # Hundreds of processes import the same: what Python compiled is kept, also where the environment says not to.
-test soak bench: export PYTHONDONTWRITEBYTECODE =
-test soak bench: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
+test soak bench scale: export PYTHONDONTWRITEBYTECODE =
+test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
 test: $(JAVA) $(DEV) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
@@ -44,6 +44,11 @@ sim: $(DEV) ## Play checkpoints, backups and retention under faults, by seeds
 
 bench: $(JAVA) $(DEV) ## Measure throughput and start-up
 	@$(BIN)/python -m bench
+
+# With MEASURED=file by costs that were measured elsewhere, such as the kept bench/results/unit_costs.json.
+scale: $(JAVA) $(DEV) ## Measure unit costs, and reckon what 1 PB would take
+	@$(BIN)/python -m bench.at_scale $(if $(MEASURED),--measured $(MEASURED))
+	@$(BIN)/python docs/generate.py
 
 lint: $(DEV) ## Check style, types, layers and generated pages
 	@$(BIN)/ruff check

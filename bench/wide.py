@@ -65,14 +65,15 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(prefix="offsite-bench-") as folder, running_cluster(Path(folder) / "k") as cluster:
-        topics = _fill(cluster, options.topics, options.partitions, options.records)
+        topics = [f"w-{number:03}" for number in range(options.topics)]
+        fill_topics(cluster, topics, partitions=options.partitions, records=options.records)
         wide = Wide(cluster=cluster, topics=topics, repository=Path(folder) / "r", command=options.offsite)
         runs = [_told(wide.run()) for _ in range(options.repeats)]
     print("medians", {each: round(statistics.median(run[each] for run in runs), 2) for each in runs[0]})
 
 
-def _fill(cluster: Cluster, topics: int, partitions: int, records: int) -> Sequence[str]:
-    names = [f"w-{number:03}" for number in range(topics)]
+def fill_topics(cluster: Cluster, names: Sequence[str], *, partitions: int, records: int) -> None:
+    """Make the topics `names` of `partitions` each, with so many records in each partition."""
     cluster.admin.create_topics([NewTopic(name=name, partitions=partitions) for name in names])
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 100})
     for name in names:
@@ -81,7 +82,6 @@ def _fill(cluster: Cluster, topics: int, partitions: int, records: int) -> Seque
         producer.poll(0)
     if producer.flush(120):
         raise SystemExit("not everything was written")
-    return names
 
 
 def _told(run: Mapping[str, float]) -> Mapping[str, float]:

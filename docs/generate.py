@@ -1,5 +1,6 @@
-"""Writes docs/reference and the definitions below deploy/ from the code, and docs/explanation/pictures from a recorded
-history and the code, so that they cannot lie. With `--check` it only fails when one of them is stale."""
+"""Writes docs/reference and the definitions below deploy/ from the code, docs/explanation/pictures from a recorded
+history and the code, and docs/explanation/scale.md from measured costs, so that they cannot lie. With `--check` it only
+fails when one of them is stale."""
 
 from __future__ import annotations
 
@@ -266,6 +267,19 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def scale_files() -> dict[Path, str]:
+    """The page and the picture of what it costs at scale, by the costs that were kept: nothing is measured."""
+    sys.path.insert(0, str(ROOT))
+    from drawings.scale_picture import NAME, scale_picture
+
+    from bench.at_scale.page import PAGE, with_results
+    from bench.at_scale.results import kept_results
+
+    results = kept_results()
+    page = with_results(PAGE.read_text(encoding="utf-8"), results)
+    return {PAGE: page, PICTURES / NAME: scale_picture(results)}
+
+
 def main() -> int:
     from deployed import deployed_files
     from drawings.cut_pictures import cut_pictures
@@ -274,6 +288,7 @@ def main() -> int:
     pages = {REFERENCE / name: page() for name, page in PAGES.items()}
     pages |= {DEPLOY / name: text for name, text in deployed_files().items()}
     pages |= {PICTURES / name: picture for name, picture in cut_pictures(load_history()).items()}
+    pages |= scale_files()
     stale = [path for path, text in pages.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:
         print("\n".join(f"{path.relative_to(ROOT)} is stale: run make docs" for path in stale))

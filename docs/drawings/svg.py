@@ -92,7 +92,11 @@ def draw(title: str, description: str, lanes: Sequence[Lane], legend: Sequence[t
         parts += _lane(lane, top)
         top += _height(lane)
     parts += _legend(legend, top + LINE)
-    height = top + 2 * LINE + HEAD
+    return framed(title, description, parts, height=top + 2 * LINE + HEAD)
+
+
+def framed(title: str, description: str, parts: Sequence[str], *, height: int) -> str:
+    """The whole picture of `parts`, which lie below the line of its title."""
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     return "\n".join(
         (
@@ -100,7 +104,7 @@ def draw(title: str, description: str, lanes: Sequence[Lane], legend: Sequence[t
             f'<title id="title">{escape(title)}</title>',
             f'<desc id="description">{escape(description)}</desc>',
             f"<style>{_STYLE}</style>",
-            _text(10, HEAD, title),
+            text(10, HEAD, title),
             *parts,
             "</svg>\n",
         )
@@ -122,12 +126,12 @@ def _lane(lane: Lane, top: int) -> Iterator[str]:
         return round(LEFT + (min(max(offset, lane.low), lane.high) - lane.low) * width, 1)
 
     upper, lower = top + HEAD, top + HEAD + ROW * _rows(lane)
-    yield _text(10, upper + 14, lane.name)
+    yield text(10, upper + 14, lane.name)
     yield f'<line class="axis" x1="{LEFT}" y1="{lower}" x2="{WIDTH - RIGHT}" y2="{lower}"/>'
     for offset in range(lane.low, lane.high + 1) if lane.high - lane.low <= 120 else ():
         yield f'<line class="axis" x1="{at(offset)}" y1="{lower}" x2="{at(offset)}" y2="{lower + 3}"/>'
     for number in lane.numbers:
-        yield _text(at(number + 0.5), lower + 15, str(number), "small soft", anchor="middle")
+        yield text(at(number + 0.5), lower + 15, str(number), "small soft", anchor="middle")
     for bar in lane.bars:
         yield from _bar(bar, at(bar.first), at(bar.last + 1), upper + ROW * bar.row)
         if bar.marker is not None:
@@ -136,16 +140,16 @@ def _lane(lane: Lane, top: int) -> Iterator[str]:
         x = at(line.offset)
         yield f'<line class="{line.style}" x1="{x}" y1="{upper - 5}" x2="{x}" y2="{lower + 4}"/>'
         anchor, by = ("end", -4) if line.is_left else ("start", 4)
-        yield _text(x + by, upper - 2, line.label, f"small {line.style}text", anchor=anchor)
+        yield text(x + by, upper - 2, line.label, f"small {line.style}text", anchor=anchor)
     if lane.note:
-        yield _text(LEFT, lower + 31, lane.note, "small soft")
+        yield text(LEFT, lower + 31, lane.note, "small soft")
 
 
 def _bar(bar: Bar, left: float, right: float, top: int) -> Iterator[str]:
     width = round(max(right - left - 1, 2), 1)
     yield f'<rect class="{bar.style}" x="{left}" y="{top + 2}" width="{width}" height="{ROW - 6}" rx="2"/>'
     if bar.label:
-        yield _text(left - 4, top + 13, bar.label, "small", anchor="end")
+        yield text(left - 4, top + 13, bar.label, "small", anchor="end")
 
 
 def _diamond(x: float, y: int, style: str) -> str:
@@ -161,10 +165,11 @@ def _legend(legend: Sequence[tuple[str, str]], top: int) -> Iterator[str]:
             yield f'<line class="{style}" x1="{x + 10}" y1="{top - 13}" x2="{x + 10}" y2="{top + 3}"/>'
         else:
             yield f'<rect class="{style}" x="{x}" y="{top - 11}" width="20" height="12" rx="2"/>'
-        yield _text(x + 26, top, words, "small")
+        yield text(x + 26, top, words, "small")
         x += 44 + round(6.2 * len(words))
 
 
-def _text(x: float, y: float, words: str, style: str = "", *, anchor: str = "") -> str:
+def text(x: float, y: float, words: str, style: str = "", *, anchor: str = "") -> str:
+    """Words at a place; `anchor`: `middle` or `end`, where they do not begin there."""
     more = (f' class="{style}"' if style else "") + (f' text-anchor="{anchor}"' if anchor else "")
     return f'<text x="{round(x, 1)}" y="{y}"{more}>{escape(words)}</text>'

@@ -24,7 +24,7 @@ def shown() -> Shown:
 
 def test_the_pictures_are_those_of_the_page(shown: Shown) -> None:
     drawn = cut_pictures(shown.history)
-    stored = {path.name: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.svg")}
+    stored = {path.name: path.read_text(encoding="utf-8") for path in PICTURES.glob("cut-*.svg")}
     assert stored == drawn, "run make docs"
     page = (PICTURES.parent / "cut.md").read_text(encoding="utf-8")
     assert all(f"(pictures/{name})" in page for name in drawn)

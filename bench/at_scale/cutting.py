@@ -1,0 +1,103 @@
+"""How the planners cut a world into tasks, without making 10 million plans of a range each.
+
+The rules are those of `copy/plan.py`, `copy/bundle.py`, `copy/restore/task.py` and `copy/compare/bundle.py`, with their
+constants; `tests/unit/bench/test_cutting.py` holds them against the planners themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from offsite.copy import bundle as backup_bundle
+from offsite.copy.compare import bundle as proof_bundle
+from offsite.copy.plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_PER_SLOT
+from offsite.copy.restore import task as restore_bundle
+from offsite.services.backup.planned import PACKED_FROM
+
+Sizes = Sequence[tuple[int, int]]
+"""Bytes of partitions, and how many have so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """`number` tasks of Spark that are alike: each moves `size_bytes`, in `small` small ranges or partitions and
+    `large` others."""
+
+    number: int
+    size_bytes: int
+    large: int = 0
+    small: int = 0
+
+    def trains(self, length: int) -> Iterator[Tasks]:
+        """The same in parts of `length` tasks at most."""
+        for first in range(0, self.number, length):
+            yield Tasks(
+                number=min(length, self.number - first),
+                size_bytes=self.size_bytes,
+                large=self.large,
+                small=self.small,
+            )
+
+
+def backup_tasks(sizes: Sizes, *, slots: int, packed_from: int = PACKED_FROM) -> list[Tasks]:
+    """Those of a first backup, the large ones first."""
+    total = sum(size * number for size, number in sizes)
+    task_bytes = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total // (slots * TASKS_PER_SLOT)))
+    ranges = [_cut(size, number, task_bytes) for size, number in sizes]
+    small = [each for each in ranges if each.size_bytes < backup_bundle.SMALL_BYTES]
+    count, small_bytes = sum(each.number for each in small), sum(each.number * each.size_bytes for each in small)
+    if count < packed_from:
+        return ranges
+    needed = max(
+        slots * backup_bundle.BUNDLES_PER_SLOT,
+        -(-small_bytes // backup_bundle.BUNDLE_BYTES_MAX),
+        -(-count // backup_bundle.BUNDLE_RANGES_MAX),
+    )
+    bundles = max(1, min(needed, count // 2))
+    large = [each for each in ranges if each.size_bytes >= backup_bundle.SMALL_BYTES]
+    return [*large, *_shared(small_bytes, count, bundles)]
+
+
+def restore_tasks(sizes: Sizes, *, slots: int) -> list[Tasks]:
+    """Those of a restore: up to four chains in one task, dealt out by size; the hand with the largest first."""
+    chains = sorted(_each(sizes), reverse=True)
+    large = [size for size in chains if size >= restore_bundle.SMALL_BYTES]
+    rounds = -(-len(large) // (slots * restore_bundle.TOGETHER_MAX))
+    hands = min(rounds * slots, len(large))
+    dealt = (large[first::hands] for first in range(hands))
+    tasks = [Tasks(number=1, size_bytes=sum(hand), large=len(hand)) for hand in dealt]
+    return [*tasks, *_small(chains[len(large) :], slots, restore_bundle.SMALL_MAX)]
+
+
+def proof_tasks(sizes: Sizes, *, slots: int) -> list[Tasks]:
+    """Those of a proof: a large partition each, in the order of their names; the largest is put in the middle."""
+    large = [(size, number) for size, number in sizes if size >= proof_bundle.SMALL_BYTES]
+    alone = [Tasks(number=number, size_bytes=size, large=1) for size, number in large]
+    middle = len(alone) // 2
+    small = [size for size in _each(sizes) if size < proof_bundle.SMALL_BYTES]
+    return [*alone[1:middle], *alone[:1], *alone[max(1, middle) :], *_small(small, slots, proof_bundle.SMALL_MAX)]
+
+
+def _cut(size: int, number: int, task_bytes: int) -> Tasks:
+    count = max(1, round(size / task_bytes))
+    small = size // count < backup_bundle.SMALL_BYTES
+    return Tasks(number=number * count, size_bytes=size // count, large=int(not small), small=int(small))
+
+
+def _small(sizes: Sequence[int], slots: int, most: int) -> Iterator[Tasks]:
+    return _shared(sum(sizes), len(sizes), max(min(slots, len(sizes)), -(-len(sizes) // most)))
+
+
+def _shared(size_bytes: int, count: int, hands: int) -> Iterator[Tasks]:
+    """`count` small ones in `hands` tasks: some of them have one more."""
+    if not count:
+        return
+    each, more = divmod(count, hands)
+    for number, held in ((more, each + 1), (hands - more, each)):
+        if number:
+            yield Tasks(number=number, size_bytes=size_bytes * held // count, small=held)
+
+
+def _each(sizes: Sizes) -> Iterable[int]:
+    return (size for size, number in sizes for _ in range(number))

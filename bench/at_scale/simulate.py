@@ -1,0 +1,198 @@
+"""A world, the unit costs and the planners' rules, into a backup and a restore: time, requests, dollars. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.at_scale.costs import CheckRun, CopyCosts, DriverCosts, UnitCosts
+from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
+from bench.at_scale.stage import COMMITS, Committing, Ran, Work, run_stage
+from bench.at_scale.worlds import Prices, World
+from offsite.model.size import MIB
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
+from offsite.services.backup.copy_pass import CommitEvery
+
+BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
+    "the brokers' network",
+    "the executors' network",
+    "puts of a prefix",
+    "gets of a prefix",
+    "the driver, which starts tasks",
+)
+S3_PUTS_S, S3_GETS_S = 3_500, 5_500
+"""Requests a second that S3 takes for a prefix."""
+_KEPT_UP = 0.001
+"""Of the time of a copy, by which its last commits may be behind."""
+_TRAINS_PER_SLOT = 40
+"""Tasks that are alike go in trains, so that each slot gets so many: 10 million events would take a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One part of a backup or a restore. `plan_s`: of the driver, before its first task."""
+
+    ran: Ran
+    tasks: int
+    plan_s: float
+    puts: float
+    gets: float
+
+    @property
+    def seconds(self) -> float:
+        return self.plan_s + self.ran.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """`lean_backup`: the backup if a commit cost only what is new in it. `driver_bytes`: memory for the tasks of the
+    backup."""
+
+    world: World
+    backup: Stage
+    restore: Stage
+    proof: Stage
+    lean_backup: Stage
+    driver_bytes: float
+
+    @property
+    def stored_bytes(self) -> float:
+        return self.world.log_bytes * self.world.stored_per_byte
+
+    @property
+    def restore_s(self) -> float:
+        """With its proof."""
+        return self.restore.seconds + self.proof.seconds
+
+    def executors_cost(self, seconds: float, prices: Prices) -> float:
+        return seconds / 3600 * self.world.executors * prices.executor_hour
+
+
+def simulate(world: World, costs: UnitCosts) -> Simulated:
+    driver = costs.driver
+    backup = simulate_backup(world, costs.backup, driver)
+    sizes = world.sizes()
+    tasks = sum(each.number for each in backup_tasks(sizes, slots=world.slots))
+    return Simulated(
+        world=world,
+        backup=backup,
+        restore=_stage(world, costs.restore, driver, restore_tasks(sizes, slots=world.slots), copies=world.replicas),
+        proof=_stage(world, costs.proof, driver, proof_tasks(sizes, slots=world.slots), reads=2),
+        lean_backup=_lean(backup, world, costs),
+        driver_bytes=tasks * (driver.task_python_bytes + driver.task_heap_bytes),
+    )
+
+
+def _lean(backup: Stage, world: World, costs: UnitCosts) -> Stage:
+    """Where commits keep up with the copy, the same."""
+    if backup.ran.bound_s.get(COMMITS, 0) < _KEPT_UP * backup.ran.copied_s:
+        return backup
+    return simulate_backup(world, costs.backup, replace(costs.driver, commit_ended_task_ms=0))
+
+
+def simulate_backup(world: World, costs: CopyCosts, driver: DriverCosts) -> Stage:
+    """The first backup of a world, in one run."""
+    tasks = backup_tasks(world.sizes(), slots=world.slots)
+    every = CommitEvery()
+
+    def cost_s(ended: int, new: int) -> float:
+        return (driver.commit_ms + ended * driver.commit_ended_task_ms + new * driver.commit_segment_ms) / 1000
+
+    committing = Committing(cost_s=cost_s, every_bytes=every.bytes, every_s=every.seconds)
+    return _stage(world, costs, driver, tasks, committing=committing)
+
+
+def simulate_round(world: World, costs: CopyCosts, driver: DriverCosts, tasks: Sequence[Tasks]) -> Stage:
+    """One round of a backup that follows, with one commit."""
+    small = sum(each.number * each.small for each in tasks)
+    cost_s = (driver.commit_ms + small * driver.commit_segment_ms) / 1000
+    once = Committing(cost_s=lambda _ended, _new: cost_s, every_bytes=float("inf"), every_s=float("inf"))
+    return _stage(world, costs, driver, tasks, committing=once)
+
+
+def _stage(  # noqa: PLR0913  # who does what, at which costs
+    world: World,
+    costs: CopyCosts,
+    driver: DriverCosts,
+    tasks: Sequence[Tasks],
+    *,
+    copies: int = 1,
+    reads: int = 1,
+    committing: Committing | None = None,
+) -> Stage:
+    """`copies`: how often a byte crosses the brokers' network; `reads`: how often it comes into an executor."""
+    number = sum(each.number for each in tasks)
+    length = max(1, number // (world.slots * _TRAINS_PER_SLOT))
+    trains = [each for kind in tasks for each in kind.trains(length)]
+    limits = _limits(world, driver, copies, reads)
+    ran = run_stage(
+        (_work(each, costs, driver) for each in trains), slots=world.slots, limits=limits, committing=committing
+    )
+    puts, gets = (sum(each.number * of(each, costs) for each in tasks) for of in (_puts, _gets))
+    partitions = world.partitions
+    return Stage(
+        ran=ran,
+        tasks=number,
+        plan_s=(costs.run_ms + partitions * costs.plan_ms) / 1000,
+        puts=puts + driver.run_puts + ran.commits * driver.commit_puts,
+        gets=gets + driver.run_gets + ran.commits * driver.commit_gets,
+    )
+
+
+def _limits(world: World, driver: DriverCosts, copies: int, reads: int) -> Mapping[str, float]:
+    gbit = 10**9 / 8
+    return {
+        BROKERS: world.brokers * world.broker_gbit_s * gbit * world.broker_share / copies,
+        NETWORK: world.executors * world.executor_gbit_s * gbit / reads,
+        PUTS: S3_PUTS_S * world.prefixes,
+        GETS: S3_GETS_S * world.prefixes,
+        LAUNCHES: 1000 / driver.driver_task_ms,
+    }
+
+
+def _work(train: Tasks, costs: CopyCosts, driver: DriverCosts) -> Work:
+    """What comes into an executor goes out of it: each direction has the whole of its network."""
+    slot_ms = driver.task_ms + train.size_bytes / MIB * costs.mib_ms + train.small * costs.small_ms
+    size_bytes = train.number * train.size_bytes
+    return Work(
+        slot_s=train.number * slot_ms / 1000,
+        size_bytes=size_bytes,
+        tasks=train.number,
+        uses={
+            BROKERS: size_bytes,
+            NETWORK: size_bytes,
+            PUTS: train.number * _puts(train, costs),
+            GETS: train.number * _gets(train, costs),
+            LAUNCHES: train.number,
+        },
+    )
+
+
+def _segments(task: Tasks) -> float:
+    """Segments of large ranges or partitions: full ones, as a first backup cuts them."""
+    return max(task.large, task.size_bytes / TARGET_SEGMENT_BYTES) if task.large else 0
+
+
+def _puts(task: Tasks, costs: CopyCosts) -> float:
+    packs = 1 if task.small and not costs.partition_puts else 0
+    return packs + _segments(task) * costs.segment_puts + (task.large + task.small) * costs.partition_puts
+
+
+def _gets(task: Tasks, costs: CopyCosts) -> float:
+    of_bytes = task.size_bytes / MIB * costs.mib_gets if task.large else 0
+    looks = 1 if task.small and not costs.partition_gets else 0
+    return looks + of_bytes + _segments(task) * costs.segment_gets + (task.large + task.small) * costs.partition_gets
+
+
+def simulated_check(check: CheckRun, costs: CopyCosts, driver: DriverCosts) -> float:
+    """Seconds that the simulation gives for a run that was measured, on cores that are shared with the broker."""
+    shared = replace(costs, mib_ms=costs.mib_ms + costs.broker_mib_ms, small_ms=costs.small_ms + costs.broker_small_ms)
+    tasks = list(_check_tasks(check))
+    works = [_work(each, shared, driver) for kind in tasks for each in kind.trains(1)]
+    ran = run_stage(works, slots=check.cores, limits={})
+    return ran.seconds + (costs.run_ms + (check.large + check.small) * costs.plan_ms) / 1000
+
+
+def _check_tasks(check: CheckRun) -> Iterator[Tasks]:
+    yield Tasks(number=check.large, size_bytes=int(check.log_mib * MIB / check.large), large=1)
+    yield Tasks(number=check.cores, size_bytes=0, small=check.small // check.cores)

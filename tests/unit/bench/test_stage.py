@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from bench.at_scale.stage import CHAIN, CORES, Committing, Work, run_stage
+
+
+def test_three_tasks_on_two_slots_take_the_time_that_one_reckons_by_hand() -> None:
+    works = [Work(slot_s=4, size_bytes=40), Work(slot_s=1, size_bytes=10), Work(slot_s=2, size_bytes=20)]
+
+    ran = run_stage(works, slots=2, limits={})
+
+    assert (ran.seconds, ran.slot_s, ran.size_bytes) == (4, 7, 70)
+    assert ran.curve == [(0, 0), (1, 10), (3, 30), (4, 70)]
+    assert ran.bound_s == {CORES: 3, CHAIN: 1}
+
+
+def test_what_is_shared_slows_all_down_alike_and_is_free_again_afterwards() -> None:
+    """Two want 10 a second each of 10 in all: half as fast. When one has ended, the other one has it alone."""
+    works = [Work(slot_s=2, size_bytes=20, uses={"net": 20}), Work(slot_s=5, size_bytes=50, uses={"net": 50})]
+
+    ran = run_stage(works, slots=2, limits={"net": 10})
+
+    assert ran.curve == [(0, 0), (4, 20), (7, 70)]
+    assert ran.bound_s == {"net": 4, CHAIN: 3}
+    assert ran.bound_by == "net"
+
+
+def test_a_resource_that_nobody_exhausts_bounds_nothing() -> None:
+    ran = run_stage([Work(slot_s=2, size_bytes=20, uses={"net": 20})], slots=1, limits={"net": 11})
+
+    assert (ran.seconds, ran.bound_by) == (2, CORES)
+
+
+def test_commits_run_beside_the_copy_until_the_driver_falls_behind() -> None:
+    """Four tasks of a second, a commit after each two that takes 5 s, and the last one."""
+    works = [Work(slot_s=1, size_bytes=10) for _ in range(4)]
+    committing = Committing(cost_s=lambda _ended, _new: 5.0, every_bytes=20, every_s=1e9)
+
+    ran = run_stage(works, slots=1, limits={}, committing=committing)
+
+    assert (ran.copied_s, ran.commits) == (4, 3)
+    assert ran.seconds == 2 + 5 + 5 + 5
+
+
+def test_a_commit_is_told_how_many_tasks_have_ended_and_how_many_are_new() -> None:
+    told: list[tuple[int, int]] = []
+
+    def cost_s(ended: int, new: int) -> float:
+        told.append((ended, new))
+        return 0.0
+
+    works = [Work(slot_s=3, size_bytes=60, tasks=6), Work(slot_s=1, size_bytes=10, tasks=1)]
+    run_stage(works, slots=1, limits={}, committing=Committing(cost_s=cost_s, every_bytes=20, every_s=1e9))
+
+    assert told == [(2, 2), (4, 2), (6, 2), (7, 1)]
+
+
+def test_a_commit_is_due_after_a_time_as_well() -> None:
+    works = [Work(slot_s=100, size_bytes=1) for _ in range(7)]
+    committing = Committing(cost_s=lambda _ended, _new: 0.0, every_bytes=1e9, every_s=300)
+
+    assert run_stage(works, slots=1, limits={}, committing=committing).commits == 3
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_no_work_is_lost_or_done_twice(slots: int) -> None:
+    works = [Work(slot_s=1 + n % 5, size_bytes=n, uses={"net": 3.0 * n}) for n in range(1, 50)]
+
+    ran = run_stage(works, slots=slots, limits={"net": 40})
+
+    assert ran.size_bytes == sum(work.size_bytes for work in works)
+    assert ran.slot_s == pytest.approx(sum(work.slot_s for work in works))
+    assert ran.copied_s == pytest.approx(sum(ran.bound_s.values()))
+    assert ran.copied_s >= sum(work.uses["net"] for work in works) / 40 * 0.999
