@@ -27,7 +27,7 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass
 from offsite.spark.runner import Done
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 
 _TASKS_PER_PARTITION = 50
 _NEW_TASKS = 100

@@ -24,7 +24,7 @@ from offsite.services.compare.run import CompareRequest, plan_comparison, run_co
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 
 BACKUP = "measured"
