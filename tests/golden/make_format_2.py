@@ -73,7 +73,7 @@ def make(site: Site) -> None:
         mock.patch.object(catalog, "COMMITS_PER_CATALOG", 3),
     ):
         write(site, b"a", b"b")
-        run(site, every=CommitEvery(bytes=1))  # commits 1, incomplete, and 2
+        run(site, every=CommitEvery(bytes=1, times_longer=0))  # commits 1, incomplete, and 2
         write(site, b"c")
         run(site)
         write(site, b"d", b"e")

@@ -38,6 +38,9 @@ OF_ONE_PARTITION = (
 TASK_BYTES_MAX = 96 * MIB
 """Bytes of a task at most: large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth
 progress and cheap retries."""
+TASKS_MAX = 50_000
+"""Tasks of a plan, about: a larger backup has larger ones. The driver holds each until the end, and starts one after
+the other."""
 TASK_BYTES_MIN = 8 * MIB
 """Bytes of a task at least: below this, a segment's fixed costs (a put, a commit entry) outweigh the parallelism it
 buys."""
@@ -238,7 +241,8 @@ def _hole(bounds: PartitionBounds, start: int, end: int) -> Hole:
 
 
 def _task_bytes(total_bytes: int, slots: int) -> int:
-    return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total_bytes // (slots * TASKS_PER_SLOT)))
+    large = max(TASK_BYTES_MAX, total_bytes // TASKS_MAX)
+    return min(large, max(TASK_BYTES_MIN, total_bytes // (slots * TASKS_PER_SLOT)))
 
 
 def _whole(

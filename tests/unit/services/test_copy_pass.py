@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from offsite.copy.backup import BackupReceipt
+from offsite.copy.bundle import bundled
+from offsite.copy.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
-from offsite.services.backup.copy_pass import CommitEvery
+from offsite.repository.state import BackupState
+from offsite.services.backup.committable import Committable
+from offsite.services.backup.copy_pass import CommitEvery, CopyPass
 from offsite.services.backup.run import Ended, carry_out, make_backup
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
@@ -17,8 +23,24 @@ from offsite.spark.runner import Done, Failed
 from tests.fake_cluster.site import Site
 from tests.faulty_store import FaultyStore
 from tests.inline_runner import InlineRunner
+from tests.unit.copy.test_restore_plan import partition as of_partition
+from tests.unit.copy.test_restore_plan import segment
 
-AT_ONCE = CommitEvery(bytes=1)
+AT_ONCE = CommitEvery(bytes=1, times_longer=0)
+
+
+@dataclass
+class FakeClock:
+    now_s: float = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
 
 
 class BrokenOff(InlineRunner):
@@ -77,9 +99,39 @@ def test_a_short_run_makes_one_commit(three: Site) -> None:
 
 
 def test_time_is_a_reason_too(three: Site) -> None:
-    ended = run(three, "orders", every=CommitEvery(seconds=0))
+    ended = run(three, "orders", every=CommitEvery(seconds=0, times_longer=0))
     assert ended.result is not None
     assert ended.result.commits == 4
+
+
+def test_commits_that_take_long_are_few(three: Site) -> None:
+    clock, begun = FakeClock(), list[float]()
+    bounds = PartitionBounds(
+        topic="t", topic_id="", partition=0, log_start=0, end=1000, size_bytes=1000 * TASK_BYTES_MAX
+    )
+    copy = plan_copy([bounds], {}, slots=1)
+
+    def commit(_found: Committable, base: BackupState, _is_complete: bool) -> BackupState:
+        begun.append(clock.now_s)
+        clock.now_s += 1.0
+        return base
+
+    copying = CopyPass(
+        copy=copy,
+        bundles=bundled(copy.tasks, slots=1, packed_from=1000),
+        base=three.plan_backup("orders").base,
+        commit=commit,
+        every=CommitEvery(bytes=1),
+        clock=clock,
+    )
+    for index, task in enumerate(copy.tasks):
+        clock.now_s += 0.1
+        written = segment(of_partition("t", 0), task.range.start, task.range.end)
+        copying.take(index, Done(value=(Done(value=BackupReceipt(segments=(written,), holes=())),)))
+    waits = [after - before - 1.0 for before, after in pairwise(begun)]
+    assert len(copy.tasks) == 1000
+    assert 3 <= len(begun) <= 6
+    assert min(waits) >= 19.9
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SparkFailed("its JVM died", hint="")])
