@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from offsite.repository.repository import Repository
     from offsite.services.cluster import Cluster
     from offsite.spark.choice import SparkChoice
-    from offsite.spark.rates.rate_server import RateLimits
+    from offsite.spark.rates.rate_limits import RateLimits
     from offsite.spark.spark_runner import SparkRunner
 
 

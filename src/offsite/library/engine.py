@@ -14,7 +14,7 @@ from offsite.spark.choice import SparkChoice, settings_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from offsite.spark.rates.rate_server import RateLimits
+    from offsite.spark.rates.rate_limits import RateLimits
     from offsite.spark.runner import Runner
 
 

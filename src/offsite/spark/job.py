@@ -29,7 +29,8 @@ from offsite.spark import meter
 from offsite.spark.job_name import job_name
 from offsite.spark.progress_datagram import ProgressAddress, ProgressDatagram, ProgressReceiver, ProgressSender
 from offsite.spark.rates import rate_lease
-from offsite.spark.rates.rate_server import RateAddress, RateLimits, RateServer
+from offsite.spark.rates.rate_limits import RateAddress, RateLimits
+from offsite.spark.rates.rate_server import RateServer
 from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
 from offsite.spark.settings import LOOPBACK
 from offsite.spark.shuffle import Finding, fed

@@ -16,7 +16,7 @@ from offsite.model.errors import OffsiteError
 from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
 from offsite.spark.rates import rate_lease
-from offsite.spark.rates.rate_server import RateAddress
+from offsite.spark.rates.rate_limits import RateAddress
 from offsite.spark.runner import Fed, FoundT, SentT, Shuffle, TaskT
 from offsite.spark.task_attempt import LASTING, interrupted_by_hangup
 

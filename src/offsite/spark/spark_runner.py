@@ -19,7 +19,7 @@ from offsite.model.uninterrupted import uninterrupted
 from offsite.spark.choice import SparkChoice
 from offsite.spark.job import Engine, ShuffledJob, SparkJob
 from offsite.spark.jobs import TaskJobs
-from offsite.spark.rates.rate_server import RateLimits
+from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.runner import (
     Done,
     Failed,

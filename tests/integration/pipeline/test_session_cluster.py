@@ -14,7 +14,7 @@ import pytest
 from offsite.model.errors import BadOption, DamagedBatch, ExecutorDiffers, SparkFailed
 from offsite.spark import job
 from offsite.spark.choice import SparkChoice
-from offsite.spark.rates.rate_server import RateLimits
+from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.rates.token_bucket import BURST_S
 from offsite.spark.runner import Done, Runner, RunProgress
 from offsite.spark.spark_runner import SparkRunner

@@ -7,7 +7,7 @@ from offsite.cli.commands.backup import app
 from offsite.cli.progress import _held_back, _Lines
 from offsite.model.errors import BadOption
 from offsite.services.backup.options import parse_backup, parse_limits
-from offsite.spark.rates.rate_server import RateLimits
+from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.runner import RunProgress
 
 

@@ -16,7 +16,8 @@ import pytest
 from offsite.model.errors import SparkFailed
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_lease import Granted, RateConnection, RateLease
-from offsite.spark.rates.rate_server import MAX_STRANGERS, Direction, RateAddress, RateLimits, RateServer
+from offsite.spark.rates.rate_limits import Direction, RateAddress, RateLimits
+from offsite.spark.rates.rate_server import MAX_STRANGERS, RateServer
 from offsite.spark.rates.token_bucket import BURST_S
 from tests.processes import wait_until
 from tests.unit.spark.test_progress_datagram import StillClock
@@ -180,3 +181,32 @@ def test_what_came_beyond_a_fetch_is_owed_and_then_paid_ahead() -> None:
         driver.lease.after_fetch(size)
         driver.lease.before_fetch(50)
     assert sum(driver.taken) == 400 + (400 + 30 + 30 + 400) + 400, "no byte is lost"
+
+
+def test_each_executor_has_a_limit_of_its_own_and_all_have_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = RateLimits(read_bytes_per_s=3 * RATE, executor_read_bytes_per_s=RATE)
+    server = RateServer("127.0.0.1", limits, clock=StillClock())
+    waits: list[list[float]] = []
+    for number in range(4):
+        monkeypatch.setattr(rate_lease, "executor_key", lambda number=number: bytes([number]) * 16)
+        connection = RateConnection(server.address)
+        waits.append([connection.ask(Direction.READ, RATE).wait_s for _ in range(2)])
+        connection.close()
+    server.close()
+    alone = [1, 2]
+    assert waits[0] == pytest.approx(alone)
+    assert waits[1] == pytest.approx(alone)
+    assert waits[3][1] == pytest.approx(8 / 3), "all together have taken 8 times what one may take in a second"
+
+
+def test_what_is_limited_for_executors_only_is_limited() -> None:
+    limits = RateLimits(executor_write_bytes_per_s=RATE)
+    server = RateServer("127.0.0.1", limits, clock=StillClock())
+    connection = RateConnection(server.address)
+    assert connection.ask(Direction.WRITE, RATE).wait_s == pytest.approx(1)
+    with pytest.raises(SparkFailed):
+        connection.ask(Direction.READ, RATE)
+    assert limits.by_direction() == {Direction.WRITE: RATE}
+    assert RateLimits(write_bytes_per_s=5, executor_write_bytes_per_s=7).by_direction() == {Direction.WRITE: 5}
+    connection.close()
+    server.close()

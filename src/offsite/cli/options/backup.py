@@ -18,9 +18,10 @@ class BackupOptions:
 
     repo: Repo
     backup: BackupName
-    words: Annotated[BackupWords, Taken(but=("compression", "read_limit", "write_limit"))] = field(
-        default_factory=BackupWords
-    )
+    words: Annotated[
+        BackupWords,
+        Taken(but=("compression", "read_limit", "write_limit", "executor_read_limit", "executor_write_limit")),
+    ] = field(default_factory=BackupWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 

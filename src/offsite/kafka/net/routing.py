@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -218,12 +218,17 @@ class Router:
             raise NoSuchTopic(f"{topic_partition.topic} has no partition {topic_partition.partition}")
 
 
+RACK_VARIABLE = "OFFSITE_CLIENT_RACK"
+"""Environment variable of an executor: its rack, as brokers call theirs (`broker.rack`). It wins over `client.rack`."""
+
 _routers: dict[tuple[int, KafkaConfig], Router] = {}
 
 
 def shared_router(config: KafkaConfig) -> Router:
     """This process's router for that cluster, so that tasks of a reused Spark worker need no new metadata.
 
-    Keyed by process id: a forked child makes its own.
+    Keyed by process id: a forked child makes its own. Where the machine says which rack it stands in, that one is asked
+    for: executors of a cluster stand in several, and the settings they get are of one.
     """
+    config = replace(config, rack_id=os.environ.get(RACK_VARIABLE) or config.rack_id)
     return _routers.setdefault((os.getpid(), config), Router(config))

@@ -22,7 +22,7 @@ from offsite.services.cluster import Cluster
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import parse_policy
-from offsite.spark.rates.rate_server import RateLimits
+from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.runner import Runner
 
 OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]

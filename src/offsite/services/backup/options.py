@@ -13,7 +13,7 @@ from offsite.model.option import Option, filled
 
 if TYPE_CHECKING:
     from offsite.services.backup.request import BackupRequest
-    from offsite.spark.rates.rate_server import RateLimits
+    from offsite.spark.rates.rate_limits import RateLimits
 
 
 class BackupWords(TypedDict, total=False):
@@ -70,6 +70,20 @@ class BackupWords(TypedDict, total=False):
             shown_default="no limit",
         ),
     ]
+    executor_read_limit: Annotated[
+        str | None,
+        Option(
+            "Fetch at most so many bytes per second from brokers, each executor of a Spark cluster for itself.",
+            shown_default="no limit",
+        ),
+    ]
+    executor_write_limit: Annotated[
+        str | None,
+        Option(
+            "Write at most so many bytes per second into the repository, each executor of a Spark cluster for itself.",
+            shown_default="no limit",
+        ),
+    ]
 
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
@@ -93,10 +107,14 @@ def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
 def parse_limits(given: BackupWords) -> RateLimits:
     """The limits for the runner of a backup that the options mean. Raises `BadOption` for what cannot be read."""
     from offsite.model.size import parse_rate
-    from offsite.spark.rates.rate_server import RateLimits
+    from offsite.spark.rates.rate_limits import RateLimits
 
-    read, write = given.get("read_limit"), given.get("write_limit")
+    def rate(text: str | None, option: str) -> int | None:
+        return None if text is None else parse_rate(text, option)
+
     return RateLimits(
-        read_bytes_per_s=None if read is None else parse_rate(read, "--read-limit"),
-        write_bytes_per_s=None if write is None else parse_rate(write, "--write-limit"),
+        read_bytes_per_s=rate(given.get("read_limit"), "--read-limit"),
+        write_bytes_per_s=rate(given.get("write_limit"), "--write-limit"),
+        executor_read_bytes_per_s=rate(given.get("executor_read_limit"), "--executor-read-limit"),
+        executor_write_bytes_per_s=rate(given.get("executor_write_limit"), "--executor-write-limit"),
     )

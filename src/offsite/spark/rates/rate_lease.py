@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 
+from blake3 import blake3
+
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import SparkFailed
 from offsite.model.journal import decided
 from offsite.spark import meter
-from offsite.spark.rates.rate_server import ANSWER, QUESTION, TOKEN_BYTES, Direction, RateAddress
+from offsite.spark.rates.rate_limits import Direction, RateAddress
+from offsite.spark.rates.rate_server import ANSWER, EXECUTOR_BYTES, QUESTION, TOKEN_BYTES
 
 ANSWER_MAX_S = 30.0
 """The driver answers at once: one that is so busy that it needs longer is as good as gone."""
@@ -70,10 +73,15 @@ class RateConnection:
         address = self._address
         sock = self._socket = socket.create_connection((address.host, address.port), timeout=self._answer_max_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.sendall(address.token)
+        sock.sendall(address.token + executor_key())
         if not compare_digest(_received(sock, TOKEN_BYTES), address.welcome):
             raise ConnectionRefusedError("somebody else answers there")
         return sock
+
+
+def executor_key() -> bytes:
+    """The same in all workers of an executor, and in no other: they have one parent on one machine."""
+    return blake3(f"{socket.gethostname()} {os.getppid()}".encode()).digest(EXECUTOR_BYTES)
 
 
 def _received(sock: socket.socket, size: int) -> bytes:

@@ -13,16 +13,17 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Mapping
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import IntEnum
 from hmac import compare_digest
 
 from offsite.model.clock import Clock, SystemClock
+from offsite.spark.rates.rate_limits import Direction, RateAddress, RateLimits
 from offsite.spark.rates.token_bucket import TokenBucket
 
 TOKEN_BYTES = 16
+EXECUTOR_BYTES = 16
+"""What a worker calls its executor, after the token."""
 QUESTION = struct.Struct(">BQ")
 """Which limit, and the bytes taken; none of them only asks for the portion."""
 ANSWER = struct.Struct(">dQ")
@@ -30,37 +31,6 @@ ANSWER = struct.Struct(">dQ")
 
 MAX_STRANGERS = 64
 """Connections that have not said the token yet; one more, and the oldest of them is closed."""
-
-
-class Direction(IntEnum):
-    """What is limited: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store."""
-
-    READ = 0
-    WRITE = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimits:
-    """Bytes per second that all workers together may move; None: as fast as it goes."""
-
-    read_bytes_per_s: int | None = None
-    write_bytes_per_s: int | None = None
-
-    def by_direction(self) -> Mapping[Direction, int]:
-        """Those that are given."""
-        both = {Direction.READ: self.read_bytes_per_s, Direction.WRITE: self.write_bytes_per_s}
-        return {direction: rate for direction, rate in both.items() if rate is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateAddress:
-    """The driver's address for those who move bytes, with both tokens, and what is limited at all: bytes per second."""
-
-    host: str
-    port: int
-    token: bytes = field(repr=False)
-    welcome: bytes = field(repr=False)
-    limits: RateLimits
 
 
 class RateServer:
@@ -78,7 +48,9 @@ class RateServer:
             limits=limits,
         )
         now_s = self._clock.monotonic_s()
-        self._buckets = {which: TokenBucket(rate, now_s) for which, rate in limits.by_direction().items()}
+        self._shared = {which: TokenBucket(rate, now_s) for which, rate in limits.of_all().items()}
+        self._of_executor: dict[tuple[Direction, bytes], TokenBucket] = {}
+        self._workers: Counter[bytes] = Counter()  # of each executor
         self._peers: dict[socket.socket, _Peer] = {}
         self._strangers: dict[socket.socket, None] = {}
         self._selector = selectors.DefaultSelector()
@@ -125,7 +97,7 @@ class RateServer:
 
     def _hear(self, peer: _Peer) -> None:
         try:
-            heard = peer.sock.recv(QUESTION.size if peer.is_known else TOKEN_BYTES)
+            heard = peer.sock.recv(QUESTION.size if peer.is_known else TOKEN_BYTES + EXECUTOR_BYTES)
             is_ours = bool(heard) and self._answered(peer, heard)
         except OSError:  # gone; or it asks and asks, and takes no answer
             is_ours = False
@@ -136,31 +108,54 @@ class RateServer:
         """Take what was heard and answer what is whole; false for one who is none of ours."""
         peer.heard += heard
         if not peer.is_known:
-            return len(peer.heard) < TOKEN_BYTES or self._welcomed(peer)
+            return self._welcomed(peer)
         while len(peer.heard) >= QUESTION.size:
             which, size_bytes = QUESTION.unpack_from(peer.heard)
             del peer.heard[: QUESTION.size]
-            if which not in self._buckets:
+            if which not in self.address.limits.by_direction():
                 return False
-            peer.sock.sendall(self._shared_out(Direction(which), size_bytes))
+            peer.sock.sendall(self._shared_out(Direction(which), peer.executor, size_bytes))
         return True
 
     def _welcomed(self, peer: _Peer) -> bool:
-        if not compare_digest(bytes(peer.heard), self.address.token):
+        """False for a stranger; whoever has not said all yet may go on."""
+        token, executor = bytes(peer.heard[:TOKEN_BYTES]), bytes(peer.heard[TOKEN_BYTES:])
+        if len(token) == TOKEN_BYTES and not compare_digest(token, self.address.token):
             return False
+        if len(executor) < EXECUTOR_BYTES:
+            return True
+        peer.executor = executor
+        self._workers[executor] += 1
         peer.heard.clear()
         peer.is_known = True
         del self._strangers[peer.sock]
         peer.sock.sendall(self.address.welcome)
         return True
 
-    def _shared_out(self, which: Direction, size_bytes: int) -> bytes:
-        bucket = self._buckets[which]
-        wait_s = bucket.take(size_bytes, self._clock.monotonic_s()) if size_bytes else 0.0
-        return ANSWER.pack(wait_s, bucket.portion_bytes(len(self._peers) - len(self._strangers)))
+    def _shared_out(self, which: Direction, executor: bytes, size_bytes: int) -> bytes:
+        """Taken of both limits: the later one tells when all is paid for."""
+        all_workers = len(self._peers) - len(self._strangers)
+        taken = [
+            (self._shared.get(which), all_workers),
+            (self._bucket_of(which, executor), self._workers[executor]),
+        ]
+        now_s = self._clock.monotonic_s()
+        given = [(bucket, users) for bucket, users in taken if bucket is not None]
+        wait_s = max(bucket.take(size_bytes, now_s) for bucket, _ in given) if size_bytes else 0.0
+        return ANSWER.pack(wait_s, min(bucket.portion_bytes(users) for bucket, users in given))
+
+    def _bucket_of(self, which: Direction, executor: bytes) -> TokenBucket | None:
+        rate = self.address.limits.of_executor().get(which)
+        if rate is None:
+            return None
+        if (which, executor) not in self._of_executor:
+            self._of_executor[which, executor] = TokenBucket(rate, self._clock.monotonic_s())
+        return self._of_executor[which, executor]
 
     def _drop(self, sock: socket.socket) -> None:
-        del self._peers[sock]
+        peer = self._peers.pop(sock)
+        if peer.is_known:
+            self._workers[peer.executor] -= 1
         self._strangers.pop(sock, None)
         with suppress(OSError, KeyError):
             self._selector.unregister(sock)
@@ -170,9 +165,10 @@ class RateServer:
 class _Peer:
     """A connection, and what came over it that is not a whole message yet."""
 
-    __slots__ = ("heard", "is_known", "sock")
+    __slots__ = ("executor", "heard", "is_known", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.heard = bytearray()
         self.is_known = False
+        self.executor = b""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsite.operator.work.expire import Expired
     from offsite.repository.repository import Repository
     from offsite.services.follow.follower import Round
-    from offsite.spark.rates.rate_server import RateLimits
+    from offsite.spark.rates.rate_limits import RateLimits
     from offsite.spark.runner import Runner
 
 Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.")]
