@@ -3,7 +3,7 @@
 set -eu
 group="$1"
 case "$group" in
-    runtime) set -- pyproject.toml --extra demo ;;
+    runtime) set -- pyproject.toml --extra demo --extra pack ;;
     image) set -- pyproject.toml --extra operator --extra kubernetes --constraints requirements/dev.txt ;;
     dev) set -- --group dev --constraints requirements/runtime.txt ;;
     *) set -- --group "$group" ;;

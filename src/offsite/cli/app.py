@@ -66,6 +66,7 @@ class _Commands(LazyGroup):
         Entry("tokens", "coordinator.serve:tokens", "Who may ask a coordinator for what."),
         Entry("jobs", "coordinator.jobs:app", "See what coordinators are doing, and end it."),
         Entry("operator", "operator:app", "Keep backups as they are declared in a folder of YAML files."),
+        Entry("spark", "local.spark:app", "Get this offsite to the executors of a Spark cluster."),
         Entry("sandbox", "local.sandbox:app", "Start and stop a real Kafka on this machine, of one broker or several."),
     )
 

@@ -202,6 +202,13 @@ class FolderCopied(UserError):
     id = "OFF-0219"
 
 
+class BadSparkArchive(UserError):
+    """The archive for the executors of a Spark cluster cannot be made here, or is of another offsite or Python than
+    this one."""
+
+    id = "OFF-0220"
+
+
 # -- NoRepository ------------------------------------------------------------------------------------------------------
 
 
@@ -644,7 +651,7 @@ class SparkFailed(OffsiteError):
 
 
 class ExecutorDiffers(OffsiteError):
-    """An executor of the Spark cluster has another version of offsite: it was given nothing to do."""
+    """An executor of the Spark cluster has another version of offsite, or of Python: it was given nothing to do."""
 
     id = "OFF-0104"
 

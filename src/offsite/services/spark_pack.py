@@ -1,0 +1,142 @@
+"""`offsite spark pack`: this environment's offsite, and what it needs, as one archive for executors.
+
+PEX packs the libraries as they are installed here, and asks no index. offsite itself goes in as files: PEX would build
+a wheel of an editable one, which takes a network. pyspark stays out: Spark brings its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from pathlib import Path
+
+from offsite.model.errors import BadOption, BadSparkArchive
+from offsite.spark.archive import MANIFEST, ArchiveManifest, manifest_json, own_manifest
+
+PACKAGES = ("offsite", "pyspark_offsite")
+BROUGHT_BY_SPARK = ("pyspark", "py4j")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"\bextra\s*==")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackPlan:
+    requirements: tuple[str, ...]
+    """Of what is installed here; with them goes what they need."""
+    packages: tuple[Path, ...]
+    """Folders that go in as they are."""
+    manifest: ArchiveManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedArchive:
+    path: str
+    file_bytes: int
+    sha256: str
+    offsite: str
+    python: str
+    platform: str
+
+
+def pack(file: Path, *, extra: Sequence[str] = ()) -> PackedArchive:
+    """Make the archive `file`, whole or not at all; one that is there is replaced. `extra`: distributions installed
+    here that executors need as well.
+
+    The same environment gives the same bytes. Raises `BadSparkArchive` where it cannot be made, `BadOption` where
+    `file` cannot be written.
+    """
+    _check_environment()
+    plan = plan_pack(_declared(), _folders(), extra=extra)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.absolute().parent) as scratch:
+            made = _build(plan, Path(scratch))
+            report = _report(file, made, plan.manifest)
+            made.replace(file)
+    except OSError as error:
+        raise BadOption(
+            f"{file} cannot be written: {error.strerror or error}", hint="name a file in a folder of yours"
+        ) from error
+    return report
+
+
+def plan_pack(declared: Iterable[str], packages: Iterable[Path], *, extra: Sequence[str] = ()) -> PackPlan:
+    """What goes in, of the requirements that offsite declares. What is for one of its extras alone stays out."""
+    needed = [each for each in declared if not _EXTRA.search(each) and _name(each) not in BROUGHT_BY_SPARK]
+    return PackPlan(requirements=(*needed, *extra), packages=tuple(packages), manifest=own_manifest())
+
+
+def _name(requirement: str) -> str:
+    found = _NAME.match(requirement)
+    return found.group().lower() if found else ""
+
+
+def _check_environment() -> None:
+    if find_spec("pex") is None:
+        raise BadSparkArchive("packing needs PEX, which is not installed", hint="pip install 'offsite[pack]'")
+    if sys.prefix == sys.base_prefix:
+        raise BadSparkArchive(
+            f"{sys.prefix} is no virtual environment: what of it belongs to offsite cannot be told",
+            hint="install offsite into one (python3 -m venv), and pack there",
+        )
+
+
+def _declared() -> list[str]:
+    try:
+        return requires("offsite") or []
+    except PackageNotFoundError as error:
+        raise BadSparkArchive("this offsite was never installed: what it needs is not known") from error
+
+
+def _folders() -> list[Path]:
+    specs = [find_spec(name) for name in PACKAGES]
+    return [Path(spec.origin).parent for spec in specs if spec is not None and spec.origin is not None]
+
+
+def _build(plan: PackPlan, scratch: Path) -> Path:
+    sources, made = scratch / "sources", scratch / "archive"
+    for folder in plan.packages:
+        shutil.copytree(folder, sources / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (sources / MANIFEST).write_text(manifest_json(plan.manifest))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PEX_", "PYTHONPATH"))}
+    ran = subprocess.run(
+        _command(plan, sources, made, scratch / "pex"),
+        env=environment | {"PEX_IGNORE_RCFILES": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if ran.returncode != 0 or not made.exists():
+        raise BadSparkArchive(f"PEX could not pack this environment: {ran.stderr.strip()}")
+    return made
+
+
+def _command(plan: PackPlan, sources: Path, made: Path, root: Path) -> list[str]:
+    """`--inherit-path=fallback`: what Spark puts into PYTHONPATH comes after what is in the archive. `--sh-boot`: a
+    shell looks for the Python, and says so when there is none."""
+    own = [sys.executable, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
+    boot = ["--inherit-path=fallback", "--sh-boot", "--no-emit-warnings"]
+    return [*own, *boot, "--pex-root", str(root), "-o", str(made)]
+
+
+def _report(file: Path, made: Path, manifest: ArchiveManifest) -> PackedArchive:
+    with made.open("rb") as archive:
+        digest = hashlib.file_digest(archive, "sha256").hexdigest()
+    return PackedArchive(
+        path=str(file),
+        file_bytes=made.stat().st_size,
+        sha256=digest,
+        offsite=manifest.offsite,
+        python=manifest.python,
+        platform=manifest.platform,
+    )

@@ -1,0 +1,130 @@
+"""The archive of an offsite and what it needs, for executors that have none: its manifest, and what Spark is told.
+
+`offsite spark pack` makes one. It is a PEX file: one file that runs as a Python with offsite in it, by a python3 of the
+executor's own. pyspark is not in it: Spark brings its own. What the file says is believed as far as a typing error
+goes; what counts is the version that each task carries.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from offsite.model.errors import BadOption, BadSparkArchive
+from offsite.model.version import __version__
+from offsite.spark.settings import WORKER_ENVIRONMENT
+
+MANIFEST = "offsite-archive.json"
+FORMAT = 1
+
+UNPACKED = "./offsite-environment"
+"""Where an executor unpacks it: in its own working directory, which goes with it, whoever has a home to write into."""
+
+MAX_MANIFEST_BYTES = 64 << 10
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files divides at commas, and renames by what is after #
+_PACK_AGAIN = "make it again with this offsite: offsite spark pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveManifest:
+    """What an archive says of itself."""
+
+    format: int
+    offsite: str
+    """Version."""
+    python: str
+    """Major and minor version: libraries in machine code fit no other."""
+    platform: str
+    """System, machine and C library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSettings:
+    settings: Mapping[str, str]
+    """Spark settings, no secret among them."""
+    python: str
+    """The Python of the executors, as they see it: what `SparkContext.pythonExec` has to be."""
+
+
+def own_manifest() -> ArchiveManifest:
+    """Of an archive that this process makes."""
+    libc = platform.libc_ver()[0]
+    return ArchiveManifest(
+        format=FORMAT,
+        offsite=__version__,
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        platform="-".join(filter(None, (sysconfig.get_platform(), libc))),
+    )
+
+
+def manifest_json(manifest: ArchiveManifest) -> str:
+    return json.dumps(asdict(manifest), indent=2, sort_keys=True) + "\n"
+
+
+def archive_settings(archive: str) -> ArchiveSettings:
+    """What Spark is told so that executors run their Python in `archive`: a file of this machine, or a URL.
+
+    A file is looked into. Raises `BadSparkArchive` when it is no such archive, or of another offsite or Python than
+    this one. At a URL the executors look (`hdfs://`, `s3a://`, `https://`; `local://` is a path on each of them).
+    Raises `BadOption` for a text that names no file.
+    """
+    url = urlsplit(archive)
+    if url.scheme in {"", "file"}:
+        file = Path(url2pathname(url.path) if url.scheme else archive).absolute()
+        _check(file, read_manifest(file), own_manifest())
+        return _shipped(file.as_uri(), file.name)
+    if url.scheme == "local":
+        return ArchiveSettings(settings=_environment(), python=url.path)
+    return _shipped(archive, url.path.rpartition("/")[2])
+
+
+def read_manifest(file: Path) -> ArchiveManifest:
+    """Raises `BadSparkArchive` for anything but an archive of offsite."""
+    try:
+        with zipfile.ZipFile(file) as archive, archive.open(MANIFEST) as manifest:
+            return ArchiveManifest(**json.loads(manifest.read(MAX_MANIFEST_BYTES)))
+    except OSError as error:
+        raise BadSparkArchive(
+            f"the Spark archive {file} cannot be read: {error.strerror or error}",
+            hint="name the file that offsite spark pack wrote",
+        ) from error
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        raise BadSparkArchive(f"{file} is no archive for executors", hint="make one: offsite spark pack") from error
+
+
+def _check(file: Path, found: ArchiveManifest, own: ArchiveManifest) -> None:
+    if found.format != own.format:
+        raise BadSparkArchive(f"{file} is an archive of format {found.format}, not {own.format}", hint=_PACK_AGAIN)
+    if found.offsite != own.offsite:
+        raise BadSparkArchive(
+            f"{file} is an archive of offsite {found.offsite}, and this one is {own.offsite}", hint=_PACK_AGAIN
+        )
+    if found.python != own.python:
+        raise BadSparkArchive(
+            f"{file} is an archive for Python {found.python}, and this one is {own.python}",
+            hint="executors need the Python of the driver: run both with one, or pack again",
+        )
+
+
+def _shipped(url: str, name: str) -> ArchiveSettings:
+    if not _SAFE_NAME.fullmatch(name) or "#" in url or "," in url:
+        raise BadOption(
+            f"the Spark archive {url} cannot be given to executors under its name",
+            hint="give the file a name of letters, digits, dots, dashes and underscores",
+        )
+    return ArchiveSettings(settings={"spark.files": url} | _environment(), python=f"./{name}")
+
+
+def _environment() -> dict[str, str]:
+    variables = {**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED}
+    return {f"spark.executorEnv.{name}": value for name, value in variables.items()}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import BadOption, BadSparkArchive
+from offsite.spark.archive import (
+    MANIFEST,
+    ArchiveManifest,
+    archive_settings,
+    manifest_json,
+    own_manifest,
+    read_manifest,
+)
+
+
+def archive(folder: Path, manifest: ArchiveManifest, name: str = "offsite.pex") -> Path:
+    file = folder / name
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr(MANIFEST, manifest_json(manifest))
+    return file
+
+
+def test_a_file_is_shipped_under_its_name_and_run_from_the_executors_folder(tmp_path: Path) -> None:
+    file = archive(tmp_path, own_manifest())
+    found = archive_settings(str(file))
+    assert found.python == "./offsite.pex"
+    assert found.settings["spark.files"] == file.as_uri()
+    assert found.settings["spark.executorEnv.PEX_ROOT"].startswith("./")
+    assert found.settings["spark.executorEnv.PYTHONSAFEPATH"] == "1"
+    assert archive_settings(file.as_uri()) == found
+
+
+def test_a_relative_name_is_one_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = archive(tmp_path, own_manifest())
+    monkeypatch.chdir(tmp_path)
+    assert archive_settings("offsite.pex") == archive_settings(str(file))
+
+
+@pytest.mark.parametrize("url", ["hdfs://nn:8020/apps/o.pex", "s3a://bucket/o.pex", "https://host/a/o.pex?sig=1"])
+def test_a_url_is_left_to_the_executors(url: str) -> None:
+    found = archive_settings(url)
+    assert (found.settings["spark.files"], found.python) == (url, "./o.pex")
+
+
+def test_a_path_on_each_executor_is_shipped_by_nobody() -> None:
+    found = archive_settings("local:///opt/offsite/offsite.pex")
+    assert "spark.files" not in found.settings
+    assert found.python == "/opt/offsite/offsite.pex"
+
+
+@pytest.mark.parametrize("url", ["hdfs://nn/apps/", "hdfs://nn/a,b.pex", "hdfs://nn/o.pex#offsite", "hdfs://nn/a b"])
+def test_a_name_that_spark_would_take_for_something_else_is_refused(url: str) -> None:
+    with pytest.raises(BadOption, match="under its name"):
+        archive_settings(url)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"offsite": "0.0.1"}, r"is an archive of offsite 0\.0\.1, and this one is "),
+        ({"python": "3.99"}, r"is an archive for Python 3\.99, and this one is "),
+        ({"format": 9}, "is an archive of format 9"),
+    ],
+)
+def test_an_archive_of_another_offsite_or_python_is_refused(tmp_path: Path, change: dict[str, str], told: str) -> None:
+    file = archive(tmp_path, replace(own_manifest(), **change))  # type: ignore[arg-type]  # the field's own type
+    with pytest.raises(BadSparkArchive, match=told) as raised:
+        archive_settings(str(file))
+    assert "offsite spark pack" in raised.value.hint or "pack again" in raised.value.hint
+
+
+def test_what_is_no_archive_of_offsite_is_refused(tmp_path: Path) -> None:
+    text, other, odd = tmp_path / "text", tmp_path / "other.zip", tmp_path / "odd.zip"
+    text.write_text("no zip")
+    with zipfile.ZipFile(other, "w") as made:
+        made.writestr("PEX-INFO", "{}")
+    with zipfile.ZipFile(odd, "w") as made:
+        made.writestr(MANIFEST, "[1]")
+    for file in (text, other, odd):
+        with pytest.raises(BadSparkArchive, match="is no archive for executors"):
+            read_manifest(file)
+    with pytest.raises(BadSparkArchive, match="No such file"):
+        read_manifest(tmp_path / "missing")
