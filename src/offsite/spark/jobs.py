@@ -22,9 +22,9 @@ from offsite.spark.stragglers import Stragglers
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
 from offsite.spark.task_outcomes import TaskOutcomes
+from offsite.spark.unfit_executor import unfit_executor
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
-_NO_OFFSITE = re.compile(r"No module named '?offsite\b")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
@@ -100,6 +100,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
         """Record the failure of the task that ended its worker at every attempt, and raise `SparkFailed` when the error
         was not about a task. Spark gives up the whole job with it; the tasks without an outcome get another job."""
+        if (unfit := unfit_executor(str(error))) is not None:
+            raise unfit from error
         failure = _failure(error)
         failure.__cause__ = error
         poisoned = _POISONED_TASK.search(str(error))
@@ -140,11 +142,6 @@ def _tell(envelope: Envelope[ResultT]) -> None:
 
 
 def _failure(error: Exception) -> SparkFailed:
-    if _NO_OFFSITE.search(str(error)):
-        return SparkFailed(
-            "an executor has no offsite that its Python can import",
-            hint="install this offsite for the Python that runs Spark's workers: PYSPARK_PYTHON names it",
-        )
     return SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
 
 

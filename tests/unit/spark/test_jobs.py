@@ -73,6 +73,12 @@ def test_a_task_that_ends_each_worker_is_named_and_so_is_the_job_that_goes_on(ca
     assert repeated == 'job_repeated tasks=1 why="Spark gave them up together with task 0"'
 
 
+def test_an_executor_that_can_run_nothing_ends_the_job_instead_of_task_after_task() -> None:
+    said = f"{POISONED}\nError from python worker:\n  Failed to find any of these python binaries on the PATH:\n"
+    with pytest.raises(SparkFailed, match="has no Python on its PATH"):
+        run(PlayedJob([], RuntimeError(said)), tasks=2)
+
+
 @pytest.mark.parametrize(
     "said",
     [

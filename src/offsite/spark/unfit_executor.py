@@ -1,0 +1,70 @@
+"""What Spark says when the Python of an executor cannot run offsite, told as what it is. Pure.
+
+Spark's words are a job's end: after the attempts at one task, in seconds, with what the executor's Python, its shell or
+PEX wrote to stderr somewhere in them. Each of these would go wrong again with the next task.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+
+from offsite.model.errors import ExecutorDiffers, OffsiteError, SparkFailed
+
+_PACK = "ship this one: offsite spark pack, then --spark-archive with the file"
+_OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+_SAME_PYTHON = f"executors need a Python {_OWN}, on PATH or named by spark.executorEnv.PEX_PYTHON"
+
+
+def unfit_executor(said: str) -> OffsiteError | None:
+    """The error for a failed job of which Spark said `said`; None when it was not about an executor's Python."""
+    for pattern, error in _KNOWN:
+        if found := pattern.search(said):
+            return error(found)
+    return None
+
+
+def _no_offsite(_: re.Match[str]) -> OffsiteError:
+    return SparkFailed("an executor has no offsite that its Python can import", hint=_PACK)
+
+
+def _no_python(_: re.Match[str]) -> OffsiteError:
+    return SparkFailed("an executor has no Python on its PATH to run the archive with", hint=_SAME_PYTHON)
+
+
+def _not_run(found: re.Match[str]) -> OffsiteError:
+    return SparkFailed(f"an executor cannot run {found[1]} as its Python: {found[2].strip()}", hint=_PACK)
+
+
+def _no_fit(found: re.Match[str]) -> OffsiteError:
+    """PEX looked at what there is, and lists it."""
+    if found["version"] == _OWN:
+        return ExecutorDiffers(
+            f"the archive has no libraries for the machine of an executor, of which {found['python']} is the Python",
+            hint="run offsite spark pack on a machine like the executors",
+        )
+    return _differs(f"{found['version']} ({found['python']})")
+
+
+def _other_python(found: re.Match[str]) -> OffsiteError:
+    return _differs(found[1])
+
+
+def _differs(python: str) -> OffsiteError:
+    return ExecutorDiffers(f"an executor has Python {python}, and this one is {_OWN}", hint=_SAME_PYTHON)
+
+
+_EXAMINED = re.compile(
+    r"Failed to find (?:a )?compatible (?:interpreter|PEX_PYTHON).*?"
+    r"\b1\.\)\s+(?P<python>\S+)\s+\w+==(?P<version>\d+\.\d+)",
+    re.DOTALL,
+)
+
+_KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OffsiteError]], ...] = (
+    (re.compile(r"No module named '?offsite\b"), _no_offsite),
+    (re.compile(r"Failed to find any of these python binaries on the PATH"), _no_python),
+    (_EXAMINED, _no_fit),
+    (re.compile(r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\d\.\d+)"), _other_python),
+    (re.compile(r'Cannot run program "([^"]+)"[^:]*: (?:error=\d+, )?(.*)'), _not_run),
+)
