@@ -23,12 +23,16 @@ With = Annotated[
     list[str] | None,
     typer.Option("--with", help="Another distribution of this environment that executors need, such as gssapi."),
 ]
+NoCompress = Annotated[
+    bool, typer.Option("--no-compress", help="Three times as large, and made in a fifth of the time.")
+]
 
 
 @app.command()
 def pack(
     output_file: OutputFile = Path("offsite.pex"),
     with_: With = None,
+    no_compress: NoCompress = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Make one archive of this offsite and what it needs, for executors that have none.
@@ -38,7 +42,8 @@ def pack(
     """
     from offsite.services.spark_pack import pack as pack_archive
 
-    emit(pack_archive(output_file, extra=with_ or ()), output=output, render=_render)
+    made = pack_archive(output_file, extra=with_ or (), compress=not no_compress)
+    emit(made, output=output, render=_render)
 
 
 @app.callback()

@@ -1,0 +1,80 @@
+"""Executors without offsite: named when they get none, and at work when they get the archive."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import SparkFailed
+from offsite.services.spark_pack import pack
+from offsite.spark.archive import archive_settings, own_manifest, read_manifest
+from offsite.spark.session import SparkRunner
+from tests.shared_spark import end_shared_spark
+from tests.spark_cluster import BARE, QUICK_JVMS, Cluster, spark_cluster
+
+CONF = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+OWN_PYTHON = f"python{own_manifest().python}"
+
+pytestmark = [pytest.mark.xdist_group("spark-cluster"), pytest.mark.timeout(300)]  # packing, and up to four JVMs
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers of one core without offsite: the machine's own Python, or else the one below this environment."""
+    end_shared_spark()
+    folder = tmp_path_factory.mktemp("bare-cluster")
+    elsewhere = folder / "bin"
+    elsewhere.mkdir()
+    (elsewhere / OWN_PYTHON).symlink_to(Path(sys.base_prefix) / "bin" / OWN_PYTHON)
+    environment = {**BARE, "PATH": f"{BARE['PATH']}:{elsewhere}"}
+    with spark_cluster(folder, environments=[environment] * 2) as found:
+        yield found
+
+
+def test_without_the_archive_an_executor_without_offsite_is_named(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", OWN_PYTHON)
+    spark = SparkRunner(master=cluster.url, conf=CONF)
+    try:
+        with pytest.raises(SparkFailed, match="an executor has no offsite") as raised:
+            spark.run_all(list(range(4)), str)
+    finally:
+        spark.close()
+    assert "offsite spark pack" in raised.value.hint
+
+
+def test_with_the_archive_each_worker_runs_the_archives_offsite(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "offsite.pex"
+    made = pack(file, compress=False)  # seconds, not half a minute
+    assert read_manifest(file) == own_manifest()
+    assert made.file_bytes == file.stat().st_size
+
+    shipped = archive_settings(str(file))
+    monkeypatch.setenv("PYSPARK_PYTHON", shipped.python)
+    spark = SparkRunner(master=cluster.url, conf={**CONF, **shipped.settings})
+    workers, places = {str(folder) for folder in cluster.folders}, set[tuple[str, str]]()
+    try:
+        while {worker for worker, _ in places} != workers:  # until the second one is there as well
+            places |= set(spark.run(list(range(4)), _where()))
+    finally:
+        spark.close()
+
+    assert all(Path(offsite).is_relative_to(worker) for worker, offsite in places)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def _where():  # type: ignore[no-untyped-def]  # noqa: ANN202  # travels as it is: executors have no tests
+    def where(_: int) -> tuple[str, str]:
+        import pyarrow.parquet  # noqa: F401  # machine code
+
+        import offsite.repository
+
+        return str(Path.cwd().parents[2]), offsite.repository.__file__
+
+    return where
