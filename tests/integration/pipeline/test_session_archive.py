@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,9 @@ def test_with_the_archive_each_worker_runs_the_archives_offsite(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def _where():  # type: ignore[no-untyped-def]  # noqa: ANN202  # travels as it is: executors have no tests
+def _where() -> Callable[[int], tuple[str, str]]:
+    """Tells the folder of the worker, and where its offsite lies. It travels as it is: executors have no tests."""
+
     def where(_: int) -> tuple[str, str]:
         import pyarrow.parquet  # noqa: F401  # machine code
 
