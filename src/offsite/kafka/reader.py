@@ -96,4 +96,5 @@ class PartitionReader:
                 if damaged_at == stream.position:
                     raise
                 damaged_at = stream.position
-            self._router.forget(key)
+            if not stream.done:
+                self._router.forget(key)

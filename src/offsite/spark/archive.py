@@ -32,6 +32,7 @@ UNPACKED = "./offsite-environment"
 MAX_MANIFEST_BYTES = 64 << 10
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files divides at commas, and renames by what is after #
+_FILES = "spark.files"
 _PACK_AGAIN = "make it again with this offsite: offsite spark pack"
 
 
@@ -54,6 +55,16 @@ class ArchiveSettings:
     """Spark settings, no secret among them."""
     python: str
     """The Python of the executors, as they see it: what `SparkContext.pythonExec` has to be."""
+
+
+NO_ARCHIVE = ArchiveSettings(settings={}, python="")
+
+
+def with_archive(chosen: Mapping[str, str], archive: ArchiveSettings) -> Mapping[str, str]:
+    """The settings that a person has chosen, and those of the archive, which only give way where a variable of
+    executors is chosen. Files of both are shipped."""
+    files = ",".join(filter(None, (chosen.get(_FILES), archive.settings.get(_FILES))))
+    return {**archive.settings, **chosen, **({_FILES: files} if files else {})}
 
 
 def own_manifest() -> ArchiveManifest:
@@ -122,7 +133,7 @@ def _shipped(url: str, name: str) -> ArchiveSettings:
             f"the Spark archive {url} cannot be given to executors under its name",
             hint="give the file a name of letters, digits, dots, dashes and underscores",
         )
-    return ArchiveSettings(settings={"spark.files": url} | _environment(), python=f"./{name}")
+    return ArchiveSettings(settings={_FILES: url} | _environment(), python=f"./{name}")
 
 
 def _environment() -> dict[str, str]:

@@ -175,9 +175,12 @@ class SparkJob(Generic[TaskT, ResultT]):
         tasks = [(index, _Sealed(pickle.dumps(task))) for index, task in self._tasks]
         return self._context.parallelize(tasks, len(tasks))
 
-    def _sealed(self, value: object) -> bytes:
+    def _sealed(self, function: object) -> bytes:
+        """As Spark pickles functions: those of a program's own `__main__` go along whole."""
+        from pyspark import cloudpickle
+
         with secrets_travel(self._secrets):
-            return pickle.dumps(value)
+            return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
 
 
 class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):

@@ -16,6 +16,7 @@ from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import SparkFailed
 from offsite.model.secret import Travel
 from offsite.model.uninterrupted import uninterrupted
+from offsite.spark.archive import NO_ARCHIVE, archive_settings
 from offsite.spark.choice import SparkChoice
 from offsite.spark.job import Engine, ShuffledJob, SparkJob
 from offsite.spark.jobs import TaskJobs
@@ -52,7 +53,8 @@ class SparkRunner:
     With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
     is started, called `app_name`; `preload` names modules that workers of this machine import before their first task;
     modules that start threads when imported must stay out of it. `limits`: what the tasks of all its runs may move
-    together, those that go by them (see `rate_lease`).
+    together, those that go by them (see `rate_lease`). Raises `BadOption`, and `BadSparkArchive` for an archive that
+    was chosen and does not fit.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
@@ -69,6 +71,7 @@ class SparkRunner:
         self._master = self._choice.master or f"local[{os.cpu_count() or 1},{MAX_ATTEMPTS}]"
         self._chosen = {"spark.app.name": app_name, **self._choice.conf}
         self._patience_s = patience_s(self._chosen)
+        self._archive = archive_settings(self._choice.archive) if self._choice.archive else NO_ARCHIVE
         self._borrowed = context
         self._preload = preload
         self._limits = limits or RateLimits()
@@ -139,10 +142,10 @@ class SparkRunner:
         if self._borrowed is not None:
             return BorrowedSession(self._borrowed)
         if self._master == SUBMITTED:
-            return JoinedSession(self._chosen)
+            return JoinedSession(self._chosen, self._archive)
         if runs_in_one_jvm(self._master):
             return LocalSession(self._master, self._chosen, preload=self._preload, clock=self._clock)
-        return ClusterSession(self._master, self._chosen)
+        return ClusterSession(self._master, self._chosen, self._archive)
 
     def _engine(self) -> Engine:
         session = self._begun()

@@ -10,8 +10,9 @@ import pytest
 
 from offsite.model.errors import SparkFailed
 from offsite.services.spark_pack import pack
-from offsite.spark.archive import archive_settings, own_manifest, read_manifest
-from offsite.spark.session import SparkRunner
+from offsite.spark.archive import own_manifest, read_manifest
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
 from tests.shared_spark import end_shared_spark
 from tests.spark_cluster import BARE, QUICK_JVMS, Cluster, spark_cluster
 
@@ -38,7 +39,7 @@ def test_without_the_archive_an_executor_without_offsite_is_named(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", OWN_PYTHON)
-    spark = SparkRunner(master=cluster.url, conf=CONF)
+    spark = SparkRunner(SparkChoice(master=cluster.url, conf=CONF))
     try:
         with pytest.raises(SparkFailed, match="an executor has no offsite") as raised:
             spark.run_all(list(range(4)), str)
@@ -47,17 +48,13 @@ def test_without_the_archive_an_executor_without_offsite_is_named(
     assert "offsite spark pack" in raised.value.hint
 
 
-def test_with_the_archive_each_worker_runs_the_archives_offsite(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_the_archive_each_worker_runs_the_archives_offsite(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "offsite.pex"
     made = pack(file, compress=False)  # seconds, not half a minute
     assert read_manifest(file) == own_manifest()
     assert made.file_bytes == file.stat().st_size
 
-    shipped = archive_settings(str(file))
-    monkeypatch.setenv("PYSPARK_PYTHON", shipped.python)
-    spark = SparkRunner(master=cluster.url, conf={**CONF, **shipped.settings})
+    spark = SparkRunner(SparkChoice(master=cluster.url, conf=CONF, archive=str(file)))
     workers, places = {str(folder) for folder in cluster.folders}, set[tuple[str, str]]()
     try:
         while {worker for worker, _ in places} != workers:  # until the second one is there as well

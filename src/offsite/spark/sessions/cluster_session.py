@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from offsite.spark.archive import ArchiveSettings, with_archive
 from offsite.spark.local.jvm import java_binary, last_words
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class ClusterSession(Session):
-    """Spark's own way, with the user's defaults and environment. `python` runs the workers; by default what Spark
-    would take, or else a Python where this one is here."""
+    """Spark's own way, with the user's defaults and environment. Workers run the Python of the archive; without one
+    what Spark would take, or else a Python where this one is here."""
 
-    def __init__(self, master: str, chosen: Mapping[str, str], *, python: str = "") -> None:
-        self._master, self._chosen = master, chosen
-        self._python = python or chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+    def __init__(self, master: str, chosen: Mapping[str, str], archive: ArchiveSettings) -> None:
+        self._master, self._chosen = master, with_archive(chosen, archive)
+        self._python = archive.python or chosen.get("spark.pyspark.python") or _python_of_environment()
         self._scratch = Scratch()
         self._spark: SubmittedSpark | None = None
         super().__init__()
@@ -43,3 +44,7 @@ class ClusterSession(Session):
 
     def _explain(self, error: Exception) -> str:
         return (last_words(self._spark.log) if self._spark else "") or super()._explain(error)
+
+
+def _python_of_environment() -> str:
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)

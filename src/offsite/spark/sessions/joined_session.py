@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from offsite.model.errors import BadOption
+from offsite.spark.archive import ArchiveSettings, with_archive
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import SUBMITTED
 from offsite.spark.sessions.session import Session
@@ -24,8 +25,8 @@ class JoinedSession(Session):
     """Settings are those of `spark-submit`, with what a person has `chosen` for offsite laid over them. The JVM is left
     running: it ends with the program."""
 
-    def __init__(self, chosen: Mapping[str, str]) -> None:
-        self._chosen = chosen
+    def __init__(self, chosen: Mapping[str, str], archive: ArchiveSettings) -> None:
+        self._chosen, self._archive = chosen, archive
         super().__init__()
 
     def _build(self) -> SparkContext:
@@ -37,9 +38,10 @@ class JoinedSession(Session):
         from pyspark import SparkConf, SparkContext
 
         given = dict(pyspark_internals.submitted_conf().getAll())
-        conf = SparkConf().setAll(list(laid_over(common_settings(), {**given, **self._chosen}).items()))
+        chosen = with_archive({**given, **self._chosen}, self._archive)
+        conf = SparkConf().setAll(list(laid_over(common_settings(), chosen).items()))
         context = SparkContext(conf=conf)
-        context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        context.pythonExec = self._archive.python or os.environ.get("PYSPARK_PYTHON", sys.executable)
         return context
 
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
