@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,14 @@ END_LIMIT_S = 20.0
 
 BARE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 """The environment of a machine without offsite: no PYTHONPATH, no virtual environment, no home."""
+
+
+def bare_environment(folder: Path) -> Mapping[str, str]:
+    """`BARE`, with a Python of this minor version on its path: the machine's own, or else the one below ours."""
+    elsewhere, own_python = folder / "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"
+    elsewhere.mkdir()
+    (elsewhere / own_python).symlink_to(Path(sys.base_prefix) / "bin" / own_python)
+    return {**BARE, "PATH": f"{BARE['PATH']}:{elsewhere}"}
 
 
 @dataclass(frozen=True, slots=True)

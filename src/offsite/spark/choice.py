@@ -9,7 +9,7 @@ from pathlib import Path
 
 from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
-from offsite.model.properties import parse_properties
+from offsite.model.untrusted.properties import parse_properties
 
 _PREFIX = "spark."
 

@@ -12,14 +12,18 @@ import pytest
 from offsite.cli.wiring import connect
 from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
+from offsite.spark.choice import SparkChoice
 from tests.integration.docs.page import commands, is_shown, run
 from tests.shared_brokers import running
+from tests.shared_spark import end_shared_spark
+from tests.spark_cluster import QUICK_JVMS, bare_environment, spark_cluster
 
 HOW_TOS = (
     *("prove", "table", "other-tools", "choose", "settings", "expensive", "month-ends", "checkpoints"),
     *("bad-deploy", "cluster-gone", "move", "deleted-topic", "groups"),
 )
 """In an order in which no page spoils the cluster for the next one."""
+SPARK_PAGE = "spark-cluster"
 LONG = (
     "bad-deploy",
     "prove",
@@ -98,11 +102,29 @@ def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: 
     _check(f"docs/how-to/{name}.md", folder, steps, {"OFFSITE_REPO": "backups", **brokers}, port=tutorial.port)
 
 
+def test_the_page_of_spark_clusters_does_what_it_says(tutorial: Tutorial, tmp_path: Path) -> None:
+    """From what `make setup` made to a backup by three workers without offsite."""
+    steps, cluster_folder = tmp_path / "steps", tmp_path / "cluster"
+    steps.mkdir()
+    cluster_folder.mkdir()
+    end_shared_spark()
+    with spark_cluster(cluster_folder, environments=[bare_environment(cluster_folder)] * 3) as cluster:
+        settings = {**QUICK_JVMS, "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+        environment = {
+            "OFFSITE_REPO": "backups",
+            "OFFSITE_BOOTSTRAP": tutorial.bootstrap,
+            **SparkChoice(master=cluster.url, conf=settings).environment(),
+        }
+        _check(f"docs/how-to/{SPARK_PAGE}.md", tutorial.folder, steps, environment, port=tutorial.port)
+        executors = [each for folder in cluster.folders for each in (folder / "work").glob("app-*/*/offsite.pex")]
+    assert {each.parents[3] for each in executors} == set(cluster.folders), "all three had something to do"
+
+
 def test_every_page_with_commands_is_run() -> None:
     root = Path(__file__).parents[3]
     pages = {str(page.relative_to(root)) for page in root.glob("docs/**/*.md") if commands(str(page.relative_to(root)))}
 
-    assert pages == {"docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in HOW_TOS)}
+    assert pages == {"docs/tutorial.md", *(f"docs/how-to/{name}.md" for name in (*HOW_TOS, SPARK_PAGE))}
 
 
 def _check(page: str, folder: Path, steps: Path, environment: Mapping[str, str], *, port: int, skip: int = 0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from offsite.spark.archive import own_manifest, read_manifest
 from offsite.spark.choice import SparkChoice
 from offsite.spark.spark_runner import SparkRunner
 from tests.shared_spark import end_shared_spark
-from tests.spark_cluster import BARE, QUICK_JVMS, Cluster, spark_cluster
+from tests.spark_cluster import QUICK_JVMS, Cluster, bare_environment, spark_cluster
 
 CONF = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 OWN_PYTHON = f"python{own_manifest().python}"
@@ -24,14 +23,10 @@ pytestmark = [pytest.mark.xdist_group("spark-cluster"), pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers of one core without offsite: the machine's own Python, or else the one below this environment."""
+    """Two workers of one core without offsite."""
     end_shared_spark()
     folder = tmp_path_factory.mktemp("bare-cluster")
-    elsewhere = folder / "bin"
-    elsewhere.mkdir()
-    (elsewhere / OWN_PYTHON).symlink_to(Path(sys.base_prefix) / "bin" / OWN_PYTHON)
-    environment = {**BARE, "PATH": f"{BARE['PATH']}:{elsewhere}"}
-    with spark_cluster(folder, environments=[environment] * 2) as found:
+    with spark_cluster(folder, environments=[bare_environment(folder)] * 2) as found:
         yield found
 
 

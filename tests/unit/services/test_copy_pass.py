@@ -14,7 +14,8 @@ from offsite.copy.bundle import bundled
 from offsite.copy.plan import TASK_BYTES_MAX, PartitionBounds, plan_copy
 from offsite.model.errors import KafkaUnreachable, SparkFailed, StoreUnreachable
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import Committable
+from offsite.services.backup import copy_pass
+from offsite.services.backup.committable import Committable, find_committable
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass
 from offsite.services.backup.run import Ended, carry_out, make_backup
 from offsite.services.overview.status import read_status
@@ -104,8 +105,14 @@ def test_time_is_a_reason_too(three: Site) -> None:
     assert ended.result.commits == 4
 
 
-def test_commits_that_take_long_are_few(three: Site) -> None:
+def test_commits_for_which_much_is_searched_are_few(three: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, begun = FakeClock(), list[float]()
+
+    def search(plan: Any, outcomes: Any) -> Committable:
+        clock.now_s += 1.0
+        return find_committable(plan, outcomes)
+
+    monkeypatch.setattr(copy_pass, "find_committable", search)
     bounds = PartitionBounds(
         topic="t", topic_id="", partition=0, log_start=0, end=1000, size_bytes=1000 * TASK_BYTES_MAX
     )
@@ -113,7 +120,6 @@ def test_commits_that_take_long_are_few(three: Site) -> None:
 
     def commit(_found: Committable, base: BackupState, _is_complete: bool) -> BackupState:
         begun.append(clock.now_s)
-        clock.now_s += 1.0
         return base
 
     copying = CopyPass(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from offsite.model.choices import SecretsChoice
@@ -15,14 +15,8 @@ if TYPE_CHECKING:
     from offsite.spark.choice import SparkChoice
 
 
-class _Lines(click.ParamType[str]):
-    """One setting a line, where they come from the environment: values hold blanks."""
-
-    name = "KEY=VALUE"
-    envvar_list_splitter = "\n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401, ARG002
-        return str(value)
+CONF_VARIABLE = "OFFSITE_SPARK_CONF"
+"""Read here and not by typer, which would divide it at blanks: values have some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +33,9 @@ class SparkOptions:
         list[str] | None,
         typer.Option(
             "--spark-conf",
-            envvar="OFFSITE_SPARK_CONF",
             metavar="KEY=VALUE",
-            click_type=_Lines(),
-            help="A Spark setting, such as spark.executor.memory=2g; may be repeated.",
+            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. [env var: OFFSITE_SPARK_CONF, one"
+            " on each line]",
         ),
     ] = None
     spark_properties: Annotated[
@@ -76,7 +69,7 @@ class SparkOptions:
 
         return SparkChoice(
             master=self.spark_master,
-            conf=settings_of(self.spark_properties, self.spark_conf or ()),
+            conf=settings_of(self.spark_properties, (*_of_environment(), *(self.spark_conf or ()))),
             archive=self.spark_archive,
             secrets=self.secrets,
         )
@@ -91,3 +84,7 @@ class SparkOptions:
         }
         named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
         return [*named, *(text for pair in self.spark_conf or () for text in ("--spark-conf", pair))]
+
+
+def _of_environment() -> list[str]:
+    return [line for line in os.environ.get(CONF_VARIABLE, "").splitlines() if line.strip()]

@@ -16,7 +16,7 @@ from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
 from offsite.kafka.config.settings import Settings
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
-from offsite.model.properties import parse_properties
+from offsite.model.untrusted.properties import parse_properties
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from offsite.model.errors import BadKafkaConfig
-from offsite.model.properties import Property
 from offsite.model.secret import Secret
+from offsite.model.untrusted.properties import Property
 from offsite.model.untrusted.whole_number import whole_number
 
 _MAX_MS = (1 << 31) - 1  # about 24 days: sockets and locks refuse much more

@@ -34,8 +34,8 @@ there was nothing to say."""
 class CommitEvery:
     """How much a pass may copy, in bytes of the log or in seconds, before it commits what it has.
 
-    A commit goes over all that the pass has brought so far: a pass of a million segments would do little else. So one
-    is made only after `times_longer` times what the last one took, and early commits cost 5 % of the time at most.
+    To find what is new, a commit goes over all that the pass has brought so far: a pass of a million segments would do
+    little else. So the next one waits for `times_longer` times what that took, and it costs 5 % of the time at most.
     """
 
     bytes: int = 10 * GIB
@@ -65,7 +65,7 @@ class CopyPass:
         self._is_committing = False
         self._since_s = clock.monotonic_s()
         self._since_bytes = 0
-        self._took_s = 0.0
+        self._search_s = 0.0
 
     def take(self, index: int, outcome: Done[tuple[Copied, ...]] | Failed) -> None:
         """Take the outcome of bundle `index`, and commit if it is time. Raises what committing raises."""
@@ -89,11 +89,11 @@ class CopyPass:
             return
         began_s = self._clock.monotonic_s()
         found = self._new(find_committable(self._copy, self._outcomes))
+        self._search_s = self._clock.monotonic_s() - began_s
         if found.segments or found.holes or found.gaps:
             decided("commit_early", segments=len(found.segments), why="the pass is not complete yet")
             self._make(replace(found, failed=()), is_complete=False)
         self._since_s, self._since_bytes = self._clock.monotonic_s(), 0
-        self._took_s = self._since_s - began_s
 
     def complete(self) -> Committable:
         """Commit the rest; all that the pass has brought. Raises the first failure when not a single range could be
@@ -132,7 +132,7 @@ class CopyPass:
     def _is_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._since_s
         is_time = self._since_bytes >= self._every.bytes or waited_s >= self._every.seconds
-        return is_time and waited_s >= self._every.times_longer * self._took_s
+        return is_time and waited_s >= self._every.times_longer * self._search_s
 
 
 def _segments(outcome: Outcome) -> Iterator[Segment]:

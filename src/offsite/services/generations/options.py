@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import BadOption
-from offsite.model.properties import parse_properties
 from offsite.model.time import parse_duration_s
+from offsite.model.untrusted.properties import parse_properties
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.layout import SetLayout
 from offsite.services.backup.options import BackupWords, parse_backup

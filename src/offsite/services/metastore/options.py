@@ -8,8 +8,8 @@ from pathlib import Path
 
 from offsite.metastore.names import NameForm, topic_of_service
 from offsite.model.errors import BadOption
-from offsite.model.properties import parse_properties
 from offsite.model.untrusted.names import is_topic_name
+from offsite.model.untrusted.properties import parse_properties
 
 ENABLED = "ksql.enable.metastore.backup"
 LOCATION = "ksql.metastore.backup.location"
