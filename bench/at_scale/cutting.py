@@ -1,4 +1,4 @@
-"""How the planners cut a world into tasks, without making 10 million plans of a range each.
+"""How the planners cut a world into tasks, without making a plan of a range for each.
 
 The rules are those of `copy/plan.py`, `copy/bundle.py`, `copy/restore/task.py` and `copy/compare/bundle.py`, with their
 constants; `tests/unit/bench/test_cutting.py` holds them against the planners themselves.
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from offsite.copy import bundle as backup_bundle
 from offsite.copy.compare import bundle as proof_bundle
-from offsite.copy.plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_PER_SLOT
+from offsite.copy.plan import TASK_BYTES_MAX, TASK_BYTES_MIN, TASKS_MAX, TASKS_PER_SLOT
 from offsite.copy.restore import task as restore_bundle
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.services.backup.planned import PACKED_FROM
 
 Sizes = Sequence[tuple[int, int]]
@@ -29,6 +30,16 @@ class Tasks:
     large: int = 0
     small: int = 0
 
+    @property
+    def full_segments(self) -> int:
+        """Segments of what is large in one of them, as a first backup cuts it."""
+        return max(self.large, -(-self.size_bytes // TARGET_SEGMENT_BYTES)) if self.large else 0
+
+    @property
+    def segments(self) -> int:
+        """Segments of one of them: a small range has one of its own, if in a pack."""
+        return self.full_segments + self.small
+
     def trains(self, length: int) -> Iterator[Tasks]:
         """The same in parts of `length` tasks at most."""
         for first in range(0, self.number, length):
@@ -43,7 +54,8 @@ class Tasks:
 def backup_tasks(sizes: Sizes, *, slots: int, packed_from: int = PACKED_FROM) -> list[Tasks]:
     """Those of a first backup, the large ones first."""
     total = sum(size * number for size, number in sizes)
-    task_bytes = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total // (slots * TASKS_PER_SLOT)))
+    most = max(TASK_BYTES_MAX, total // TASKS_MAX)
+    task_bytes = min(most, max(TASK_BYTES_MIN, total // (slots * TASKS_PER_SLOT)))
     ranges = [_cut(size, number, task_bytes) for size, number in sizes]
     small = [each for each in ranges if each.size_bytes < backup_bundle.SMALL_BYTES]
     count, small_bytes = sum(each.number for each in small), sum(each.number * each.size_bytes for each in small)

@@ -26,7 +26,7 @@ def money(results: Results) -> str:
         [
             row("**storage, a month**", lambda each: prices.storage_month(each.stored_bytes)),
             row("requests of the first backup", lambda each: prices.requests(each.backup.puts, each.backup.gets)),
-            row("executors, while it copies", lambda e: e.executors_cost(e.lean_backup.seconds, prices)),
+            row("executors, while it copies", lambda e: e.executors_cost(e.backup.seconds, prices)),
             row(
                 "requests of a restore and its proof",
                 lambda e: prices.requests(e.restore.puts + e.proof.puts, e.restore.gets + e.proof.gets),

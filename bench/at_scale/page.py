@@ -10,10 +10,11 @@ from bench.at_scale.costs import UnitCosts
 from bench.at_scale.money import following_day, money, prices_taken
 from bench.at_scale.results import Results, in_tb
 from bench.at_scale.said import chain_s, what_it_says
-from bench.at_scale.simulate import S3_GETS_S, S3_PUTS_S, Simulated
+from bench.at_scale.simulate import LOOK_UP_MS, S3_GETS_S, S3_PUTS_S, Simulated, Stage
 from bench.at_scale.stage import CHAIN
 from bench.at_scale.words import count, table, time_of
-from bench.at_scale.worlds import GB, SPLIT, World
+from bench.at_scale.worlds import GB, SPLIT, TB, World
+from offsite.copy.plan import TASK_BYTES_MAX, TASKS_MAX
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "scale.md"
 BEGIN, END = "<!-- begin: made by `make scale` -->", "<!-- end: made by `make scale` -->"
@@ -57,7 +58,7 @@ def _units(results: Results) -> str:
     costs = results.costs
     copies = (costs.backup, costs.restore, costs.proof)
     driver = costs.driver
-    held = driver.task_python_bytes + driver.task_heap_bytes
+    full_tb = TASKS_MAX * TASK_BYTES_MAX / TB
 
     def row(name: str, of: Callable[..., str]) -> tuple[str, ...]:
         return (name, *map(of, copies))
@@ -81,12 +82,16 @@ producer, and a byte of its log is a byte in the store. Listings are among the p
 {made}
 
 A task of Spark costs {driver.task_ms:.1f} ms of CPU, {driver.driver_task_ms:.1f} of them in the driver and the JVM
-(which is the executor's too here: on a cluster it is less), and holds {held:,.0f} bytes of the driver's memory until
-the pass is over, {driver.task_heap_bytes:,.0f} of them on Java's heap. A commit costs {driver.commit_ms:.1f} ms,
-{1000 * driver.commit_segment_ms:.0f} µs for each segment in it, {driver.commit_puts:.0f} puts and
-{driver.commit_gets:.0f} gets; and {1000 * driver.commit_ended_task_ms:.0f} µs for each task of the pass that has
-ended before, since it looks at all of them. A run takes {driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets
-more."""
+(which is the executor's too here: on a cluster it is less), and holds {driver.task_heap_bytes:,.0f} bytes on
+Java's heap; with the segment that it brought {driver.task_python_bytes:,.0f} bytes more of the driver's memory, until
+the pass is over. A commit costs {driver.commit_ms:.1f} ms, {1000 * driver.commit_segment_ms:.0f} µs for each segment in
+it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and {1000 * driver.commit_ended_task_ms:.0f} µs for
+each task of the pass that has ended before, since it looks at all that they brought. A run takes
+{driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets more.
+
+These tasks had one segment each. The larger tasks of a plan of more than {full_tb:.0f} TB have many, so what was
+measured for a task and its segment, {1000 * driver.brought_segment_ms:.0f} µs and {driver.segment_bytes:,.0f} bytes, is
+reckoned for each segment here: a little too much."""
 
 
 def _machine(costs: UnitCosts) -> str:
@@ -149,6 +154,9 @@ def _times(results: Results) -> str:
     def row(name: str, of: Callable[[Simulated], str]) -> tuple[str, ...]:
         return (name, *map(of, shown))
 
+    def far_row(name: str, of: Callable[[Stage], str]) -> tuple[str, ...]:
+        return (name, *map(of, results.far))
+
     mib_ms = results.costs.restore.mib_ms
     return table(
         ("simulated", *(each.world.name for each in results.worlds), f"1 PB as {SPLIT} backups, each"),
@@ -156,11 +164,16 @@ def _times(results: Results) -> str:
             row("**backup**", lambda each: f"**{time_of(each.backup.seconds)}**"),
             row("bound by", lambda each: each.backup.ran.bound_by),
             row("of it until all is copied", lambda each: time_of(each.backup.plan_s + each.backup.ran.copied_s)),
-            row("this is bound by", lambda each: each.lean_backup.ran.bound_by),
             row("commits", lambda each: f"{each.backup.ran.commits:,}"),
-            row("if a commit cost only what is new", lambda each: time_of(each.lean_backup.seconds)),
+            row("in all they take", lambda each: time_of(each.backup.ran.commit_s)),
+            row("from one to the next, at most", lambda each: time_of(each.backup.ran.unsaved_s)),
+            row("segments of the largest", lambda each: count(each.backup.ran.most_new)),
+            far_row(f"**backup**, look-ups of {LOOK_UP_MS} ms", lambda each: f"**{time_of(each.seconds)}**"),
+            far_row("commits", lambda each: f"{each.ran.commits:,}"),
+            far_row("from one to the next, at most", lambda each: time_of(each.ran.unsaved_s)),
             row("tasks", lambda each: count(each.backup.tasks)),
-            row("driver memory for them", lambda each: f"{each.driver_bytes / GB:,.2g} GB"),
+            row("segments", lambda each: count(each.backup.segments)),
+            row("driver memory for tasks and segments", lambda each: f"{each.driver_bytes / GB:,.2g} GB"),
             row("puts, gets", lambda each: f"{count(each.backup.puts)}, {count(each.backup.gets)}"),
             row("**restore**", lambda each: f"**{time_of(each.restore.seconds)}**"),
             row("bound by", lambda each: each.restore.ran.bound_by),

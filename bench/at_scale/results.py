@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.at_scale.costs import KEPT, UnitCosts, read_costs
 from bench.at_scale.following import Day, simulate_day
-from bench.at_scale.simulate import Simulated, simulate, simulated_check
+from bench.at_scale.simulate import Simulated, Stage, simulate, simulate_far_backup, simulated_check
 from bench.at_scale.worlds import FOLLOWING, GB, HUNDRED, SPLIT, TB, TEN, WORLDS
 
 LARGEST = tuple(GB * size for size in (500, 1_000, 2_000, 5_000, 10_000, 20_000))
@@ -18,12 +18,14 @@ LARGEST = tuple(GB * size for size in (500, 1_000, 2_000, 5_000, 10_000, 20_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """`split`: one of the backups that the largest world is split into. `by_largest`: `TEN`, with each of `LARGEST`.
-    `check_s`: what the simulation gives for the runs that were measured, a backup and a restore."""
+    """`split`: one of the backups that the largest world is split into. `far`: the backups of `worlds` and `split`,
+    where a commit waits for its look-ups. `by_largest`: `TEN`, with each of `LARGEST`. `check_s`: what the simulation
+    gives for the runs that were measured, a backup and a restore."""
 
     costs: UnitCosts
     worlds: Sequence[Simulated]
     split: Simulated
+    far: Sequence[Stage]
     by_largest: Sequence[Simulated]
     day: Day
     check_s: tuple[float, float]
@@ -43,6 +45,7 @@ def results_of(costs: UnitCosts) -> Results:
         costs=costs,
         worlds=[simulate(world, costs) for world in WORLDS],
         split=simulate(HUNDRED.split(SPLIT), costs),
+        far=[simulate_far_backup(world, costs) for world in (*WORLDS, HUNDRED.split(SPLIT))],
         by_largest=[simulate(replace(TEN, largest_bytes=size), costs) for size in LARGEST],
         day=simulate_day(FOLLOWING, costs),
         check_s=(

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from bench.at_scale.costs import CheckRun, CopyCosts, DriverCosts, UnitCosts
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
-from bench.at_scale.stage import COMMITS, Committing, Ran, Work, run_stage
+from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
 from offsite.model.size import MIB
-from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.services.backup.copy_pass import CommitEvery
 
 BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
@@ -22,18 +21,23 @@ BROKERS, NETWORK, PUTS, GETS, LAUNCHES = (
 )
 S3_PUTS_S, S3_GETS_S = 3_500, 5_500
 """Requests a second that S3 takes for a prefix."""
-_KEPT_UP = 0.001
-"""Of the time of a copy, by which its last commits may be behind."""
-_TRAINS_PER_SLOT = 40
-"""Tasks that are alike go in trains, so that each slot gets so many: 10 million events would take a minute."""
+LOOK_UP_MS, LOOK_UPS_TOGETHER = 20, 16
+"""What a look at an object may take on S3, a guess; and how many a commit, which looks for each of its segments, makes
+at once."""
+_TRAINS = 20_000
+_TRAINS_PER_SLOT = 200
+"""Tasks that are alike go in trains, so that there are so many, and each slot gets so many: the page is made in
+seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One part of a backup or a restore. `plan_s`: of the driver, before its first task."""
+    """One part of a backup or a restore. `segments`: that a backup writes. `plan_s`: of the driver, before its first
+    task."""
 
     ran: Ran
     tasks: int
+    segments: int
     plan_s: float
     puts: float
     gets: float
@@ -45,14 +49,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """`lean_backup`: the backup if a commit cost only what is new in it. `driver_bytes`: memory for the tasks of the
-    backup."""
+    """`driver_bytes`: memory that the driver of the backup needs for its tasks and segments, until its end."""
 
     world: World
     backup: Stage
     restore: Stage
     proof: Stage
-    lean_backup: Stage
     driver_bytes: float
 
     @property
@@ -72,22 +74,13 @@ def simulate(world: World, costs: UnitCosts) -> Simulated:
     driver = costs.driver
     backup = simulate_backup(world, costs.backup, driver)
     sizes = world.sizes()
-    tasks = sum(each.number for each in backup_tasks(sizes, slots=world.slots))
     return Simulated(
         world=world,
         backup=backup,
         restore=_stage(world, costs.restore, driver, restore_tasks(sizes, slots=world.slots), copies=world.replicas),
         proof=_stage(world, costs.proof, driver, proof_tasks(sizes, slots=world.slots), reads=2),
-        lean_backup=_lean(backup, world, costs),
-        driver_bytes=tasks * (driver.task_python_bytes + driver.task_heap_bytes),
+        driver_bytes=backup.tasks * driver.task_heap_bytes + backup.segments * driver.segment_bytes,
     )
-
-
-def _lean(backup: Stage, world: World, costs: UnitCosts) -> Stage:
-    """Where commits keep up with the copy, the same."""
-    if backup.ran.bound_s.get(COMMITS, 0) < _KEPT_UP * backup.ran.copied_s:
-        return backup
-    return simulate_backup(world, costs.backup, replace(costs.driver, commit_ended_task_ms=0))
 
 
 def simulate_backup(world: World, costs: CopyCosts, driver: DriverCosts) -> Stage:
@@ -95,18 +88,26 @@ def simulate_backup(world: World, costs: CopyCosts, driver: DriverCosts) -> Stag
     tasks = backup_tasks(world.sizes(), slots=world.slots)
     every = CommitEvery()
 
-    def cost_s(ended: int, new: int) -> float:
-        return (driver.commit_ms + ended * driver.commit_ended_task_ms + new * driver.commit_segment_ms) / 1000
+    def cost_s(brought: int, new: int) -> float:
+        return (driver.commit_ms + brought * driver.brought_segment_ms + new * driver.commit_segment_ms) / 1000
 
-    committing = Committing(cost_s=cost_s, every_bytes=every.bytes, every_s=every.seconds)
+    committing = Committing(
+        cost_s=cost_s, every_bytes=every.bytes, every_s=every.seconds, times_longer=every.times_longer
+    )
     return _stage(world, costs, driver, tasks, committing=committing)
+
+
+def simulate_far_backup(world: World, costs: UnitCosts) -> Stage:
+    """The same, where a commit waits for the store, in whose place the costs were measured on local files."""
+    segment_ms = costs.driver.commit_segment_ms + LOOK_UP_MS / LOOK_UPS_TOGETHER
+    return simulate_backup(world, costs.backup, replace(costs.driver, commit_segment_ms=segment_ms))
 
 
 def simulate_round(world: World, costs: CopyCosts, driver: DriverCosts, tasks: Sequence[Tasks]) -> Stage:
     """One round of a backup that follows, with one commit."""
     small = sum(each.number * each.small for each in tasks)
     cost_s = (driver.commit_ms + small * driver.commit_segment_ms) / 1000
-    once = Committing(cost_s=lambda _ended, _new: cost_s, every_bytes=float("inf"), every_s=float("inf"))
+    once = Committing(cost_s=lambda _brought, _new: cost_s, every_bytes=float("inf"), every_s=float("inf"))
     return _stage(world, costs, driver, tasks, committing=once)
 
 
@@ -122,7 +123,7 @@ def _stage(  # noqa: PLR0913  # who does what, at which costs
 ) -> Stage:
     """`copies`: how often a byte crosses the brokers' network; `reads`: how often it comes into an executor."""
     number = sum(each.number for each in tasks)
-    length = max(1, number // (world.slots * _TRAINS_PER_SLOT))
+    length = max(1, number // max(_TRAINS, world.slots * _TRAINS_PER_SLOT))
     trains = [each for kind in tasks for each in kind.trains(length)]
     limits = _limits(world, driver, copies, reads)
     ran = run_stage(
@@ -133,6 +134,7 @@ def _stage(  # noqa: PLR0913  # who does what, at which costs
     return Stage(
         ran=ran,
         tasks=number,
+        segments=sum(each.number * each.segments for each in tasks),
         plan_s=(costs.run_ms + partitions * costs.plan_ms) / 1000,
         puts=puts + driver.run_puts + ran.commits * driver.commit_puts,
         gets=gets + driver.run_gets + ran.commits * driver.commit_gets,
@@ -157,7 +159,7 @@ def _work(train: Tasks, costs: CopyCosts, driver: DriverCosts) -> Work:
     return Work(
         slot_s=train.number * slot_ms / 1000,
         size_bytes=size_bytes,
-        tasks=train.number,
+        segments=train.number * train.segments,
         uses={
             BROKERS: size_bytes,
             NETWORK: size_bytes,
@@ -168,20 +170,15 @@ def _work(train: Tasks, costs: CopyCosts, driver: DriverCosts) -> Work:
     )
 
 
-def _segments(task: Tasks) -> float:
-    """Segments of large ranges or partitions: full ones, as a first backup cuts them."""
-    return max(task.large, task.size_bytes / TARGET_SEGMENT_BYTES) if task.large else 0
-
-
 def _puts(task: Tasks, costs: CopyCosts) -> float:
     packs = 1 if task.small and not costs.partition_puts else 0
-    return packs + _segments(task) * costs.segment_puts + (task.large + task.small) * costs.partition_puts
+    return packs + task.full_segments * costs.segment_puts + (task.large + task.small) * costs.partition_puts
 
 
 def _gets(task: Tasks, costs: CopyCosts) -> float:
     of_bytes = task.size_bytes / MIB * costs.mib_gets if task.large else 0
     looks = 1 if task.small and not costs.partition_gets else 0
-    return looks + of_bytes + _segments(task) * costs.segment_gets + (task.large + task.small) * costs.partition_gets
+    return looks + of_bytes + task.full_segments * costs.segment_gets + (task.large + task.small) * costs.partition_gets
 
 
 def simulated_check(check: CheckRun, costs: CopyCosts, driver: DriverCosts) -> float:

@@ -19,35 +19,40 @@ driver, which has not caught up."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A train of `tasks` tasks of Spark, one after the other in one slot: seconds of the slot, bytes of the log,
-    `uses` of resources by name."""
+    """A task of Spark, or a train of some, one after the other in one slot: seconds of the slot, bytes of the log, the
+    segments that they become, `uses` of resources by name."""
 
     slot_s: float
     size_bytes: int
-    tasks: int = 1
+    segments: int = 0
     uses: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """When a driver commits, and what a commit takes of it, in seconds: `cost_s(ended, new)` of the tasks that have
-    ended in all, and since the last one."""
+    """When a driver commits, as `CommitEvery` has it, and what a commit takes of it, in seconds: `cost_s(brought, new)`
+    of the segments that the pass has brought in all, and since the last one."""
 
     cost_s: Callable[[int, int], float]
     every_bytes: float
     every_s: float
+    times_longer: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """`copied_s`: when the last task ended; `seconds`: when the last commit was there. `bound_s`: seconds by what
-    bounded the stage meanwhile. `curve`: seconds and bytes that had been moved by then."""
+    """`copied_s`: when the last task ended; `seconds`: when the last commit was there. `commit_s`: what all commits
+    took of the driver; `unsaved_s`: the longest time from one to the next; `most_new`: segments of the largest.
+    `bound_s`: seconds by what bounded the stage meanwhile. `curve`: seconds and bytes that had been moved by then."""
 
     seconds: float
     copied_s: float
     slot_s: float
     size_bytes: int
     commits: int
+    commit_s: float
+    unsaved_s: float
+    most_new: int
     bound_s: Mapping[str, float]
     curve: Sequence[tuple[float, int]]
 
@@ -91,6 +96,9 @@ class _Stage:
             slot_s=self._slot_s,
             size_bytes=self._size_bytes,
             commits=0 if self._driver is None else self._driver.commits,
+            commit_s=0 if self._driver is None else self._driver.commit_s,
+            unsaved_s=0 if self._driver is None else self._driver.unsaved_s,
+            most_new=0 if self._driver is None else self._driver.most_new,
             bound_s=dict(self._bound_s),
             curve=self._curve,
         )
@@ -137,35 +145,23 @@ class _Driver:
 
     def __init__(self, committing: Committing) -> None:
         self._committing = committing
-        self._free_s = self._since_s = 0.0
-        self._ended = self._new = 0
-        self._new_bytes = 0.0
-        self.commits = 0
+        self._free_s = self._since_s = self._took_s = 0.0
+        self._brought = self._new = self._new_bytes = 0
+        self.commits = self.most_new = 0
+        self.commit_s = self.unsaved_s = 0.0
 
     def take(self, now_s: float, work: Work) -> None:
-        """A train may be worth many commits: they are made as its tasks end."""
+        """What ends while a commit is made is taken when it is there."""
         self._free_s = max(self._free_s, now_s)
+        self._brought, self._new = self._brought + work.segments, self._new + work.segments
         self._new_bytes += work.size_bytes
-        count = self._due()
-        for number in range(count):
-            self._end(work.tasks // count + (number < work.tasks % count))
+        if self._is_due():
             self._commit()
-        if not count:
-            self._end(work.tasks)
 
-    def _due(self) -> int:
-        """How many commits are due now. What is left over of the bytes waits for the next."""
-        every = self._committing
-        if self._new_bytes >= every.every_bytes:
-            count, self._new_bytes = divmod(self._new_bytes, every.every_bytes)
-            return int(count)
-        if self._free_s - self._since_s >= every.every_s:
-            self._new_bytes = 0.0
-            return 1
-        return 0
-
-    def _end(self, tasks: int) -> None:
-        self._ended, self._new = self._ended + tasks, self._new + tasks
+    def _is_due(self) -> bool:
+        every, waited_s = self._committing, self._free_s - self._since_s
+        is_time = self._new_bytes >= every.every_bytes or waited_s >= every.every_s
+        return is_time and waited_s >= every.times_longer * self._took_s
 
     def finish(self, now_s: float) -> float:
         """When the commit that completes the pass is there."""
@@ -174,6 +170,9 @@ class _Driver:
         return self._free_s
 
     def _commit(self) -> None:
-        self._free_s += self._committing.cost_s(self._ended, self._new)
-        self._since_s, self._new = self._free_s, 0
-        self.commits += 1
+        self._took_s = self._committing.cost_s(self._brought, self._new)
+        self._free_s += self._took_s
+        self.unsaved_s = max(self.unsaved_s, self._free_s - self._since_s)
+        self.most_new = max(self.most_new, self._new)
+        self._since_s, self._new, self._new_bytes = self._free_s, 0, 0
+        self.commits, self.commit_s = self.commits + 1, self.commit_s + self._took_s

@@ -23,6 +23,8 @@ SIZES = {
     "many small ones": [(300 * MIB, 2), (3 * MIB, 700), (MIB, 900)],
     "only small ones": [(MIB, 100)],
     "only large ones": [(2_000 * MIB, 9), (150 * MIB, 40)],
+    "larger tasks": [(3 * TB, 1), (TB, 17), (200 * MIB, 40), (MIB, 3)],
+    "larger tasks and many small ones": [(9 * TB, 1), (300 * MIB, 10), (MIB, 100)],
     "just below and above what is small": [(4 * MIB, 70), (4 * MIB - 1, 70)],
 }
 

@@ -7,9 +7,22 @@ import pytest
 from bench.at_scale import simulate as module
 from bench.at_scale.costs import CopyCosts, DriverCosts, UnitCosts, read_costs
 from bench.at_scale.following import simulate_day
-from bench.at_scale.simulate import BROKERS, LAUNCHES, PUTS, Simulated, simulate, simulated_check
-from bench.at_scale.stage import CHAIN, COMMITS, CORES
+from bench.at_scale.simulate import (
+    BROKERS,
+    LAUNCHES,
+    LOOK_UP_MS,
+    LOOK_UPS_TOGETHER,
+    PUTS,
+    Simulated,
+    simulate,
+    simulate_far_backup,
+    simulated_check,
+)
+from bench.at_scale.stage import CHAIN, CORES
 from bench.at_scale.worlds import FOLLOWING, GB, PB, TB, Prices, World
+from offsite.copy.plan import TASKS_MAX
+from offsite.repository import backup
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 
 WORLD = World(name="w", log_bytes=2 * TB, partitions=400, largest_bytes=150 * GB, executors=4, brokers=100, prefixes=10)
 
@@ -68,28 +81,54 @@ def test_what_there_is_least_of_bounds_the_copy(
 ) -> None:
     found = simulate(replace(WORLD, **change), costs)  # type: ignore[arg-type]
 
-    assert found.lean_backup.ran.bound_by == bound
+    assert found.backup.ran.bound_by == bound
 
 
 def test_puts_bound_where_the_store_takes_few(costs: UnitCosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "S3_PUTS_S", 0.1)
 
-    assert simulate(WORLD, costs).lean_backup.ran.bound_by == PUTS
+    assert simulate(WORLD, costs).backup.ran.bound_by == PUTS
 
 
-def test_commits_that_look_at_every_ended_task_bound_a_long_pass(costs: UnitCosts) -> None:
-    slow = replace(costs, driver=replace(costs.driver, commit_ended_task_ms=10.0))
-    found = simulate(WORLD, slow)
+def test_commits_that_go_over_all_segments_take_little_of_a_long_pass(costs: UnitCosts) -> None:
+    """Each but the last waits for 20 times what the one before took; the last one goes over all, once."""
+    slow = replace(costs, driver=replace(costs.driver, commit_ended_task_ms=0.2))
+    usual, found = simulate(WORLD, costs).backup, simulate(WORLD, slow).backup
+    last_s = found.segments * 0.2 / 1000
+    tail_s = found.ran.seconds - found.ran.copied_s
 
-    assert found.backup.ran.bound_by == COMMITS
-    assert found.lean_backup.seconds == pytest.approx(simulate(WORLD, costs).lean_backup.seconds, rel=0.01)
-    assert found.backup.seconds > 2 * found.lean_backup.seconds
+    assert found.ran.copied_s == usual.ran.copied_s
+    assert 5 <= found.ran.commits < usual.ran.commits / 2
+    assert found.ran.commit_s - tail_s <= found.ran.copied_s / 10
+    assert last_s <= tail_s <= 2 * last_s
+
+
+def test_commits_that_wait_for_the_store_are_fewer_and_larger(costs: UnitCosts) -> None:
+    near, far = simulate(WORLD, costs).backup, simulate_far_backup(WORLD, costs)
+
+    assert LOOK_UPS_TOGETHER == backup._CHECKERS  # the product's own
+    assert far.ran.commits < near.ran.commits
+    assert far.ran.unsaved_s > near.ran.unsaved_s
+    assert far.ran.commit_s > near.segments * LOOK_UP_MS / LOOK_UPS_TOGETHER / 1000
+
+
+def test_beyond_what_tasks_of_ordinary_size_hold_they_are_larger_and_have_more_segments(costs: UnitCosts) -> None:
+    some, many = (
+        simulate(replace(WORLD, log_bytes=size, largest_bytes=size // 4), costs) for size in (4 * TB, 40 * TB)
+    )
+
+    assert some.backup.segments == pytest.approx(some.backup.tasks, rel=0.01)
+    assert many.backup.tasks == pytest.approx(TASKS_MAX, rel=0.02)
+    assert many.backup.segments >= 40 * TB / TARGET_SEGMENT_BYTES
+    driver = costs.driver
+    held = many.backup.segments * driver.task_python_bytes + many.backup.tasks * driver.task_heap_bytes
+    assert many.driver_bytes == held
 
 
 def test_trains_change_times_by_less_than_a_hundredth(costs: UnitCosts, monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(WORLD, log_bytes=4 * TB, largest_bytes=300 * GB, executors=1)
     in_trains = simulate(small, costs)
-    monkeypatch.setattr(module, "_TRAINS_PER_SLOT", 10**9)
+    monkeypatch.setattr(module, "_TRAINS", 10**9)
     one_by_one = simulate(small, costs)
 
     assert in_trains.backup.tasks == one_by_one.backup.tasks > 40 * small.slots

@@ -35,7 +35,7 @@ def test_a_resource_that_nobody_exhausts_bounds_nothing() -> None:
 def test_commits_run_beside_the_copy_until_the_driver_falls_behind() -> None:
     """Four tasks of a second, a commit after each two that takes 5 s, and the last one."""
     works = [Work(slot_s=1, size_bytes=10) for _ in range(4)]
-    committing = Committing(cost_s=lambda _ended, _new: 5.0, every_bytes=20, every_s=1e9)
+    committing = Committing(cost_s=lambda _brought, _new: 5.0, every_bytes=20, every_s=1e9)
 
     ran = run_stage(works, slots=1, limits={}, committing=committing)
 
@@ -43,22 +43,34 @@ def test_commits_run_beside_the_copy_until_the_driver_falls_behind() -> None:
     assert ran.seconds == 2 + 5 + 5 + 5
 
 
-def test_a_commit_is_told_how_many_tasks_have_ended_and_how_many_are_new() -> None:
+def test_a_commit_waits_for_some_times_what_the_last_one_took() -> None:
+    """One is made after 1 s, and takes 2; the next ones 3 times that later."""
+    works = [Work(slot_s=1, size_bytes=10) for _ in range(20)]
+    committing = Committing(cost_s=lambda _brought, _new: 2.0, every_bytes=10, every_s=1e9, times_longer=3)
+
+    ran = run_stage(works, slots=1, limits={}, committing=committing)
+
+    assert ran.commits == 4, "at 1 s, 9 and 17, and at the end"
+    assert (ran.copied_s, ran.seconds, ran.commit_s, ran.unsaved_s) == (20, 22, 8, 8)
+
+
+def test_a_commit_is_told_how_many_segments_the_pass_has_brought_and_how_many_are_new() -> None:
     told: list[tuple[int, int]] = []
 
-    def cost_s(ended: int, new: int) -> float:
-        told.append((ended, new))
+    def cost_s(brought: int, new: int) -> float:
+        told.append((brought, new))
         return 0.0
 
-    works = [Work(slot_s=3, size_bytes=60, tasks=6), Work(slot_s=1, size_bytes=10, tasks=1)]
-    run_stage(works, slots=1, limits={}, committing=Committing(cost_s=cost_s, every_bytes=20, every_s=1e9))
+    works = [Work(slot_s=1, size_bytes=10, segments=number) for number in (1, 2, 3, 4, 5)]
+    ran = run_stage(works, slots=1, limits={}, committing=Committing(cost_s=cost_s, every_bytes=20, every_s=1e9))
 
-    assert told == [(2, 2), (4, 2), (6, 2), (7, 1)]
+    assert told == [(3, 3), (10, 7), (15, 5)]
+    assert ran.most_new == 7
 
 
 def test_a_commit_is_due_after_a_time_as_well() -> None:
     works = [Work(slot_s=100, size_bytes=1) for _ in range(7)]
-    committing = Committing(cost_s=lambda _ended, _new: 0.0, every_bytes=1e9, every_s=300)
+    committing = Committing(cost_s=lambda _brought, _new: 0.0, every_bytes=1e9, every_s=300)
 
     assert run_stage(works, slots=1, limits={}, committing=committing).commits == 3
 
