@@ -36,6 +36,7 @@ FAMILIES: Mapping[str, Sequence[str]] = {
     ),
     OTHER_SPARKS: (
         "tests/integration/archives/test_other_readers.py",
+        "tests/integration/pipeline/test_cluster_",
         "tests/integration/pipeline/test_session",
         "tests/integration/pipeline/test_strangers.py",
         "tests/integration/pipeline/test_table.py",
