@@ -37,6 +37,12 @@ def interpreter(_: int) -> str:
     return sys.executable
 
 
+def clock_s(_: int) -> float:
+    """What this worker takes for the time, after a moment that keeps one worker from taking all tasks."""
+    time.sleep(0.5)
+    return time.time()
+
+
 def tear_the_third(number: int) -> int:
     if number == 3:
         raise DamagedBatch("batch 3 is torn", hint="verify")

@@ -192,3 +192,12 @@ def _command(main_class: str, *options: str) -> list[str]:
         *("--host", LOOPBACK, "--webui-port", "0"),
         *options,
     ]
+
+
+def spark_defaults(folder: Path) -> dict[str, str]:
+    """The environment of a command whose Spark is to go by `QUICKLY_NOTICED`; files in `folder`."""
+    settings = folder / "spark-conf"
+    settings.mkdir(exist_ok=True)
+    lines = [f"{name} {value}" for name, value in QUICKLY_NOTICED.items()]
+    (settings / "spark-defaults.conf").write_text("\n".join(lines))
+    return {"SPARK_CONF_DIR": str(settings), "SPARK_LOCAL_IP": LOOPBACK}

@@ -5,6 +5,7 @@ Brokers are slowed by a quota of this trial's own client id, so that a small top
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, Self, TypeVar
 
 from confluent_kafka import TopicPartition as Position
 
@@ -34,13 +36,14 @@ from tests.processes import wait_until
 from tests.shared_spark import end_shared_spark
 from tests.worker_cluster import QUICKLY_NOTICED, Machine, Part, WorkerCluster
 
+T = TypeVar("T")
 CLIENT_ID = "offsite-on-a-cluster"
 SLOW_S = 8.0
 _BURST_S = 10.0
 """What comes at once is let through: brokers reckon the rate over so many seconds."""
 _UNLIMITED = 1e12
-DELAY_S = (0.2, 2.5)
-ASLEEP_S = (0.5, 12.0)
+DELAY_S = (0.1, 1.5)
+ASLEEP_S = (0.5, 9.0)
 """Shorter and longer than the 6 s after which a silent executor is given up."""
 LOSSES_MAX = 3
 """In one run: of four attempts at a task one is left, so the run has to end well."""
@@ -84,7 +87,7 @@ def slow_target(trial: Trial, made: Produced, *, slow_s: float = SLOW_S) -> Iter
 
 def _slow_rate(made: Produced, slow_s: float) -> float:
     size_bytes = sum(len(key or b"") + len(value or b"") for rows in made.committed.values() for key, value, _ in rows)
-    return size_bytes / (_BURST_S + slow_s)
+    return float(round(size_bytes / (_BURST_S + slow_s)))  # brokers want whole numbers
 
 
 @contextmanager
@@ -116,14 +119,14 @@ class Losses:
 
     @contextmanager
     def during(self, run: str) -> Iterator[None]:
-        """One to three losses while the block runs, and all machines whole after it."""
-        over, count = threading.Event(), self.rng.randint(1, LOSSES_MAX)
+        """Two or three losses while the block runs, and all machines whole after it."""
+        over, count = threading.Event(), self.rng.randint(2, LOSSES_MAX)
 
         def lose() -> None:
             for _ in range(count):
                 if over.wait(self.rng.uniform(*DELAY_S)):
                     return
-                self._lose_one(run, over)
+                self.lose_one(run, over)
 
         try:
             with meanwhile(lose):
@@ -134,7 +137,7 @@ class Losses:
         finally:
             self.workers.mend()
 
-    def _lose_one(self, run: str, over: threading.Event) -> None:
+    def lose_one(self, run: str, over: threading.Event) -> None:
         kinds: tuple[Callable[[Machine, threading.Event], int], ...] = (
             self.executor_killed,
             self.jvm_killed,
@@ -220,3 +223,45 @@ def settled(trial: Trial, topic: str, *, for_s: float) -> list[int]:
 
 def _ends(trial: Trial, topic: str) -> list[int]:
     return [trial.cluster.end(topic, number) for number in range(PARTITIONS)]
+
+
+class Running(Generic[T]):
+    """A call in a thread of its own, while the block does something to it."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._outcome: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    def result(self) -> T:
+        """Waits for it, and raises what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]
+
+    def _run(self) -> None:
+        try:
+            self._outcome.append(self._function())
+        except BaseException as error:  # noqa: BLE001  # raised by `result`
+            self._error = error
+
+
+def attempts_at(trial: Trial, target: str, partition: int) -> list[str]:
+    """Process ids of those that have begun to write a partition, in order."""
+    found = sorted(trial.folder.glob(f"repository/backups/*/restores/*/attempts/{target}/{partition}/*.json"))
+    return [json.loads(path.read_bytes())["by"].rpartition(":")[2] for path in found]
+
+
+def writer_of(trial: Trial, workers: WorkerCluster, target: str, partition: int) -> Machine:
+    """The machine whose worker writes it now."""
+    pid = int(attempts_at(trial, target, partition)[-1])
+    return next(machine for machine in workers.workers if pid in machine.processes())

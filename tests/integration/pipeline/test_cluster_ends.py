@@ -8,27 +8,36 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from offsite.sandbox import SandboxInfo
+from tests import spark_tasks
 from tests.inline_runner import InlineRunner
 from tests.integration.cluster.trial import Produced, Trial
 from tests.integration.e2e.command import start, succeed
 from tests.integration.e2e.site import new_name
+from tests.integration.e2e.test_crash import small_disk
 from tests.integration.pipeline.cluster_losses import (
     CLIENT_ID,
+    Running,
+    cluster_runner,
     cluster_trial,
     settled,
+    slow_source,
     slow_target,
     wait_for_data,
+    writer_of,
 )
 from tests.processes import processes_with, wait_until
-from tests.worker_cluster import QUICKLY_NOTICED, Part, WorkerCluster, worker_cluster
+from tests.worker_cluster import Machine, Part, WorkerCluster, spark_defaults, worker_cluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
+DAY_S = 86_400
 MARK = "OFFSITE_CLUSTER_TEST"
 WORKERS_END_WITHIN_S = 20.0
 """Of a driver that was killed. Seen: under 3 s on an idle machine."""
@@ -58,7 +67,7 @@ def test_a_killed_driver_leaves_no_worker_and_the_next_run_goes_on_where_it_was(
 ) -> None:
     target = new_name(made.topic)
     command = restore_command(trial, workers, made, target, offsets)
-    environment = spark_environment(trial.folder)
+    environment = {**spark_defaults(trial.folder), MARK: str(trial.folder)}
     with slow_target(trial, made):
         driver = start(*command, environment=environment)
         wait_for_data(trial, target)
@@ -91,9 +100,92 @@ def restore_command(trial: Trial, workers: WorkerCluster, made: Produced, target
     return ["restore", "run", *ends, *what, "--spark-master", workers.url]
 
 
-def spark_environment(folder: Path) -> dict[str, str]:
-    """What the command's Spark goes by."""
-    (folder / "conf").mkdir(exist_ok=True)
-    lines = [f"{name} {value}" for name, value in QUICKLY_NOTICED.items()]
-    (folder / "conf" / "spark-defaults.conf").write_text("\n".join(lines))
-    return {"SPARK_CONF_DIR": str(folder / "conf"), "SPARK_LOCAL_IP": "127.0.0.1", MARK: str(folder)}
+def test_a_run_goes_on_when_the_master_is_killed_and_started_again(broker: SandboxInfo, tmp_path: Path) -> None:
+    """One that recovers. One that does not kills the executors of applications that it does not know."""
+    with worker_cluster(tmp_path) as workers, cluster_runner(workers.url) as runner:
+        trial = cluster_trial(broker, tmp_path, runner)
+        made = trial.produced(random.Random(1), transactions=8, batch=150)
+        trial.back_up(made.topic)
+        target = new_name(made.topic)
+        again = partial(trial.restore_once, made.topic, target, offsets="preserve")
+        with slow_target(trial, made), Running(again) as run:
+            wait_for_data(trial, target)
+            workers.master.kill()
+            workers.master.start()
+            writer_of(trial, workers, target, 0).kill_executors()
+        assert run.result().verified
+        trial.assert_whole(made, trial.read(target))
+        assert trial.offsets(target) == trial.offsets(made.topic)
+        assert trial.back_up_once(made.topic).complete  # the next run finds a cluster
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_run_goes_on_without_an_executor_whose_disk_is_full(broker: SandboxInfo, tmp_path: Path, when: str) -> None:
+    with small_disk(tmp_path / "disk", size_mib=2) as disk, worker_cluster(tmp_path) as workers:
+        machine = workers.workers[0]
+        machine.environment = {**machine.environment, "SPARK_LOCAL_DIRS": str(disk)}
+        machine.command[machine.command.index("--work-dir") + 1] = str(disk)
+        machine.restart()
+        if when == "before":
+            fill(disk)
+        with cluster_runner(workers.url) as runner:
+            trial = cluster_trial(broker, tmp_path, runner)
+            made = trial.produced(random.Random(1), transactions=8, batch=150)
+            trial.back_up(made.topic)
+            target = new_name(made.topic)
+            again = partial(trial.restore_once, made.topic, target, offsets="preserve")
+            with slow_target(trial, made), Running(again) as run:
+                wait_for_data(trial, target)
+                fill(disk)
+            assert run.result().verified
+            trial.assert_whole(made, trial.read(target))
+            assert bool(machine.processes(Part.EXECUTOR)) == (when == "meanwhile")
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as ballast:
+        while ballast.write(b"x" * 4096):
+            pass
+    assert os.statvfs(disk).f_bavail == 0
+
+
+def test_clocks_of_executors_decide_nothing(broker: SandboxInfo, tmp_path: Path) -> None:
+    """One of them is two days behind, another one two days ahead."""
+    with worker_cluster(tmp_path) as workers, ExitStack() as stack:
+        for machine, days in zip(workers.workers, (-2, 2), strict=False):
+            skew(machine, by_s=days * DAY_S, folder=tmp_path)
+        runner = stack.enter_context(cluster_runner(workers.url))
+        clocks = runner.run(range(18), spark_tasks.clock_s)
+        now_s = time.time()
+        assert {round((each - now_s) / DAY_S) for each in clocks} == {-2, 0, 2}
+        trial = cluster_trial(broker, tmp_path, runner)
+        made = trial.produced(random.Random(1), transactions=8, batch=150)
+        began_ms = time.time_ns() // 1_000_000
+        with slow_source(trial, made), Running(lambda: trial.back_up_once(made.topic)) as run:
+            wait_until(lambda: any(machine.processes(Part.PYTHON) for machine in workers.workers), "workers")
+            workers.workers[1].kill_executors()
+        assert run.result().complete
+        trial.back_up(made.topic)
+        commits = trial.repository.backup(f"of-{made.topic}").state().history
+        assert all(0 <= each.committed_at_ms - began_ms < 600_000 for each in commits)
+        for offsets in ("translate", "preserve"):
+            target = new_name(made.topic)
+            assert trial.restore_once(made.topic, target, offsets=offsets).verified
+            trial.assert_whole(made, trial.read(target))
+        trial.assert_whole(made, trial.exported(made.topic))
+
+
+def skew(machine: Machine, *, by_s: int, folder: Path) -> None:
+    """Every Python that the machine starts from now on takes the time for so much later. What the kernel stamps on
+    files stays as it is."""
+    place = folder / machine.name
+    place.mkdir()
+    lines = [
+        "import time",
+        "now, now_ns = time.time, time.time_ns",
+        f"time.time = lambda: now() + {by_s}",
+        f"time.time_ns = lambda: now_ns() + {by_s} * 10**9",
+    ]
+    (place / "sitecustomize.py").write_text("\n".join(lines))
+    machine.environment = {**machine.environment, "PYTHONPATH": f"{place}:{machine.environment['PYTHONPATH']}"}
+    machine.restart()

@@ -3,31 +3,29 @@ the driver. Each once, at the moment that matters; by chance and again and again
 
 from __future__ import annotations
 
-import json
 import random
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from offsite.sandbox import SandboxInfo
-from offsite.services.backup.result import BackupResult
-from offsite.services.restore.result import RestoreResult
 from offsite.spark.runner import Runner
 from tests.integration.cluster.trial import Produced, Trial
 from tests.integration.e2e.site import new_name
 from tests.integration.pipeline.cluster_losses import (
+    Running,
+    attempts_at,
     cluster_runner,
     cluster_trial,
     settled,
     slow_source,
     slow_target,
     wait_for_data,
+    writer_of,
 )
 from tests.processes import wait_until
-from tests.worker_cluster import Machine, Part, WorkerCluster, worker_cluster
+from tests.worker_cluster import Part, WorkerCluster, worker_cluster
 
 SLOW_S = 4.0
 QUIET_S = 2.0
@@ -60,13 +58,11 @@ def made(trial: Trial) -> Produced:
 def test_a_backup_goes_on_without_an_executor_that_is_killed(
     trial: Trial, workers: WorkerCluster, made: Produced
 ) -> None:
-    with slow_source(trial, made, slow_s=SLOW_S), running(lambda: trial.back_up_once(made.topic)) as run:
+    with slow_source(trial, made, slow_s=SLOW_S), Running(lambda: trial.back_up_once(made.topic)) as run:
         machine = workers.workers[0]
         wait_until(lambda: len(machine.processes(Part.PYTHON)) > 1, "a Python worker at work")
         assert machine.kill_executors()
-    result = run.result()
-    assert isinstance(result, BackupResult)
-    assert result.complete
+    assert run.result().complete
     target = new_name(made.topic)
     trial.restore(made.topic, target, offsets="preserve")
     trial.assert_whole(made, trial.read(target))
@@ -80,13 +76,11 @@ def test_a_restore_that_preserves_offsets_goes_on_without_an_executor_that_is_ki
     target = new_name(made.topic)
     with (
         slow_target(trial, made, slow_s=SLOW_S),
-        running(lambda: trial.restore_once(made.topic, target, offsets="preserve")) as run,
+        Running(lambda: trial.restore_once(made.topic, target, offsets="preserve")) as run,
     ):
         wait_for_data(trial, target)
         assert writer_of(trial, workers, target, 0).kill_executors()
-    result = run.result()
-    assert isinstance(result, RestoreResult)
-    assert result.verified
+    assert run.result().verified
     trial.assert_whole(made, trial.read(target))
     assert trial.offsets(target) == trial.offsets(made.topic)
     assert len(attempts_at(trial, target, 0)) > 1
@@ -100,58 +94,15 @@ def test_a_machine_that_wakes_after_the_end_of_a_restore_writes_nothing_more(
     target = new_name(made.topic)
     with (
         slow_target(trial, made, slow_s=SLOW_S),
-        running(lambda: trial.restore_once(made.topic, target, offsets=offsets)) as run,
+        Running(lambda: trial.restore_once(made.topic, target, offsets=offsets)) as run,
     ):
         wait_for_data(trial, target)
         machine = writer_of(trial, workers, target, 0)
         sleeping = int(attempts_at(trial, target, 0)[-1])
         machine.stop()
-        result = run.result()
-    assert isinstance(result, RestoreResult)
-    assert result.verified
+        assert run.result().verified
     before = settled(trial, target, for_s=0)
     machine.wake()
     wait_until(lambda: sleeping not in machine.processes(), "the woken writer to end")
     assert settled(trial, target, for_s=QUIET_S) == before
     trial.assert_whole(made, trial.read(target))
-
-
-class running:  # noqa: N801  # used as a statement
-    """A call in a thread of its own, while the block does something to it."""
-
-    def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
-        self._outcome: object = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    def result(self) -> object:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._outcome
-
-    def _run(self) -> None:
-        try:
-            self._outcome = self._function()
-        except BaseException as error:  # noqa: BLE001  # raised by `result`
-            self._error = error
-
-
-def attempts_at(trial: Trial, target: str, partition: int) -> list[str]:
-    """Process ids of those that have begun to write a partition, in order."""
-    found = sorted(trial.folder.glob(f"repository/backups/*/restores/*/attempts/{target}/{partition}/*.json"))
-    return [json.loads(path.read_bytes())["by"].rpartition(":")[2] for path in found]
-
-
-def writer_of(trial: Trial, workers: WorkerCluster, target: str, partition: int) -> Machine:
-    """The machine whose worker writes it now."""
-    pid = int(attempts_at(trial, target, partition)[-1])
-    return next(machine for machine in workers.workers if pid in machine.processes())

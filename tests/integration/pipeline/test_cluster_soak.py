@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from offsite.sandbox import SandboxInfo
 from offsite.services.restore.result import RestoreResult
 from offsite.spark.runner import Runner
+from tests import spark_tasks
 from tests.integration.cluster.trial import Produced, Trial
 from tests.integration.e2e.site import new_name
 from tests.integration.pipeline.cluster_losses import (
@@ -36,6 +38,8 @@ from tests.worker_cluster import WorkerCluster, worker_cluster
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 KILLS = int(os.environ.get("OFFSITE_SOAK_KILLS", "50"))
+SLOW_S = 3.0
+"""For who reads the source: what a lost worker had read is read again, as slowly."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +52,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerCluster]
 @pytest.fixture(scope="module")
 def runner(workers: WorkerCluster) -> Iterator[Runner]:
     with cluster_runner(workers.url) as spark:
+        spark.run(range(3), spark_tasks.clock_s)  # executors are there
         yield spark
 
 
@@ -62,7 +67,7 @@ def test_nothing_is_lost_or_doubled_on_a_cluster_that_loses_workers(trial: Trial
     while True:
         print(f"OFFSITE_SEED={seed}")  # noqa: T201  # shown with a failure, and taken back from the environment
         losses = Losses(workers=workers, rng=random.Random(seed), tally=tally)
-        round_trip(trial, losses, through)
+        round_trip(replace(trial, folder=trial.folder / str(seed)), losses, through)
         seed += 1
         if given or losses.kills >= KILLS:
             break
@@ -73,7 +78,7 @@ def round_trip(trial: Trial, losses: Losses, through: Counter[str]) -> None:
     rng = random.Random(losses.rng.random())
     made = trial.produced(rng, transactions=20, batch=150)
     counts = write_group(trial, made, rng)
-    with under(slow_source(trial, made), losses, "backup"):
+    with under(slow_source(trial, made, slow_s=SLOW_S), losses, "backup"):
         done = trial.attempt(lambda: trial.back_up_once(made.topic))
     note(through, "backup", done=done)
     trial.back_up(made.topic)
@@ -84,7 +89,7 @@ def round_trip(trial: Trial, losses: Losses, through: Counter[str]) -> None:
         if offsets == "preserve":
             assert trial.offsets(target) == trial.offsets(made.topic)
         assert_group(trial, made, counts, target, result.restore)
-    with under(slow_source(trial, made), losses, "export"):
+    with under(slow_source(trial, made, slow_s=SLOW_S), losses, "export"):
         found = trial.exported(made.topic)
     trial.assert_whole(made, found)
 
