@@ -28,3 +28,13 @@ class SystemClock:
 
     def sleep(self, duration_s: float) -> None:
         time.sleep(duration_s)
+
+
+class SleeplessClock(SystemClock):
+    """The same, but `monotonic_s` goes on while the machine sleeps, where the system has such a clock: for who has to
+    know how long it was away. Deadlines keep to the other one: nobody could answer meanwhile."""
+
+    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def monotonic_s(self) -> float:
+        return time.clock_gettime(self._clock)

@@ -17,7 +17,7 @@ from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import PartitionReader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
-from offsite.model.clock import Clock, SystemClock
+from offsite.model.clock import Clock, SleeplessClock, SystemClock
 from offsite.model.errors import OffsiteError, TargetDisturbed, TargetNotEmpty, TransactionLost, WriterFenced
 from offsite.model.journal import decided, warned
 from offsite.repository.restores.fence import PartitionFence, restore_producer_id
@@ -47,12 +47,14 @@ class WriteAttempt:
         start: int,
         clock: Clock | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock or SleeplessClock()
         self._router = router
         self.target = target
         self.start = start
         self._fence = PartitionFence(store=store, layout=layout, target=target)
-        self.producer_id = restore_producer_id(store, layout, lambda: new_producer(router, self._clock).producer_id)
+        self.producer_id = restore_producer_id(
+            store, layout, lambda: new_producer(router, clock or SystemClock()).producer_id
+        )
         self.number = self._fence.take(by=f"{socket.gethostname()}:{os.getpid()}")
         self._called_s = self._checked_s = self._clock.monotonic_s()
         self._tell("attempt", "writing begins, and whoever wrote before is shut out")
