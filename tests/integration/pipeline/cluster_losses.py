@@ -241,6 +241,9 @@ class Running(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self._thread.join()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def result(self) -> T:
         """Waits for it, and raises what it raised."""
         self._thread.join()
