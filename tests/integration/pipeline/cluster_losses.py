@@ -53,6 +53,7 @@ LOSSES_MAX = 3
 def cluster_runner(url: str, more: Mapping[str, str] | None = None) -> Iterator[SparkRunner]:
     end_shared_spark()
     runner = SparkRunner(master=url, conf={**QUICKLY_NOTICED, **(more or {})})
+    runner.begin()
     try:
         yield runner
     finally:
