@@ -18,6 +18,7 @@ from offsite.spark.alone import Alone
 from offsite.spark.job import NoExecutor, SparkJob
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Failed, OnOutcome, OnProgress, ResultT, TaskT
+from offsite.spark.settings import MAX_ATTEMPTS
 from offsite.spark.stragglers import Stragglers
 from offsite.spark.task_attempt import Envelope
 from offsite.spark.task_journal import write_lines
@@ -25,6 +26,9 @@ from offsite.spark.task_outcomes import TaskOutcomes
 from offsite.spark.unfit_executor import unfit_executor
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
+_LOST_EXECUTOR = re.compile(
+    r"failed \d+ times, most recent failure: Lost task .*ExecutorLostFailure \((.*?)\n", re.DOTALL
+)
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
@@ -54,13 +58,16 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._started_s = clock.monotonic_s()
         self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
         self._stragglers = Stragglers(tasks)
-        self._alone = Alone(patience_s)
+        self._alone = Alone(patience_s, clock)
 
     def run(self) -> TaskOutcomes[ResultT]:
         """The outcomes of all tasks. Each job gives at least one task its outcome or raises, so this ends."""
         self._show()
-        while (indexes := self._outcomes.open_tasks()) and not self._is_over():
-            self._run_job([(index, self._tasks[index]) for index in indexes])
+        try:
+            while (indexes := self._outcomes.open_tasks()) and not self._is_over():
+                self._run_job([(index, self._tasks[index]) for index in indexes])
+        finally:
+            self._alone.heard()
         return self._outcomes
 
     def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
@@ -91,7 +98,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
                 self._outcomes.feel(event)
                 continue
             elif isinstance(event, NoExecutor):
-                self._alone.seen(at_s=now_s)
+                self._alone.seen()
             self._show()
             if self._is_over():
                 job.cancel()
@@ -122,7 +129,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
     def _show(self) -> None:
         if self._on_progress is not None:
             now_s = self._elapsed_s()
-            note = self._alone.note(at_s=now_s) or self._stragglers.slowest(at_s=now_s)
+            note = self._alone.note() or self._stragglers.slowest(at_s=now_s)
             self._on_progress(self._outcomes.progress(elapsed_s=now_s, note=note))
 
     def _elapsed_s(self) -> float:
@@ -142,6 +149,12 @@ def _tell(envelope: Envelope[ResultT]) -> None:
 
 
 def _failure(error: Exception) -> SparkFailed:
+    if lost := _LOST_EXECUTOR.search(str(error)):
+        return SparkFailed(
+            f"the executor that ran this task was lost at each of {MAX_ATTEMPTS} attempts: {lost[1].strip()}",
+            hint="exit code 137 means that it was killed: give it more memory (spark.executor.memoryOverhead), or find"
+            " who kills it; then run again, it goes on from there",
+        )
     return SparkFailed(f"the Spark job failed: {_reason(error)}", hint="run again with --verbose")
 
 

@@ -25,8 +25,9 @@ from offsite.repository.repository import Repository
 from offsite.sandbox import Sandbox, SandboxInfo
 from offsite.services.groups.report import report_groups
 from offsite.services.groups.run import GroupsRequest, prepare_groups
+from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Runner
-from offsite.spark.session import SparkRunner
+from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
 from tests.integration.cluster.faults import meanwhile
 from tests.integration.cluster.trial import PARTITIONS, Produced, Trial
@@ -52,7 +53,7 @@ LOSSES_MAX = 3
 @contextmanager
 def cluster_runner(url: str, more: Mapping[str, str] | None = None) -> Iterator[SparkRunner]:
     end_shared_spark()
-    runner = SparkRunner(master=url, conf={**QUICKLY_NOTICED, **(more or {})})
+    runner = SparkRunner(SparkChoice(master=url, conf={**QUICKLY_NOTICED, **(more or {})}))
     runner.begin()
     try:
         yield runner

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from offsite.model.clock import SystemClock
 from offsite.model.errors import SparkFailed
+from offsite.model.waits import longest_wait
 from offsite.spark.alone import TELL_AFTER_S, Alone
 from offsite.spark.meter import Reading
 from offsite.spark.progress_datagram import ProgressDatagram
@@ -17,6 +19,13 @@ from offsite.spark.stragglers import KNOWN_MIN, LONG_S, Stragglers
 @dataclass(frozen=True)
 class Titled:
     title: str
+
+
+class Passing(SystemClock):
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
 
 
 def said(index: int, host: str = "10.0.0.1") -> ProgressDatagram:
@@ -60,20 +69,33 @@ def test_an_attempt_elsewhere_begins_anew() -> None:
 
 def test_a_cluster_without_executors_is_told_and_then_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="offsite")
-    alone = Alone(60)
-    alone.seen(at_s=0)
-    assert alone.note(at_s=TELL_AFTER_S - 1) == ""
-    alone.seen(at_s=TELL_AFTER_S)
-    assert alone.note(at_s=TELL_AFTER_S) == "the cluster has given no executor for 10.0 s"
+    clock = Passing()
+    alone = Alone(60, clock)
+    alone.seen()
+    clock.now_s = TELL_AFTER_S - 1
+    assert alone.note() == ""
+    clock.now_s = TELL_AFTER_S
+    alone.seen()
+    assert alone.note() == "the cluster has given no executor for 10.0 s"
     assert sum("no_executor" in line for line in caplog.messages) == 1
+    waiting = longest_wait()
+    assert waiting is not None
+    assert "no executor" in waiting.what
+    clock.now_s = 60
     with pytest.raises(SparkFailed, match="no executor for 1 m"):
-        alone.seen(at_s=60)
+        alone.seen()
+    alone.heard()
+    assert longest_wait() is None
 
 
 def test_what_comes_from_an_executor_ends_the_waiting() -> None:
-    alone = Alone(60)
-    alone.seen(at_s=0)
+    clock = Passing()
+    alone = Alone(60, clock)
+    alone.seen()
     alone.heard()
-    alone.seen(at_s=50)
-    alone.seen(at_s=100)
-    assert alone.note(at_s=100) == "the cluster has given no executor for 50.0 s"
+    clock.now_s = 50
+    alone.seen()
+    clock.now_s = 100
+    alone.seen()
+    assert alone.note() == "the cluster has given no executor for 50.0 s"
+    alone.heard()

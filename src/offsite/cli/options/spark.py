@@ -34,8 +34,8 @@ class SparkOptions:
         typer.Option(
             "--spark-conf",
             metavar="KEY=VALUE",
-            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More of them in OFFSITE_SPARK_CONF,"
-            " one a line.",
+            help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More in OFFSITE_SPARK_CONF, one a"
+            " line.",
         ),
     ] = None
     spark_properties: Annotated[
