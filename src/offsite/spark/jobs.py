@@ -26,9 +26,7 @@ from offsite.spark.task_outcomes import TaskOutcomes
 from offsite.spark.unfit_executor import unfit_executor
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
-_LOST_EXECUTOR = re.compile(
-    r"failed \d+ times, most recent failure: Lost task .*ExecutorLostFailure \((.*?)\n", re.DOTALL
-)
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]

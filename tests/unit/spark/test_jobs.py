@@ -94,3 +94,22 @@ def test_executors_without_offsite_are_told_as_such(said: str) -> None:
 def test_a_module_of_another_name_is_not_taken_for_offsite() -> None:
     with pytest.raises(SparkFailed, match="the Spark job failed"):
         run(PlayedJob([], RuntimeError("ModuleNotFoundError: No module named 'offsiteless'")), tasks=1)
+
+
+def test_a_task_whose_executors_were_killed_says_so() -> None:
+    reason = "(executor 7 exited caused by one of the running tasks) Reason: Command exited with code 137"
+    where = "Lost task 0.3 in stage 3.0 (TID 12) (127.0.0.1 executor 7)"
+    said = f"Task 0 in stage 3.0 failed 4 times, most recent failure: {where}: ExecutorLostFailure {reason}\nDriver:"
+    outcomes: list[Any] = []
+    played = iter([PlayedJob([], RuntimeError(said)), PlayedJob([envelope(1, double)])])
+    open_job: Any = lambda _: next(played)
+    TaskJobs(
+        [0, 1],
+        open_job,
+        on_progress=None,
+        on_outcome=lambda _, outcome: outcomes.append(outcome),
+        keep_going=True,
+        clock=SystemClock(),
+    ).run()
+    assert outcomes[0].error.message == f"the executor that ran this task was lost at each of 4 attempts: {reason}"
+    assert "memoryOverhead" in outcomes[0].error.hint
