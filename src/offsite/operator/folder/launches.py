@@ -21,10 +21,9 @@ from offsite.operator.world.processes import Launch
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
 """A variable of expiry jobs over several accounts: by the URL of each repository, the variables that open it."""
-SPARK_MASTER = "OFFSITE_SPARK_MASTER"
-_NOT_INHERITED = frozenset(
-    {"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", SPARK_MASTER, "OFFSITE_LOG_FILE"}
-)
+_SPARK = tuple(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE"))
+"""Which Spark it is: agents have that of their template, jobs that of the operator."""
+_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
 """What is for the operator itself, or for a command that somebody types."""
 
 
@@ -52,9 +51,8 @@ class Launches:
         """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
         place = agents.place
         argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
-        told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster))}
-        if agents.template.spark_master:
-            told[SPARK_MASTER] = agents.template.spark_master
+        spark = agents.template.spark_environment()
+        told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
         template, account = agents.template.environment, self.accounts.account(place)
         given = variables_of(account, template)
         essence = (__version__, argv, sorted({**given, **told}.items()), self.properties(agents.cluster))
@@ -79,7 +77,7 @@ class Launches:
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
         """The environment of a job in a repository, about a cluster, or none where the name is empty. Its
         Spark is that of the operator: it has no template of its own. Raises `BadResource`."""
-        own = {name: os.environ[name] for name in (SPARK_MASTER,) if name in os.environ}
+        own = {name: os.environ[name] for name in _SPARK if name in os.environ}
         own["OFFSITE_REPO"] = place.repository
         if cluster:
             self.reach(cluster)

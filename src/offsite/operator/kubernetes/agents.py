@@ -166,9 +166,8 @@ def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:
 
 def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     place, template = agents.place, agents.template
-    own = {**template.environment, **FOLDERS, "OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
-    if template.spark_master:
-        own["OFFSITE_SPARK_MASTER"] = template.spark_master
+    reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
+    own = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
     account = [{"secretRef": {"name": f"offsite-account-{place.account}"}}] if place.account else []
     return {
         "name": "agent",

@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool, StringConstraints
 
 from offsite.operator.resources.model import (
     Duration,
+    Line,
     OptionalDuration,
     OptionalName,
     Patterns,
@@ -16,6 +17,7 @@ from offsite.operator.resources.model import (
     Strict,
     Text,
 )
+from offsite.spark.choice import SparkChoice
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
 FINALIZER = "offsite.dev/deletion"
@@ -46,12 +48,21 @@ class AgentTemplate(Strict):
 
     spark_master: Text = ""
     """Spark master URL. Empty: the cores of the machine."""
+    spark_conf: Annotated[dict[Annotated[str, StringConstraints(max_length=200)], Line], Field(max_length=64)] = {}
+    """Settings of Spark by their names, such as `spark.executor.memory`. No secrets."""
+    spark_archive: Text = ""
+    """What `offsite spark pack` made, as a file or a URL, for executors without offsite."""
     image: Text = ""
     """In Kubernetes: the container image. Empty: that of the operator."""
     environment: Annotated[dict[str, Text], Field(max_length=64)] = {}
     """More environment variables."""
     resources: Annotated[dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20)]], Field()] = {}
     """In Kubernetes: what is requested for each."""
+
+    def spark_environment(self) -> dict[str, str]:
+        """The variables that tell an agent of its Spark, of those that are set."""
+        choice = SparkChoice(master=self.spark_master or None, conf=self.spark_conf, archive=self.spark_archive or None)
+        return dict(choice.environment())
 
 
 class Agents(Strict):

@@ -74,6 +74,19 @@ def test_an_agent_is_sent_to_its_cluster_and_no_other(launches: Launches) -> Non
     assert (environment["A"], environment["OFFSITE_SPARK_MASTER"]) == ("b", "local[1]")
 
 
+def test_an_agent_is_told_which_spark_it_has(launches: Launches) -> None:
+    conf = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-ea -esa"}
+    template = wanted(sparkMaster="yarn", sparkConf=conf, sparkArchive="hdfs:///offsite.tar.gz")
+    environment = launches.agent("uid", template).launch.environment
+
+    assert environment["OFFSITE_SPARK_MASTER"] == "yarn"
+    assert environment["OFFSITE_SPARK_CONF"].splitlines() == [
+        "spark.executor.memory=2g",
+        "spark.executor.extraJavaOptions=-ea -esa",
+    ]
+    assert environment["OFFSITE_SPARK_ARCHIVE"] == "hdfs:///offsite.tar.gz"
+
+
 def test_the_environment_of_a_template_takes_no_place_of_secrets_and_cluster(launches: Launches) -> None:
     given = {"AWS_SECRET_ACCESS_KEY": "x", "OFFSITE_KAFKA_CONFIG": "y"}
     environment = launches.agent("uid", wanted(environment=given)).launch.environment

@@ -35,6 +35,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
                 "replicas": 0,
                 "template": {
                     "sparkMaster": "local[2]",
+                    "sparkConf": {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-XX:+UseZGC -ea"},
+                    "sparkArchive": "hdfs:///apps/offsite.tar.gz",
                     "image": "offsite:1",
                     "environment": {"A_B": "x"},
                     "resources": {"cpu": "500m", "memory": "1Gi"},
@@ -63,6 +65,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a field that there is not, deep inside": document("Backup", {"agents": {"template": {"imaged": "x"}}}),
     "a field beside the spec": document("Backup", {}) | {"spcc": {}},
     "a resource that is not requested so": document("Backup", {"agents": {"template": {"resources": {"gpu": "1"}}}}),
+    "a setting of two lines": document("Backup", {"agents": {"template": {"sparkConf": {"spark.a": "b\nspark.c=d"}}}}),
     "a state that there is not": document("Backup", {"state": "runing"}),
     "a duration in words": document("Backup", {"snapshotDuration": "7 days"}),
     "no snapshot duration": document("Backup", {"snapshotDuration": ""}),
