@@ -11,6 +11,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from offsite.model.errors import JarsNotFetched
+from offsite.sandbox.jar_source import sources
+from offsite.sandbox.java import find_java
+from offsite.sandbox.versions import Jar, verify
+
 _FETCH_LIMIT_S = 300
 _BUILD_LIMIT_S = 1500
 
@@ -42,6 +47,55 @@ def go_tool(name: str, *, module: str, version: str) -> Path:
         return work / name
 
     return _kept(f"{name}-{version}", build)
+
+
+def go_module(*, requires: Mapping[str, str], replaces: Mapping[str, str]) -> str:
+    """The file go.mod of a module that is made of others: of `requires`, and of `replaces` wherever those, or what they
+    require, ask for another version. Versions by names."""
+    lines = [f"require {name} {version}" for name, version in requires.items()]
+    lines += [f"replace {name} => {name} {version}" for name, version in replaces.items()]
+    return "\n".join(["module offsite.test/tool", *lines, ""])
+
+
+def go_program(name: str, *, package: str, module: str) -> Path:
+    """A program whose module cannot be built alone, since it takes parts of itself from where it is developed: built
+    in `go_module`. Go checks all modules against its database of checksums. Raises `NoTool`."""
+
+    def build(work: Path) -> Path:
+        (work / "go.mod").write_text(module, encoding="utf-8")
+        (work / "tool.go").write_text(f'package main\n\nimport _ "{package}/app"\n\nfunc main() {{}}\n', "utf-8")
+        flags = {"GOFLAGS": "-mod=mod -buildvcs=false"}
+        _run(["go", "build", "-o", name, package], work, flags, limit_s=_BUILD_LIMIT_S)
+        return work / name
+
+    return _kept(name, build)
+
+
+def maven_jars(name: str, jars: tuple[Jar, ...]) -> Path:
+    """A folder that holds these jars, each with the bytes that it is known by. Raises `NoTool`."""
+
+    def fetch(work: Path) -> Path:
+        folder = work / name
+        folder.mkdir()
+        _download(jars, folder)
+        return folder
+
+    folder = _kept(name, fetch)
+    verify(folder, jars)
+    return folder
+
+
+def _download(jars: tuple[Jar, ...], folder: Path) -> None:
+    why = "there is neither Maven nor Ivy"
+    for source in sources(find_java()):
+        try:
+            source.download(jars, folder)
+            verify(folder, jars)
+        except JarsNotFetched as error:
+            why = error.message
+        else:
+            return
+    raise NoTool(why)
 
 
 def _installed(name: str) -> Path | None:

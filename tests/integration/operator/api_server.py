@@ -1,7 +1,9 @@
-"""A real API server of Kubernetes for custom resources, with its etcd, on free loopback ports, ended with the test.
+"""A real API server of Kubernetes, with its etcd, on free loopback ports, ended with the test. There are two.
 
-It serves definitions and what they define, and nothing else: no core group, no namespaces, and 404 on `/api` and
-`/apis`. Who needs those (a client that asks what there is, events, Deployments) puts a proxy in front of it.
+The small one, for custom resources, serves definitions and what they define, and nothing else: no core group, no
+namespaces, and 404 on `/api` and `/apis`. Who needs those (a client that asks what there is, events, Deployments) puts
+a proxy in front of it. The whole one is Kubernetes' own, with roles, accounts and pods, which nobody runs: there is no
+controller, scheduler or kubelet. It takes minutes to compile.
 """
 
 from __future__ import annotations
@@ -19,25 +21,45 @@ import yaml
 
 from offsite.sandbox.ports import free_ports
 from tests.certificates import Certificates, make_certificates
-from tests.fetched_tools import debian_tool, go_tool
+from tests.fetched_tools import debian_tool, go_module, go_program, go_tool
 
 VERSION = "v0.35.0"
 """Of apiextensions-apiserver, which is that of Kubernetes 1.35."""
 DEFINITIONS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMIN_GROUP = "system:masters"
+WHOLE_VERSION = "v1.35.0"
+_PARTS = (
+    "api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider",
+    "cluster-bootstrap", "code-generator", "component-base", "component-helpers", "controller-manager", "cri-api",
+    "cri-client", "csi-translation-lib", "dynamic-resource-allocation", "endpointslice", "externaljwt", "kms",
+    "kube-aggregator", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "metrics",
+    "mount-utils", "pod-security-admission", "sample-apiserver", "sample-cli-plugin", "sample-controller",
+)  # fmt: skip
+"""Modules that the repository of Kubernetes has beside its own, and takes from there: it names no version of them."""
 _MODULE = "k8s.io/apiextensions-apiserver"
 _NEEDING_A_CORE = (
     "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,"
     "ValidatingAdmissionPolicy,MutatingAdmissionPolicy"
 )
+AUDIT = "audit.log"
+"""A line of JSON for each request to the whole server."""
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "Metadata"}],
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+}
 _START_LIMIT_S = 120.0
 _END_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
+    """`is_whole`: all of Kubernetes is served, not custom resources alone."""
+
     etcd: Path
     api_server: Path
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +80,18 @@ def fetched_programs() -> Programs:
     )
 
 
+def fetched_whole_programs() -> Programs:
+    """Raises `NoTool`. The first time takes ten minutes of two cores."""
+    name = f"kube-apiserver-{WHOLE_VERSION}"
+    parts = {f"k8s.io/{part}": VERSION for part in _PARTS}
+    module = go_module(requires={"k8s.io/kubernetes": WHOLE_VERSION}, replaces=parts)
+    return Programs(
+        etcd=debian_tool("etcd", package="etcd-server"),
+        api_server=go_program(name, package="k8s.io/kubernetes/cmd/kube-apiserver", module=module),
+        is_whole=True,
+    )
+
+
 @contextmanager
 def api_server(folder: Path, programs: Programs) -> Iterator[ApiServer]:
     """An empty one, ready. Its files and logs are in `folder`."""
@@ -67,13 +101,16 @@ def api_server(folder: Path, programs: Programs) -> Iterator[ApiServer]:
     kubeconfig = folder / "kubeconfig.yaml"
     kubeconfig.write_text(yaml.safe_dump(_kubeconfig(url, certificates)), encoding="utf-8")
     etcd = _etcd(programs.etcd, folder, etcd_url, f"http://127.0.0.1:{peer_port}")
-    server = _server(programs.api_server, port, etcd_url, certificates, kubeconfig)
+    if programs.is_whole:
+        server = _whole_server(programs.api_server, port, etcd_url, certificates, folder)
+    else:
+        server = _server(programs.api_server, port, etcd_url, certificates, kubeconfig)
     with (
         _running(etcd, folder / "etcd.log"),
         _running(server, folder / "api-server.log") as process,
         httpx.Client(base_url=url, verify=_tls(certificates), timeout=30) as client,
     ):
-        _wait_until_ready(client, process, folder / "api-server.log")
+        _wait_until_ready(client, process, folder / "api-server.log", is_whole=programs.is_whole)
         yield ApiServer(url=url, client=client, certificates=certificates, kubeconfig=kubeconfig)
 
 
@@ -94,6 +131,22 @@ def _server(program: Path, port: int, etcd_url: str, certificates: Certificates,
         *(f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")),
         f"--disable-admission-plugins={_NEEDING_A_CORE}",
         "--enable-priority-and-fairness=false",
+    ]
+
+
+def _whole_server(program: Path, port: int, etcd_url: str, certificates: Certificates, folder: Path) -> list[str]:
+    """What it is asked, and by whom, is in `folder`, in `AUDIT`."""
+    policy = folder / "audit-policy.yaml"
+    policy.write_text(yaml.safe_dump(_AUDIT_POLICY), encoding="utf-8")
+    issuer = ("issuer=https://127.0.0.1", f"signing-key-file={certificates.server}", f"key-file={certificates.server}")
+    return [
+        *(str(program), f"--etcd-servers={etcd_url}", f"--secure-port={port}", "--bind-address=127.0.0.1"),
+        *(f"--tls-cert-file={certificates.server}", f"--tls-private-key-file={certificates.server}"),
+        *(f"--client-ca-file={certificates.authority}", f"--cert-dir={folder / 'certificates'}"),
+        *(f"--service-account-{each}" for each in issuer),
+        *("--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"),
+        *(f"--audit-policy-file={policy}", f"--audit-log-path={folder / AUDIT}"),
+        "--feature-gates=WatchList=false",  # Debian's etcd cannot do what it needs
     ]
 
 
@@ -130,17 +183,18 @@ def _running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byt
                 process.wait()
 
 
-def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path, *, is_whole: bool) -> None:
+    """The small server never says that it is ready: it waits for Services, of which it has none."""
+    path = "/readyz" if is_whole else DEFINITIONS_PATH
     deadline_s = time.monotonic() + _START_LIMIT_S
-    while not _is_ready(client):
+    while not _is_ready(client, path):
         assert process.poll() is None, f"the API server ended: {log.read_text()[-2000:]}"
         assert time.monotonic() < deadline_s, f"the API server is not ready: {log.read_text()[-2000:]}"
         time.sleep(0.1)
 
 
-def _is_ready(client: httpx.Client) -> bool:
-    """`/readyz` never says so: it waits for Services, of which a server without a core group has none."""
+def _is_ready(client: httpx.Client, path: str) -> bool:
     try:
-        return client.get(DEFINITIONS_PATH).is_success
+        return client.get(path).is_success
     except httpx.TransportError:
         return False
