@@ -25,13 +25,15 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 class PodProcesses:
     """Runs the pods of a namespace, each in `folder`, as it would run in a container whose image this environment is.
 
-    `places`: where something lies here that the image has elsewhere. `begun`: pods as they were when they were run.
+    `places`: where something lies here that the image has elsewhere. `never`: pods whose names begin so find no room,
+    and stay pending. `begun`: pods as they were when they were run.
     """
 
     client: httpx.Client
     namespace: str
     folder: Path
     places: Mapping[str, str]
+    never: str = " "
     begun: dict[str, dict[str, Any]] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -49,7 +51,7 @@ class PodProcesses:
     def look_again_and_again(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
             pods = {pod["metadata"]["name"]: pod for pod in self.client.get(self.path).json()["items"]}
-            for name in [each for each in pods if each not in self.begun]:
+            for name in [each for each in pods if each not in self.begun and not each.startswith(self.never)]:
                 self._run(name, pods[name])
             for name, process in self.processes.items():
                 if name not in pods:
@@ -128,9 +130,9 @@ class PodProcesses:
 
 @contextmanager
 def running_pods(
-    client: httpx.Client, namespace: str, folder: Path, places: Mapping[str, str]
+    client: httpx.Client, namespace: str, folder: Path, places: Mapping[str, str], *, never: str = " "
 ) -> Iterator[PodProcesses]:
-    pods = PodProcesses(client=client, namespace=namespace, folder=folder, places=places)
+    pods = PodProcesses(client=client, namespace=namespace, folder=folder, places=places, never=never)
     thread = threading.Thread(target=pods.look_again_and_again, daemon=True)
     thread.start()
     try:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -55,7 +56,13 @@ class Kubernetes:
         assert made.status_code == 201, made.text
         return made.json()
 
+    def pods(self) -> dict[str, dict[str, Any]]:
+        found = self.client.get(f"/api/v1/namespaces/{NAMESPACE}/pods").json()["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
     def make_secret(self, name: str, **held: str) -> None:
+        """Instead of one that there was."""
+        self.client.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
         data = {key.replace("_", "."): b64encode(text.encode()).decode() for key, text in held.items()}
         metadata = {"name": name, "namespace": NAMESPACE}
         self.make(f"/api/v1/namespaces/{NAMESPACE}/secrets", {"metadata": metadata, "data": data})
@@ -147,16 +154,31 @@ def test_the_driver_may_do_what_spark_asks_for_and_nothing_else(kubernetes: Kube
     assert not kubernetes.may("create", "jobs", "batch")
 
 
+def test_executor_pods_that_find_no_room_are_told_of_and_go_with_the_driver(
+    kubernetes: Kubernetes, copy: Copy, tmp_path: Path
+) -> None:
+    topic = copy.site.make_topic()
+    copy.site.produce(topic, messages(0, 10))
+    arguments = [f"--repo={tmp_path / 'repository'}", "--backup=nightly", f"--topics={topic}", "-v"]
+    secrets_of(kubernetes, copy, word="word")
+    with running_pods(kubernetes.client, NAMESPACE, tmp_path, places(tmp_path), never="offsite-") as pods:
+        kubernetes.make(pods.path, driver_pod(kubernetes, "alone", arguments, {"spark.offsite.executors.wait": "15s"}))
+        wait_until(lambda: len(kubernetes.pods()) > 1, "pods that Spark makes", limit_s=LIMIT_S)
+        assert {pod["status"]["phase"] for name, pod in kubernetes.pods().items() if name != "alone"} == {"Pending"}
+        wait_until(lambda: pods.phase("alone") == "Failed", "the end of the driver", limit_s=LIMIT_S)
+        assert "the cluster has given no executor" in pods.log("alone")
+        assert list(kubernetes.pods()) == ["alone"]
+        kubernetes.client.delete(f"{pods.path}/alone")
+
+
 def test_a_backup_through_pods_that_spark_has_made(kubernetes: Kubernetes, copy: Copy, tmp_path: Path) -> None:
     topic = copy.site.make_topic(partitions=4)
     copy.site.produce(topic, messages(0, 20_000))
     word = secrets.token_hex(32)
-    reach = f"bootstrap.servers={copy.site.cluster.bootstrap}\nssl.key.password={PASSWORD}\n"
-    kubernetes.make_secret("offsite-cluster-shop", client_properties=reach)
-    kubernetes.make_secret("offsite-spark", secret=word)
+    secrets_of(kubernetes, copy, word=word)
     arguments = [f"--repo={tmp_path / 'repository'}", "--backup=nightly", f"--topics={topic}", "-v"]
     with running_pods(kubernetes.client, NAMESPACE, tmp_path, places(tmp_path)) as pods:
-        kubernetes.make(pods.path, driver_pod(kubernetes, arguments))
+        kubernetes.make(pods.path, driver_pod(kubernetes, "driver", arguments))
         wait_until(lambda: pods.phase("driver") in {"Succeeded", "Failed"}, "the end of the driver", limit_s=LIMIT_S)
         assert pods.phase("driver") == "Succeeded", pods.log("driver")
     executors = [pod for name, pod in pods.begun.items() if name != "driver"]
@@ -170,6 +192,13 @@ def test_a_backup_through_pods_that_spark_has_made(kubernetes: Kubernetes, copy:
     copy.assert_the_same_log(topic)
 
 
+def secrets_of(kubernetes: Kubernetes, copy: Copy, *, word: str) -> None:
+    """Those that the manifests name."""
+    reach = f"bootstrap.servers={copy.site.cluster.bootstrap}\nssl.key.password={PASSWORD}\n"
+    kubernetes.make_secret("offsite-cluster-shop", client_properties=reach)
+    kubernetes.make_secret("offsite-spark", secret=word)
+
+
 def places(folder: Path) -> dict[str, str]:
     """Where what the image has is here."""
     return {
@@ -179,7 +208,9 @@ def places(folder: Path) -> dict[str, str]:
     }
 
 
-def driver_pod(kubernetes: Kubernetes, arguments: list[str]) -> dict[str, Any]:
+def driver_pod(
+    kubernetes: Kubernetes, name: str, arguments: list[str], conf: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """What the controller of Jobs would make, for this cluster: its address is another one, and ports must be free."""
     template = deepcopy(manifest("Job")["spec"]["template"])
     (container,) = template["spec"]["containers"]
@@ -191,6 +222,7 @@ def driver_pod(kubernetes: Kubernetes, arguments: list[str]) -> dict[str, Any]:
         "spark.driver.blockManager.port": 0,
         "spark.executor.instances": 2,
         "spark.executor.memory": "512m",
+        **conf,
     }
     changed = {
         "OFFSITE_SPARK_MASTER": f"k8s://{kubernetes.server.url}",
@@ -200,7 +232,7 @@ def driver_pod(kubernetes: Kubernetes, arguments: list[str]) -> dict[str, Any]:
     }
     kept = [each for each in container["env"] if each["name"] not in changed]
     container["env"] = [*kept, *({"name": name, "value": value} for name, value in changed.items())]
-    return {"metadata": {"name": "driver", "namespace": NAMESPACE, **template["metadata"]}, "spec": template["spec"]}
+    return {"metadata": {"name": name, "namespace": NAMESPACE, **template["metadata"]}, "spec": template["spec"]}
 
 
 def assert_made_by_the_template(pod: dict[str, Any], *, owner: str) -> None:
