@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench.at_scale.money import DAYS_30
 from bench.at_scale.results import Results
-from bench.at_scale.simulate import LOOK_UP_MS, LOOK_UPS_TOGETHER, Simulated
+from bench.at_scale.simulate import LOOK_UP_MS, LOOK_UPS_TOGETHER, Simulated, Stage
 from bench.at_scale.stage import CHAIN
 from bench.at_scale.words import count, dollars, time_of
 from bench.at_scale.worlds import GB, PRICES, SPLIT, TB, World
@@ -29,30 +29,30 @@ def what_it_says(results: Results) -> str:
     every = CommitEvery()
     gib = every.bytes // GIB
     _, far_middle, far_big, far_split = results.far
-    new_share = big.backup.segments * costs.driver.commit_segment_ms / 1000 / big.backup.ran.commit_s
+    far_share = _written_share(far_big)
     return f"""\
 **The backup window.** Cores are not what is short: one copies {core:.0f} MiB a second. {middle.world.name} are copied
 after {time_of(copied_s(middle))}, which {middle.backup.ran.bound_by} bounds, {big.world.name} after
 {time_of(copied_s(big))} ({big.backup.ran.bound_by}). A pass commits every {gib} GiB or {every.seconds / 60:.0f} min,
-and each commit looks at all that the pass has brought. So that this does not grow with the square, a commit waits until
-{every.times_longer:.0f} times what the last one took has passed: all of them take {time_of(big.backup.ran.commit_s)} of
-the driver in {big.world.name}, beside the copy, and the last one makes it {time_of(big.backup.seconds)}. And a plan has
-about {TASKS_MAX:,} tasks, larger ones beyond {TASKS_MAX * TASK_BYTES_MAX / TB:.0f} TB, but one at least for each
+and each commit searches all that the pass has brought for what is new. So that this does not grow with the square, a
+commit waits until {every.times_longer:.0f} times what the last search took has passed, whatever the rest of the commit
+took: searches take {time_of(big.backup.ran.search_s)} of the driver in {big.world.name}, all of the commits
+{time_of(big.backup.ran.commit_s)}, beside the copy, and the last one makes it {time_of(big.backup.seconds)}. And a plan
+has about {TASKS_MAX:,} tasks, larger ones beyond {TASKS_MAX * TASK_BYTES_MAX / TB:.0f} TB, but one at least for each
 partition that is not small: {count(big.backup.tasks)} for {big.world.name}.
 
 **What that costs.** A driver that is killed (one that is interrupted still commits) loses the tasks that run and what
 was not committed yet, {time_of(middle.backup.ran.unsaved_s)} of {middle.world.name} at most,
 {time_of(big.backup.ran.unsaved_s)} of {big.world.name}; there the largest commit lists
 {count(big.backup.ran.most_new)} segments, some {big.backup.ran.most_new / MILLION:.1f} GB of JSON at 1 kB each, and
-the driver holds {big.driver_bytes / GB:.1f} GB of tasks and segments besides. Much of a commit goes with what is new
-in it, {new_share:.0%} of all that they take in {big.world.name}: waiting longer does not spare that, and makes the
-next one larger. A commit looks for each of its segments in the store, too, {LOOK_UPS_TOGETHER} at once: if each look
-takes {LOOK_UP_MS} ms, {middle.world.name} have {far_middle.ran.commits} commits, {time_of(far_middle.ran.unsaved_s)}
-apart at most, and {big.world.name} takes {time_of(far_big.seconds)}. **None of this was tried: for tens of TB and
-more, make several backups**, each of a part of the topics. {SPLIT} of {big.world.name}, side by side, take
-{time_of(far_split.seconds)} then, with {split.driver_bytes / GB:.2f} GB of memory each. To change: a wait that counts
-only what goes with the segments committed before; more look-ups at once; segments that are let go once they are
-committed.
+the driver holds {big.driver_bytes / GB:.1f} GB of tasks and segments besides. A commit looks for each of its segments
+in the store, too, {LOOK_UPS_TOGETHER} at once. If each look takes {LOOK_UP_MS} ms, {middle.world.name} have
+{far_middle.ran.commits} commits, {time_of(far_middle.ran.unsaved_s)} apart at most; {big.world.name} has
+{far_big.ran.commits}, up to {time_of(far_big.ran.unsaved_s)} apart, since writing them takes {far_share:.0%} of the
+driver's time, and what the last one has to write makes it {time_of(far_big.seconds)}.
+**None of this was tried: for tens of TB and more, make several backups**, each of a part of the topics. {SPLIT} of
+{big.world.name}, side by side, take {time_of(far_split.seconds)} then, with {split.driver_bytes / GB:.2f} GB of memory
+each. To change: more look-ups at once; segments that are let go once they are committed.
 
 **Restore.** A byte goes to {big.world.replicas} replicas, and {big.restore.ran.bound_by} bounds it:
 {time_of(big.restore.seconds)} for {big.world.name}. More executors do not help. The largest partition takes {chain_tb}
@@ -68,6 +68,11 @@ go to replicas in the same zone (`client.rack`), and the bucket be in the region
 
 def copied_s(found: Simulated) -> float:
     return found.backup.plan_s + found.backup.ran.copied_s
+
+
+def _written_share(backup: Stage) -> float:
+    """What writing commits takes of the driver's time until the last one is there."""
+    return (backup.ran.commit_s - backup.ran.search_s) / backup.ran.seconds
 
 
 def chain_s(world: World, mib_ms: float) -> float:

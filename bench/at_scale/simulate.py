@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.at_scale.costs import CheckRun, CopyCosts, DriverCosts, UnitCosts
+from bench.at_scale.costs import SEGMENT_BYTES, TASK_BYTES, CheckRun, CopyCosts, DriverCosts, UnitCosts
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
@@ -79,7 +79,7 @@ def simulate(world: World, costs: UnitCosts) -> Simulated:
         backup=backup,
         restore=_stage(world, costs.restore, driver, restore_tasks(sizes, slots=world.slots), copies=world.replicas),
         proof=_stage(world, costs.proof, driver, proof_tasks(sizes, slots=world.slots), reads=2),
-        driver_bytes=backup.tasks * driver.task_heap_bytes + backup.segments * driver.segment_bytes,
+        driver_bytes=backup.tasks * (driver.task_heap_bytes + TASK_BYTES) + backup.segments * SEGMENT_BYTES,
     )
 
 
@@ -87,12 +87,12 @@ def simulate_backup(world: World, costs: CopyCosts, driver: DriverCosts) -> Stag
     """The first backup of a world, in one run."""
     tasks = backup_tasks(world.sizes(), slots=world.slots)
     every = CommitEvery()
-
-    def cost_s(brought: int, new: int) -> float:
-        return (driver.commit_ms + brought * driver.brought_segment_ms + new * driver.commit_segment_ms) / 1000
-
     committing = Committing(
-        cost_s=cost_s, every_bytes=every.bytes, every_s=every.seconds, times_longer=every.times_longer
+        search_s=lambda brought: brought * driver.brought_segment_ms / 1000,
+        write_s=lambda new: (driver.commit_ms + new * driver.commit_segment_ms) / 1000,
+        every_bytes=every.bytes,
+        every_s=every.seconds,
+        times_longer=every.times_longer,
     )
     return _stage(world, costs, driver, tasks, committing=committing)
 
@@ -106,8 +106,9 @@ def simulate_far_backup(world: World, costs: UnitCosts) -> Stage:
 def simulate_round(world: World, costs: CopyCosts, driver: DriverCosts, tasks: Sequence[Tasks]) -> Stage:
     """One round of a backup that follows, with one commit."""
     small = sum(each.number * each.small for each in tasks)
-    cost_s = (driver.commit_ms + small * driver.commit_segment_ms) / 1000
-    once = Committing(cost_s=lambda _brought, _new: cost_s, every_bytes=float("inf"), every_s=float("inf"))
+    write_s = (driver.commit_ms + small * driver.commit_segment_ms) / 1000
+    never = float("inf")
+    once = Committing(search_s=lambda _: 0.0, write_s=lambda _: write_s, every_bytes=never, every_s=never)
     return _stage(world, costs, driver, tasks, committing=once)
 
 

@@ -30,10 +30,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """When a driver commits, as `CommitEvery` has it, and what a commit takes of it, in seconds: `cost_s(brought, new)`
-    of the segments that the pass has brought in all, and since the last one."""
+    """When a driver commits, as `CommitEvery` has it, and what a commit takes of it, in seconds: `search_s(brought)`
+    of the segments that the pass has brought in all, for which the next one waits, and `write_s(new)` of those since
+    the last one."""
 
-    cost_s: Callable[[int, int], float]
+    search_s: Callable[[int], float]
+    write_s: Callable[[int], float]
     every_bytes: float
     every_s: float
     times_longer: float = 0.0
@@ -42,7 +44,8 @@ class Committing:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """`copied_s`: when the last task ended; `seconds`: when the last commit was there. `commit_s`: what all commits
-    took of the driver; `unsaved_s`: the longest time from one to the next; `most_new`: segments of the largest.
+    took of the driver, `search_s` of it to find what is new; `unsaved_s`: the longest time from one to the next;
+    `most_new`: segments of the largest.
     `bound_s`: seconds by what bounded the stage meanwhile. `curve`: seconds and bytes that had been moved by then."""
 
     seconds: float
@@ -51,6 +54,7 @@ class Ran:
     size_bytes: int
     commits: int
     commit_s: float
+    search_s: float
     unsaved_s: float
     most_new: int
     bound_s: Mapping[str, float]
@@ -97,6 +101,7 @@ class _Stage:
             size_bytes=self._size_bytes,
             commits=0 if self._driver is None else self._driver.commits,
             commit_s=0 if self._driver is None else self._driver.commit_s,
+            search_s=0 if self._driver is None else self._driver.search_s,
             unsaved_s=0 if self._driver is None else self._driver.unsaved_s,
             most_new=0 if self._driver is None else self._driver.most_new,
             bound_s=dict(self._bound_s),
@@ -145,10 +150,10 @@ class _Driver:
 
     def __init__(self, committing: Committing) -> None:
         self._committing = committing
-        self._free_s = self._since_s = self._took_s = 0.0
+        self._free_s = self._since_s = self._searched_s = 0.0
         self._brought = self._new = self._new_bytes = 0
         self.commits = self.most_new = 0
-        self.commit_s = self.unsaved_s = 0.0
+        self.commit_s = self.search_s = self.unsaved_s = 0.0
 
     def take(self, now_s: float, work: Work) -> None:
         """What ends while a commit is made is taken when it is there."""
@@ -161,7 +166,7 @@ class _Driver:
     def _is_due(self) -> bool:
         every, waited_s = self._committing, self._free_s - self._since_s
         is_time = self._new_bytes >= every.every_bytes or waited_s >= every.every_s
-        return is_time and waited_s >= every.times_longer * self._took_s
+        return is_time and waited_s >= every.times_longer * self._searched_s
 
     def finish(self, now_s: float) -> float:
         """When the commit that completes the pass is there."""
@@ -170,9 +175,11 @@ class _Driver:
         return self._free_s
 
     def _commit(self) -> None:
-        self._took_s = self._committing.cost_s(self._brought, self._new)
-        self._free_s += self._took_s
+        self._searched_s = self._committing.search_s(self._brought)
+        took_s = self._searched_s + self._committing.write_s(self._new)
+        self._free_s += took_s
         self.unsaved_s = max(self.unsaved_s, self._free_s - self._since_s)
         self.most_new = max(self.most_new, self._new)
         self._since_s, self._new, self._new_bytes = self._free_s, 0, 0
-        self.commits, self.commit_s = self.commits + 1, self.commit_s + self._took_s
+        self.commits, self.commit_s = self.commits + 1, self.commit_s + took_s
+        self.search_s += self._searched_s

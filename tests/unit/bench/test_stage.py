@@ -35,7 +35,7 @@ def test_a_resource_that_nobody_exhausts_bounds_nothing() -> None:
 def test_commits_run_beside_the_copy_until_the_driver_falls_behind() -> None:
     """Four tasks of a second, a commit after each two that takes 5 s, and the last one."""
     works = [Work(slot_s=1, size_bytes=10) for _ in range(4)]
-    committing = Committing(cost_s=lambda _brought, _new: 5.0, every_bytes=20, every_s=1e9)
+    committing = _committing(write_s=5.0, every_bytes=20)
 
     ran = run_stage(works, slots=1, limits={}, committing=committing)
 
@@ -43,34 +43,46 @@ def test_commits_run_beside_the_copy_until_the_driver_falls_behind() -> None:
     assert ran.seconds == 2 + 5 + 5 + 5
 
 
-def test_a_commit_waits_for_some_times_what_the_last_one_took() -> None:
+def test_a_commit_waits_for_some_times_what_the_last_search_took() -> None:
     """One is made after 1 s, and takes 2; the next ones 3 times that later."""
     works = [Work(slot_s=1, size_bytes=10) for _ in range(20)]
-    committing = Committing(cost_s=lambda _brought, _new: 2.0, every_bytes=10, every_s=1e9, times_longer=3)
 
-    ran = run_stage(works, slots=1, limits={}, committing=committing)
+    ran = run_stage(works, slots=1, limits={}, committing=_committing(search_s=2.0, times_longer=3))
 
     assert ran.commits == 4, "at 1 s, 9 and 17, and at the end"
-    assert (ran.copied_s, ran.seconds, ran.commit_s, ran.unsaved_s) == (20, 22, 8, 8)
+    assert (ran.copied_s, ran.seconds, ran.commit_s, ran.search_s, ran.unsaved_s) == (20, 22, 8, 8, 8)
 
 
-def test_a_commit_is_told_how_many_segments_the_pass_has_brought_and_how_many_are_new() -> None:
-    told: list[tuple[int, int]] = []
+def test_no_commit_waits_for_what_writing_the_last_one_took() -> None:
+    """One is made after 1 s, and takes 2, of which half a second is the search; the next ones 3 times that later."""
+    works = [Work(slot_s=1, size_bytes=10) for _ in range(20)]
 
-    def cost_s(brought: int, new: int) -> float:
-        told.append((brought, new))
-        return 0.0
+    ran = run_stage(works, slots=1, limits={}, committing=_committing(search_s=0.5, write_s=1.5, times_longer=3))
+
+    assert ran.commits == 6, "at 1 s, 5, 9, 13 and 17, and at the end"
+    assert (ran.copied_s, ran.seconds, ran.commit_s, ran.search_s, ran.unsaved_s) == (20, 22, 12, 3, 4)
+
+
+def test_a_search_goes_over_all_that_the_pass_has_brought_and_a_commit_says_what_is_new() -> None:
+    brought: list[int] = []
+    new: list[int] = []
+    committing = Committing(
+        search_s=lambda segments: brought.append(segments) or 0.0,
+        write_s=lambda segments: new.append(segments) or 0.0,
+        every_bytes=20,
+        every_s=1e9,
+    )
 
     works = [Work(slot_s=1, size_bytes=10, segments=number) for number in (1, 2, 3, 4, 5)]
-    ran = run_stage(works, slots=1, limits={}, committing=Committing(cost_s=cost_s, every_bytes=20, every_s=1e9))
+    ran = run_stage(works, slots=1, limits={}, committing=committing)
 
-    assert told == [(3, 3), (10, 7), (15, 5)]
+    assert (brought, new) == ([3, 10, 15], [3, 7, 5])
     assert ran.most_new == 7
 
 
 def test_a_commit_is_due_after_a_time_as_well() -> None:
     works = [Work(slot_s=100, size_bytes=1) for _ in range(7)]
-    committing = Committing(cost_s=lambda _brought, _new: 0.0, every_bytes=1e9, every_s=300)
+    committing = _committing(every_bytes=1e9, every_s=300)
 
     assert run_stage(works, slots=1, limits={}, committing=committing).commits == 3
 
@@ -85,3 +97,21 @@ def test_no_work_is_lost_or_done_twice(slots: int) -> None:
     assert ran.slot_s == pytest.approx(sum(work.slot_s for work in works))
     assert ran.copied_s == pytest.approx(sum(ran.bound_s.values()))
     assert ran.copied_s >= sum(work.uses["net"] for work in works) / 40 * 0.999
+
+
+def _committing(
+    *,
+    search_s: float = 0.0,
+    write_s: float = 0.0,
+    every_bytes: float = 10,
+    every_s: float = 1e9,
+    times_longer: float = 0.0,
+) -> Committing:
+    """With commits that all take the same."""
+    return Committing(
+        search_s=lambda _brought: search_s,
+        write_s=lambda _new: write_s,
+        every_bytes=every_bytes,
+        every_s=every_s,
+        times_longer=times_longer,
+    )
