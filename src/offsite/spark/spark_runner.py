@@ -36,7 +36,7 @@ from offsite.spark.runner import (
 from offsite.spark.sessions.borrowed_session import BorrowedSession
 from offsite.spark.sessions.cluster_session import ClusterSession
 from offsite.spark.sessions.executors import has_executors, patience_s
-from offsite.spark.sessions.joined_session import JoinedSession
+from offsite.spark.sessions.joined_session import check_submitted, submitted_context
 from offsite.spark.sessions.local_session import LocalSession
 from offsite.spark.sessions.master import SUBMITTED, runs_in_one_jvm, slots
 from offsite.spark.sessions.session import Session
@@ -72,7 +72,7 @@ class SparkRunner:
         self._chosen = {"spark.app.name": app_name, **self._choice.conf}
         self._patience_s = patience_s(self._chosen)
         self._archive = archive_settings(self._choice.archive) if self._choice.archive else NO_ARCHIVE
-        self._borrowed = context
+        self._lend = _lender(context, self._choice)
         self._preload = preload
         self._limits = limits or RateLimits()
         self._clock = clock or SystemClock()
@@ -82,7 +82,7 @@ class SparkRunner:
     @property
     def slots(self) -> int:
         """On a cluster that of its executors as they are now: the first time, this waits until some are there."""
-        is_local = self._borrowed is None and runs_in_one_jvm(self._master)
+        is_local = self._lend is None and runs_in_one_jvm(self._master)
         return slots(self._master) if is_local else self._begun().slots()
 
     def begin(self) -> None:
@@ -139,10 +139,8 @@ class SparkRunner:
         return self._session
 
     def _open_session(self) -> Session:
-        if self._borrowed is not None:
-            return BorrowedSession(self._borrowed)
-        if self._master == SUBMITTED:
-            return JoinedSession(self._chosen, self._archive)
+        if self._lend is not None:
+            return BorrowedSession(self._lend)
         if runs_in_one_jvm(self._master):
             return LocalSession(self._master, self._chosen, preload=self._preload, clock=self._clock)
         return ClusterSession(self._master, self._chosen, self._archive)
@@ -194,6 +192,16 @@ class SparkRunner:
             raise
         self._may_be_running = before or bool(results.open_tasks())
         return results
+
+
+def _lender(context: SparkContext | None, choice: SparkChoice) -> Callable[[], SparkContext] | None:
+    """Who lends a context; None where one has to be started. Raises `BadOption`."""
+    if context is not None:
+        return lambda: context
+    if choice.master != SUBMITTED:
+        return None
+    check_submitted(choice)
+    return submitted_context
 
 
 def _plain_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from offsite.model.errors import BadOption
@@ -15,22 +16,26 @@ if TYPE_CHECKING:
 
 
 class BorrowedSession(Session):
-    """Somebody else's SparkContext: used, and left as it was."""
+    """Somebody else's SparkContext, as `lend` gives it: used, and left as it was."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._lent, self._python = context, context.pythonExec
+    def __init__(self, lend: Callable[[], SparkContext]) -> None:
+        self._lend = lend
+        self._lent: SparkContext | None = None
         super().__init__()
 
     def _build(self) -> SparkContext:
-        if self._lent.getConf().get("spark.speculation", "false") == "true":
+        self._lent = lent = self._lend()
+        self._python = lent.pythonExec
+        if lent.getConf().get("spark.speculation", "false") == "true":
             raise BadOption(
                 "the Spark session has spark.speculation on: two attempts at one partition would shut each other out",
                 hint="start it with spark.speculation=false",
             )
-        if runs_in_one_jvm(str(self._lent.master)) and "PYSPARK_PYTHON" not in os.environ:
-            self._lent.pythonExec = sys.executable  # pyspark would take any python3 of the PATH, without offsite
-        self.max_attempts = task_attempts(str(self._lent.master), self._lent.getConf().get("spark.task.maxFailures"))
-        return self._lent
+        if runs_in_one_jvm(str(lent.master)) and "PYSPARK_PYTHON" not in os.environ:
+            lent.pythonExec = sys.executable  # pyspark would take any python3 of the PATH, without offsite
+        self.max_attempts = task_attempts(str(lent.master), lent.getConf().get("spark.task.maxFailures"))
+        return lent
 
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # its workers are not ours
-        self._lent.pythonExec = self._python
+        if self._lent is not None:
+            self._lent.pythonExec = self._python

@@ -4,15 +4,12 @@ too."""
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from offsite.model.errors import BadOption
-from offsite.spark.archive import ArchiveSettings, with_archive
+from offsite.spark.choice import SparkChoice
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import SUBMITTED
-from offsite.spark.sessions.session import Session
 from offsite.spark.settings import common_settings, laid_over
 
 if TYPE_CHECKING:
@@ -21,29 +18,25 @@ if TYPE_CHECKING:
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 
-class JoinedSession(Session):
-    """Settings are those of `spark-submit`, with what a person has `chosen` for offsite laid over them. The JVM is left
-    running: it ends with the program."""
+def submitted_context() -> SparkContext:
+    """The context of this program, made with the settings of `spark-submit` when there is none yet. It lives until the
+    program ends. Raises `BadOption` for a program that `spark-submit` has not started."""
+    if _GATEWAY not in os.environ:
+        raise BadOption(
+            f"--spark-master {SUBMITTED} is for a program that spark-submit has started, and this one it has not",
+            hint="write its script with: offsite spark job; then: spark-submit offsite-job.py backup run",
+        )
+    from pyspark import SparkConf, SparkContext
 
-    def __init__(self, chosen: Mapping[str, str], archive: ArchiveSettings) -> None:
-        self._chosen, self._archive = chosen, archive
-        super().__init__()
+    given = dict(pyspark_internals.submitted_conf().getAll())
+    conf = SparkConf().setAll(list(laid_over(common_settings(), given).items()))
+    return SparkContext.getOrCreate(conf)
 
-    def _build(self) -> SparkContext:
-        if _GATEWAY not in os.environ:
-            raise BadOption(
-                f"--spark-master {SUBMITTED} is for a program that spark-submit has started, and this one it has not",
-                hint="spark-submit ... offsite-job.py backup run ...",
-            )
-        from pyspark import SparkConf, SparkContext
 
-        given = dict(pyspark_internals.submitted_conf().getAll())
-        chosen = with_archive({**given, **self._chosen}, self._archive)
-        conf = SparkConf().setAll(list(laid_over(common_settings(), chosen).items()))
-        context = SparkContext(conf=conf)
-        context.pythonExec = self._archive.python or os.environ.get("PYSPARK_PYTHON", sys.executable)
-        return context
-
-    def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
-        if self._context is not None:
-            self._context.stop()
+def check_submitted(choice: SparkChoice) -> None:
+    """Raise `BadOption` for settings that come too late for a Spark that runs already."""
+    if choice.conf or choice.archive:
+        raise BadOption(
+            "spark-submit has started this Spark already: its settings are those of spark-submit",
+            hint="give them to spark-submit: --conf NAME=VALUE, --properties-file FILE, --files offsite.pex",
+        )

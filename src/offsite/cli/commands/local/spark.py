@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from offsite.cli.options.common import Output
 from offsite.cli.output import OutputFormat, emit
+from offsite.model.errors import BadOption
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -46,9 +48,37 @@ def pack(
     emit(made, output=output, render=_render)
 
 
-@app.callback()
-def _group() -> None:
-    """What typer takes for a sign that `pack` has a name although it is alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenJob:
+    path: str
+
+
+@app.command()
+def job(
+    output_file: Annotated[
+        Path, typer.Option("--output-file", help="The script; one that is there is replaced. Its name ends in .py.")
+    ] = Path("offsite-job.py"),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Write the script that spark-submit runs offsite by, where nothing else may start Spark, or the driver belongs on
+    the cluster.
+
+    What follows its name is a command of offsite: spark-submit offsite-job.py backup run. Settings are those of
+    spark-submit.
+    """
+    from offsite.cli.job import SCRIPT
+
+    if output_file.suffix != ".py":
+        raise BadOption(f"spark-submit takes no script that is called {output_file.name}", hint="let it end in .py")
+    try:
+        output_file.write_text(SCRIPT, encoding="utf-8")
+    except OSError as error:
+        raise BadOption(f"{output_file} cannot be written: {error.strerror}", hint="name another file") from error
+    emit(WrittenJob(path=str(output_file)), output=output, render=_render_job)
+
+
+def _render_job(console: Console, made: WrittenJob) -> None:
+    console.print(f"next: spark-submit --files offsite.pex {made.path} backup run")
 
 
 def _render(console: Console, made: PackedArchive) -> None:
