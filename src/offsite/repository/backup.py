@@ -140,8 +140,9 @@ class Backup:
         )
         for left in unaccounted(commit.changes, base.reached(_moved(commit))) if changes.accounted else ():
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
-        state = fold(base, [self.log.sealed(commit)])  # what a reader would refuse must not be written
-        check(self.log.append(commit).hash == state.head_hash, f"the hash of commit {commit.seq}")
+        sealed = self.log.sealed(commit)
+        state = fold(base, [sealed.stored])  # what a reader would refuse must not be written
+        check(self.log.store_sealed(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return replace(state, is_own=True)
 

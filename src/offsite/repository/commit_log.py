@@ -35,22 +35,34 @@ _Numbered = tuple[int, str | DamagedCommit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SealedCommit:
+    """A commit that is not stored yet, and the bytes that it will be."""
+
+    stored: StoredCommit
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitLog:
     store: Store
     layout: BackupLayout
 
     def append(self, commit: Commit) -> StoredCommit:
+        """The commit `sealed`, stored as `store_sealed` does it."""
+        return self.store_sealed(self.sealed(commit))
+
+    def store_sealed(self, sealed: SealedCommit) -> StoredCommit:
         """Create the commit under its number, or raise `CommitLost` when another writer has it.
 
         An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the
         question to the next run: the commit is there in full, or not at all.
         """
-        data = encode_commit(commit)
+        commit, data = sealed.stored.commit, sealed.data
         key = self.layout.commit_key(commit.seq)
         check(self._decoded(key, data).commit == commit, f"{key} would not read back as it was meant")
         if self.store.put_if_absent(key, data) is PutResult.OTHER:
             raise self._lost(commit)
-        return StoredCommit(commit=commit, hash=commit_hash(data))
+        return sealed.stored
 
     def _lost(self, commit: Commit) -> CommitLost:
         """The error that says what was committed under the number, where that can be read now."""
@@ -70,9 +82,10 @@ class CommitLog:
             message, hint="run the command again: it continues from that commit; run one writer per backup"
         )
 
-    def sealed(self, commit: Commit) -> StoredCommit:
+    def sealed(self, commit: Commit) -> SealedCommit:
         """The commit as it would be stored; writes nothing."""
-        return StoredCommit(commit=commit, hash=commit_hash(encode_commit(commit)))
+        data = encode_commit(commit)
+        return SealedCommit(stored=StoredCommit(commit=commit, hash=commit_hash(data)), data=data)
 
     def get(self, seq: int) -> StoredCommit | None:
         """Commit `seq`, or None when there is none."""

@@ -92,8 +92,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
                     self._on_outcome(event.index, event.outcome)
             elif isinstance(event, ProgressDatagram):
                 self._alone.heard()
-                self._stragglers.heard(event, at_s=now_s)
-                self._outcomes.feel(event)
+                if self._outcomes.feel(event):
+                    self._stragglers.heard(event, at_s=now_s)
                 continue
             elif isinstance(event, NoExecutor):
                 self._alone.seen()

@@ -33,10 +33,13 @@ class TaskOutcomes(Generic[ResultT]):
         self._worker_peak_rss_bytes = max(self._worker_peak_rss_bytes, envelope.peak_rss_bytes)
         return True
 
-    def feel(self, datagram: ProgressDatagram) -> None:
-        """Take what a running task has moved: it is shown until the task's envelope brings the final figures."""
-        if self._outcomes[datagram.index] is None:
-            self._running[datagram.index] = datagram.reading
+    def feel(self, datagram: ProgressDatagram) -> bool:
+        """Take what a running task has moved: it is shown until the task's envelope brings the final figures. False for
+        a datagram that comes after that."""
+        if self._outcomes[datagram.index] is not None:
+            return False
+        self._running[datagram.index] = datagram.reading
+        return True
 
     def give_up(self, index: int, error: OffsiteError) -> None:
         """Record `error` for a task that could not even send an envelope."""
