@@ -58,16 +58,45 @@ class BackupReceipt:
     stamps: SeenStamps | None = None
 
 
-def copy_range(task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+class RangeReads:
+    """What is read of the cluster for one range. Once it has begun, the first fetch is on its way: the broker works on
+    it while the range before is written."""
+
+    def __init__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> None:
+        _, target_bytes = _destination(ends.store, pack)
+        self._lease = rate_lease.reads()
+        pace = self._lease or Unlimited(_chunk_bytes(target_bytes))
+        self._reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
+        reading = _reading(task)
+        self._first = reading if task.border is None else _around(reading, task.border)
+        self._begun: Iterator[Item] | None = None
+
+    def begin(self) -> None:
+        """Send the first fetch, unless fetches are paid for: a lease pays for one at a time."""
+        if self._lease is None:
+            self._begun = self._reader.begin_task(self._first)
+
+    def __call__(self, asked: ReadTask) -> Iterator[Item]:
+        begun, self._begun = self._begun, None
+        return begun if begun is not None and asked == self._first else self._reader.read_task(asked)
+
+
+def begun_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads:
+    """Those of one of many ranges, begun before its turn."""
+    reads = RangeReads(task, ends=ends, pack=pack)
+    reads.begin()
+    return reads
+
+
+def copy_range(
+    task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: RangeReads | None = None
+) -> BackupReceipt:
     """Copy the task's range, into `pack` if one is given, and return its receipt. May run twice: every attempt writes
-    under object names of its own.
+    under object names of its own. `reads`: those of the range, where they were begun before.
 
     Raises what the reader and the store raise; then nothing of the range is committed.
     """
-    _, target_bytes = _destination(ends.store, pack)
-    pace = rate_lease.reads() or Unlimited(_chunk_bytes(target_bytes))
-    reader = PartitionReader(shared_router(ends.kafka), on_throttle=meter.throttle, pace=pace)
-    return copy_read(task, reader.read_task, ends=ends, pack=pack)
+    return copy_read(task, reads or RangeReads(task, ends=ends, pack=pack), ends=ends, pack=pack)
 
 
 Read = Callable[[ReadTask], Iterator[Item]]
@@ -170,8 +199,7 @@ def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
     A log that has deleted the batch meanwhile is taken as it is. Raises `SourceTruncated`, or `TopicReplaced` for a
     topic without an id, and what `read` raises.
     """
-    where = replace(task.range, start=border.last_offset, end=border.last_offset + 1)
-    for item in read(replace(task, range=where, reach_back=True)):
+    for item in read(_around(task, border)):
         if isinstance(item, Hole):
             return
         if isinstance(item, Chunk):
@@ -179,6 +207,11 @@ def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
                 return
             break
     raise _another_log(task.range, border, has_id=task.topic_id is not None)
+
+
+def _around(task: ReadTask, border: LastBatch) -> ReadTask:
+    where = replace(task.range, start=border.last_offset, end=border.last_offset + 1)
+    return replace(task, range=where, reach_back=True)
 
 
 def _another_log(log_range: LogRange, border: LastBatch, *, has_id: bool) -> SourceTruncated | TopicReplaced:

@@ -8,11 +8,13 @@ In a bundle a range that cannot be copied spares the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from offsite.copy.backup import BackupEnds, BackupReceipt, copy_range, paced
+from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, begun_reads, copy_range, paced
 from offsite.copy.plan import OF_ONE_PARTITION, CopyTask
 from offsite.log.range import TopicPartition
 from offsite.model.errors import Denied, KafkaUnavailable, LeaderUnavailable
@@ -31,6 +33,8 @@ BUNDLE_BYTES_MAX = 32 * MIB
 BUNDLE_RANGES_MAX = 500
 """Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
 BUNDLES_PER_SLOT = 1
+AHEAD = 2
+"""Ranges of a bundle whose first fetch is sent before their turn: each has a connection of its own until then."""
 SILENT_MAX = 2
 """Partitions of a bundle that may each end in minutes of waiting for their brokers."""
 
@@ -86,29 +90,41 @@ def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Itera
 class CopyOne(Protocol):
     """The copy of one range, such as `copy_range`."""
 
-    def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt: ...
+    def __call__(
+        self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: RangeReads | None = None
+    ) -> BackupReceipt: ...
 
 
-def copy_bundle(bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range) -> tuple[Copied, ...]:
+class BeginOne(Protocol):
+    """The beginning of the copy of one range, such as `begun_reads`."""
+
+    def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads | None: ...
+
+
+def copy_bundle(
+    bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range, begin: BeginOne = begun_reads
+) -> tuple[Copied, ...]:
     """Copy the ranges, and return the outcome of each. `base`: the newest commit when the run began. Raises what is not
     about one range: then nothing of the bundle counts."""
     if not bundle.packed:
         return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
     with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
-        outcomes = tuple(_all_copied(bundle, ends, pack, copy))
+        outcomes = tuple(_all_copied(bundle, ends, pack, copy, begin))
         pack.close()
     return outcomes
 
 
-def _all_copied(bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Iterator[Copied]:
+def _all_copied(
+    bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne, begin: BeginOne
+) -> Iterator[Copied]:
     """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few,
     the others are left to the next run, which knows what is out before it begins."""
     silent: set[TopicPartition] = set()
-    for task in bundle.tasks:
+    for task, reads in _begun_ahead(bundle.tasks, partial(begin, ends=ends, pack=pack)):
         if len(silent) >= SILENT_MAX:
             yield _not_tried(task, len(silent))
             continue
-        outcome = _copied(task, ends, pack, copy)
+        outcome = _copied(task, ends, pack, copy, reads)
         if isinstance(outcome, Failed) and isinstance(outcome.error, KafkaUnavailable):
             silent.add(task.range.topic_partition)
         yield outcome
@@ -122,8 +138,21 @@ def _not_tried(task: CopyTask, silent: int) -> Failed:
     return Failed(error=error, trace="")
 
 
-def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne) -> Copied:
+def _begun_ahead(
+    tasks: Sequence[CopyTask], begin: Callable[[CopyTask], RangeReads | None]
+) -> Iterator[tuple[CopyTask, RangeReads | None]]:
+    """Each task with its reads, of which the first fetches were sent while the tasks before were copied: most of the
+    time of a small range would be waiting for its only answer."""
+    ahead: deque[tuple[CopyTask, RangeReads | None]] = deque()
+    for task in tasks:
+        ahead.append((task, begin(task)))
+        if len(ahead) > AHEAD:
+            yield ahead.popleft()
+    yield from ahead
+
+
+def _copied(task: CopyTask, ends: BackupEnds, pack: PackWriter, copy: CopyOne, reads: RangeReads | None) -> Copied:
     try:
-        return Done(value=copy(task, ends=ends, pack=pack))
+        return Done(value=copy(task, ends=ends, pack=pack, reads=reads))
     except (*OF_ONE_PARTITION, Denied) as error:
         return Failed(error=error, trace=safe_trace(error))

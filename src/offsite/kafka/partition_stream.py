@@ -48,6 +48,13 @@ from offsite.model.journal import decided
 _MAX_WAIT_MS = 500
 
 
+class Asked:
+    """No item: a fetch is under way."""
+
+
+ASKED = Asked()
+
+
 class PartitionStream:
     """The state of one `PartitionReader.read`. `on_throttle` is told each pause that a quota asks for, in ms; `pace` is
     asked before each fetch."""
@@ -80,14 +87,16 @@ class PartitionStream:
     def done(self) -> bool:
         return self.position >= self._range.end
 
-    def run(self) -> Generator[Item, None, None]:
-        """Read until the range ends, another replica is better, or something fails; then another run goes on."""
+    def run(self) -> Generator[Item | Asked, None, None]:
+        """Read until the range ends, another replica is better, or something fails; then another run goes on. Says that
+        it has asked before it waits for the first answer."""
         self._meet_leader()
         follower, self._follower = self._follower if self._epoch == self._checked_epoch else -1, -1
         with self._lease(follower) as connection:
             self._format = self._choose_format(connection)
             self._check_not_truncated(connection, follower)
             self._ask(connection, self.position)
+            yield ASKED
             while not self.done and self._follower < 0:
                 answer = self._receive(connection)
                 if answer.error_code == OFFSET_OUT_OF_RANGE:

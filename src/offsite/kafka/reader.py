@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import chain
 from uuid import UUID
 
 from offsite.kafka.evidence import GIVEN_UP_MAX_S, UNANSWERED_MAX_S
@@ -16,7 +17,7 @@ from offsite.kafka.fetch_pace import UNLIMITED, FetchPace
 from offsite.kafka.net.backoff import LEADERLESS_MAX_S, MISSING_TOPIC_MAX_S, Backoff
 from offsite.kafka.net.receive_buffer import ReceiveBuffer
 from offsite.kafka.net.routing import Router
-from offsite.kafka.partition_stream import PartitionStream
+from offsite.kafka.partition_stream import ASKED, Asked, PartitionStream
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.log.range import LogRange
 from offsite.model.clock import Clock, SystemClock
@@ -28,6 +29,7 @@ from offsite.model.errors import (
     KafkaUnreachable,
     LeaderUnavailable,
     NoSuchTopic,
+    OffsiteError,
     TopicReplaced,
 )
 
@@ -66,13 +68,27 @@ class PartitionReader:
         shows that there are none, `SourceTruncated`, `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`,
         `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after one more try), `OldMessageFormat`, `Denied`.
         """
+        return (each for each in self._told(task) if not isinstance(each, Asked))
+
+    def begin_task(self, task: ReadTask) -> Iterator[Item]:
+        """The same items, with the first fetch on its way when this returns: the broker works on it while the caller
+        does something else. It must be read on before this reader is asked for another range, or be closed. What goes
+        wrong is raised when the items are asked for."""
+        told = self._told(task)
+        try:
+            first = next(told, ASKED)
+        except OffsiteError as error:
+            return _raising(error)
+        return (each for each in chain([first], told) if not isinstance(each, Asked))
+
+    def _told(self, task: ReadTask) -> Iterator[Item | Asked]:
         try:
             yield from self._read(task)
         except KafkaUnavailable:
             self._router.given_up.add(task.range.topic_partition, self._clock.monotonic_s())
             raise
 
-    def _read(self, task: ReadTask) -> Iterator[Item]:
+    def _read(self, task: ReadTask) -> Iterator[Item | Asked]:
         key = task.range.topic_partition
         is_known_sick = self._router.given_up.holds(key, self._clock.monotonic_s())
         patience = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else UNANSWERED_MAX_S)
@@ -84,13 +100,18 @@ class PartitionReader:
             try:
                 with closing(stream.run()) as items:
                     for item in items:
+                        if isinstance(item, Asked):
+                            yield item
+                            continue
                         for waiting in (patience, outage, absence):
                             waiting.reset()
                         self._router.given_up.discard(key)
                         yield item
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
+                yield ASKED  # in vain: whoever only began need not wait
                 outage.wait(error)
             except (NoSuchTopic, TopicReplaced) as error:
+                yield ASKED
                 absence.wait(error)
             except (DamagedBatch, KafkaProtocolError):
                 if damaged_at == stream.position:
@@ -98,3 +119,8 @@ class PartitionReader:
                 damaged_at = stream.position
             if not stream.done:
                 self._router.forget(key)
+
+
+def _raising(error: OffsiteError) -> Iterator[Item]:
+    raise error
+    yield  # a generator: it raises when it is asked for an item

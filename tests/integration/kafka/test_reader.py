@@ -10,6 +10,7 @@ from confluent_kafka import Producer as Client
 
 from offsite.kafka.net.pool import ConnectionPool
 from offsite.kafka.net.routing import Router
+from offsite.kafka.read_task import ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.chunk import Chunk, Hole
 from offsite.log.range import LogRange, TopicPartition
@@ -148,3 +149,23 @@ def test_a_reader_left_in_the_middle_leaves_no_answer_behind_for_the_next(cluste
     next(items)
     items.close()  # type: ignore[attr-defined]  # a generator
     assert list(batches_of(reader.read(cluster.whole(topic)))) == cluster.read(cluster.whole(topic))
+
+
+def test_ranges_that_were_begun_ahead_are_read_as_they_are(cluster: Cluster) -> None:
+    topic = cluster.make_topic()
+    cluster.produce(topic, numbered(30), batch_num_messages=3)
+    router = Router(cluster.config)
+    ranges = [LogRange(topic=topic, partition=0, start=start, end=start + 10) for start in (0, 10, 20)]
+    begun = [PartitionReader(router).begin_task(ReadTask(range=each)) for each in ranges]
+    found = [bytes(item.data) for items in begun for item in items if isinstance(item, Chunk)]
+    each_alone = (item for each in ranges for item in PartitionReader(router).read(each))
+    assert found == [bytes(item.data) for item in each_alone if isinstance(item, Chunk)]
+
+
+def test_who_only_begins_a_range_does_not_wait_for_what_is_not_there(cluster: Cluster) -> None:
+    missing = ReadTask(range=LogRange(topic=f"missing-{uuid4().hex}", partition=0, start=0, end=1))
+    began_s = monotonic()
+    items = PartitionReader(Router(cluster.config)).begin_task(missing)
+    assert monotonic() - began_s < 2
+    with pytest.raises(NoSuchTopic):
+        next(items)
