@@ -188,9 +188,13 @@ class PlanReport:
     groups: int
     sick: tuple[str, ...]
     cut_back: tuple[str, ...]
+    driver_bytes: int
+    """Of memory that the driver will need, about."""
 
 
 def _plan_report(planned: BackupPlan) -> PlanReport:
+    from offsite.services.backup.driver_memory import driver_bytes
+
     starts = {(t.range.topic, t.range.partition): t.range.start for t in reversed(planned.copy.tasks)}
     partitions = tuple(
         PlannedPartition(
@@ -211,6 +215,7 @@ def _plan_report(planned: BackupPlan) -> PlanReport:
         groups=len(planned.groups.groups) if planned.groups else 0,
         sick=tuple(f"{each.topic}/{each.partition}: {each.error.message}" for each in planned.copy.sick),
         cut_back=tuple(f"{cut.partition_id} from offset {cut.at} to {cut.end}" for cut in planned.cuts),
+        driver_bytes=driver_bytes(planned.copy),
     )
 
 
@@ -228,5 +233,6 @@ def _render_plan(console: Console, report: PlanReport) -> None:
     after = f"after commit {report.continues_from_commit}" if report.continues_from_commit else "first run"
     console.print(
         f"backup {report.backup} of cluster {report.cluster_id}, {after}: about {format_size(report.estimated_bytes)} "
-        f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups"
+        f"in {report.tasks} tasks, {report.holes} holes; {report.groups} groups; "
+        f"about {format_size(report.driver_bytes)} of memory for the driver"
     )

@@ -38,5 +38,5 @@ def check_submitted(choice: SparkChoice) -> None:
     if choice.conf or choice.archive:
         raise BadOption(
             "spark-submit has started this Spark already: its settings are those of spark-submit",
-            hint="give them to spark-submit: --conf NAME=VALUE, --properties-file FILE, --files offsite.pex",
+            hint="set them where this Spark was started, by the options that spark-submit has for them",
         )

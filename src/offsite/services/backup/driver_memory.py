@@ -1,0 +1,24 @@
+"""How much memory the driver of a backup needs: reckoned from its plan, by what was measured (`bench.many_ranges`)."""
+
+from __future__ import annotations
+
+from offsite.copy.plan import CopyPlan
+from offsite.model.size import MIB
+from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
+from offsite.services.backup.copy_pass import CommitEvery
+
+IDLE_BYTES = 310 * MIB
+"""A driver with little to do: its Python process, and the JVM beside it."""
+TASK_BYTES = 900
+SEGMENT_BYTES = 1_650
+"""A segment that was copied is held until the end of the run."""
+COMMITTED_SEGMENT_BYTES = 4_000
+"""And so much more for each segment of the commit that is being written."""
+
+
+def driver_bytes(plan: CopyPlan) -> int:
+    """About so many bytes, whatever the topics hold: it grows with segments, and flattens with large ones."""
+    segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
+    at_once = min(segments, CommitEvery().segments)
+    held = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
+    return IDLE_BYTES + held + at_once * COMMITTED_SEGMENT_BYTES
