@@ -62,20 +62,21 @@ class Secret:
         return hash(self._text)
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        """Raises `SecretStays`."""
-        match way_of_secrets():
+        """Raises `SecretStays`. An empty text is no secret."""
+        match way_of_secrets() if self._text else Travel.SENT:
             case Travel.SENT:
                 return Secret, (self._text,)
             case Travel.READ_THERE:
                 raise SecretStays(
-                    "a task would carry a password, a key or a token that comes from no file of --kafka-config",
+                    "a task would carry a password, key or token of Kafka that comes from no file of --kafka-config",
                     hint="give it in a file that every executor has at the same path: --kafka-config FILE",
                 )
             case Travel.STAYS:
                 raise SecretStays(
-                    "a task would carry a password, a key or a token over a network on which Spark encrypts nothing",
-                    hint="switch on spark.authenticate and spark.network.crypto.enabled; or let the executors read it"
-                    " themselves: --secrets on-executors; or send it readable: --secrets in-clear",
+                    "a task would carry a password, key or token of Kafka over a network that Spark does not encrypt",
+                    hint="switch on spark.authenticate and spark.network.crypto.enabled, here and on the cluster; or"
+                    " let executors read it from the file of --kafka-config, at the same path there: --secrets"
+                    " on-executors; or send it readable: --secrets in-clear",
                 )
 
     def __repr__(self) -> str:

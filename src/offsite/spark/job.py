@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
-from offsite.model.errors import ExecutorDiffers
+from offsite.model.errors import ExecutorDiffers, SecretStays
 from offsite.model.journal import JOURNAL
 from offsite.model.secret import Travel, secrets_travel
 from offsite.model.version import __version__
@@ -176,11 +176,15 @@ class SparkJob(Generic[TaskT, ResultT]):
         return self._context.parallelize(tasks, len(tasks))
 
     def _sealed(self, function: object) -> bytes:
-        """As Spark pickles functions: those of a program's own `__main__` go along whole."""
+        """As Spark pickles functions: those of a program's own `__main__` go along whole. Raises `SecretStays`."""
         from pyspark import cloudpickle
 
-        with secrets_travel(self._secrets):
-            return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        try:
+            with secrets_travel(self._secrets):
+                return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        except SecretStays as error:
+            host = self._context.getConf().get("spark.driver.host")
+            raise SecretStays(f"{error.message} (the driver is {host})", hint=error.hint) from error
 
 
 class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):

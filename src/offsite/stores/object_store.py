@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -29,6 +29,7 @@ from offsite.model.errors import (
 )
 from offsite.model.journal import decided
 from offsite.model.version import __version__
+from offsite.stores.cloud_credentials import Options, options_to_send, with_credentials_of_here
 from offsite.stores.object_errors import asked, is_taken, is_unclear, is_unsupported, store_error, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 from offsite.stores.store_wait import store_wait
@@ -59,14 +60,19 @@ _PUT_PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudStore:
-    """Objects below a URL. `options` are the client's own settings, credentials included: they travel to the workers
-    inside the pickled value, and are never shown."""
+    """Objects below a URL. `options` are the client's own settings, credentials included: they are never shown, and
+    pickled only where secrets may travel (`secrets_travel`)."""
 
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     max_retries: int = _MAX_RETRIES
     retry_timeout_s: float = _RETRY_TIMEOUT_S
     request_timeout_s: float = _REQUEST_TIMEOUT_S
+
+    def __reduce__(self) -> tuple[Callable[..., CloudStore], tuple[Any, ...]]:
+        """Raises `SecretStays`."""
+        sent, read_there = options_to_send(self.url, self.options)
+        return _arrived, (self.url, sent, read_there, self.max_retries, self.retry_timeout_s, self.request_timeout_s)
 
     @property
     def impatient(self) -> CloudStore:
@@ -292,6 +298,23 @@ class CloudWriter:
 
     def abort(self) -> None:
         self._gathered = None
+
+
+def _arrived(  # noqa: PLR0913, PLR0917  # a pickle gives them by their places
+    url: str,
+    options: Options,
+    read_here: bool,  # noqa: FBT001
+    max_retries: int,
+    retry_timeout_s: float,
+    request_timeout_s: float,
+) -> CloudStore:
+    return CloudStore(
+        url=url,
+        options=with_credentials_of_here(options) if read_here else options,
+        max_retries=max_retries,
+        retry_timeout_s=retry_timeout_s,
+        request_timeout_s=request_timeout_s,
+    )
 
 
 @lru_cache(maxsize=16)

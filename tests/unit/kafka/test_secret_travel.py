@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsite.kafka.config.client_properties import read_client_properties
-from offsite.kafka.config.config import KafkaConfig, SaslConfig, parse_bootstrap
+from offsite.kafka.config.config import KafkaConfig, SaslConfig, TokenSource, parse_bootstrap
 from offsite.model.errors import BadKafkaConfig, SecretStays
 from offsite.model.secret import Secret, Travel, secrets_travel
 
@@ -87,3 +87,15 @@ def test_a_secret_that_came_from_no_file_cannot_be_read_on_executors() -> None:
 def test_settings_without_a_secret_may_always_be_pickled() -> None:
     config = KafkaConfig(bootstrap=parse_bootstrap("here:1"), rack_id="a")
     assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_arguments_of_a_token_command_are_secrets_and_its_name_is_none() -> None:
+    told = TokenSource(command=("curl", "-d", "client_secret=hunter2"))
+    with pytest.raises(SecretStays):
+        pickle.dumps(told)
+    with secrets_travel(Travel.SENT):
+        assert pickle.loads(pickle.dumps(told)) == told
+    assert "hunter2" not in repr(told)
+    for harmless in (TokenSource(command=("/opt/token",)), TokenSource(file="/run/token")):
+        sasl = SaslConfig(mechanism="OAUTHBEARER", token=harmless)  # with an empty password, which is none
+        assert pickle.loads(pickle.dumps(sasl)) == sasl

@@ -43,11 +43,15 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """Where an OAUTHBEARER token comes from, asked anew for each connection: exactly one of the three is set."""
+    """Where an OAUTHBEARER token comes from, asked anew for each connection: exactly one of the three is set. Arguments
+    of a command may be secrets (`curl -d client_secret=…`), and are treated like one."""
 
     static: Secret | None = None
     file: str = ""
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), repr=False)
+
+    def __reduce__(self) -> tuple[Callable[..., TokenSource], tuple[Any, ...]]:
+        return _source, (self.static, self.file, self.command[:1], tuple(map(Secret, self.command[1:])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,10 @@ class KafkaConfig:
         if self.sasl is None:
             return "PLAINTEXT" if self.tls is None else "SSL"
         return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+def _source(static: Secret | None, file: str, program: tuple[str, ...], arguments: tuple[Secret, ...]) -> TokenSource:
+    return TokenSource(static=static, file=file, command=(*program, *(each.reveal() for each in arguments)))
 
 
 def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of its fields, in their order
