@@ -27,6 +27,7 @@ from offsite.repository.state import BackupState
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.table.latest import by_partition, latest_arrow
+from offsite.table.on_worker import OnWorker
 from offsite.table.options import STREAM_OPTIONS, TableOptions, read_options
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
@@ -108,7 +109,7 @@ class ScanPartition(InputPartition):
 
     def __init__(self, task: ScanTask, store: Store) -> None:
         super().__init__(task)
-        self.task, self.store = task, store
+        self.task, self.store = task, OnWorker(store)
 
 
 class LatestPartition(InputPartition):
@@ -116,14 +117,18 @@ class LatestPartition(InputPartition):
 
     def __init__(self, tasks: tuple[ScanTask, ...], rows: RowFilter, store: Store) -> None:
         super().__init__(tasks)
-        self.tasks, self.rows, self.store = tasks, rows, store
+        self.tasks, self.rows, self.store = tasks, rows, OnWorker(store)
 
 
 class TableReader(DataSourceReader):
     """A reader of one restore point. Lives on the driver to plan, and in each worker to read one partition."""
 
     def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
-        self._options, self._backup, self._fixed, self._rows = options, backup, fixed, rows
+        self._options, self._here, self._fixed, self._rows = options, OnWorker(backup), fixed, rows
+
+    @property
+    def _backup(self) -> Backup:
+        return self._here.value
 
     def partitions(self) -> list[InputPartition]:  # Spark insists on a list
         point = find_point(self._backup, self._options, self._fixed, partitions_exist=False)
@@ -160,8 +165,8 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one partition. Where there is nothing to read, Spark still asks for one partition, which is not
     ours."""
     if isinstance(partition, LatestPartition):
-        return latest_arrow(partition.tasks, partition.rows, partition.store)
-    return scan_arrow(partition.task, partition.store) if isinstance(partition, ScanPartition) else iter(())
+        return latest_arrow(partition.tasks, partition.rows, partition.store.value)
+    return scan_arrow(partition.task, partition.store.value) if isinstance(partition, ScanPartition) else iter(())
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -20,6 +20,7 @@ from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.state import BackupState
 from offsite.table.ended_scan import scan_ended
+from offsite.table.on_worker import OnWorker
 from offsite.table.options import BATCH_OPTIONS, LATEST, TableOptions
 from offsite.table.scan import scan_arrow
 from offsite.table.scan_plan import with_commits
@@ -39,7 +40,7 @@ class StreamPartition(InputPartition):
 
     def __init__(self, task: StreamTask, log: CommitLog, *, with_commit: bool) -> None:
         super().__init__(task)
-        self.task, self.log, self.with_commit = task, log, with_commit
+        self.task, self.log, self.with_commit = task, OnWorker(log), with_commit
 
 
 class TableStream(DataSourceStreamReader):
@@ -48,10 +49,14 @@ class TableStream(DataSourceStreamReader):
     def __init__(self, options: TableOptions, backup: Backup) -> None:
         if unusable := sorted(options.given & set(BATCH_OPTIONS)):
             raise BadOption(f"option {unusable[0]} is not for streams", hint="say where to begin with startingCommit")
-        self._options, self._backup = options, backup
+        self._options, self._here = options, OnWorker(backup)
         self._newest: int | None = None
         self._head: BackupState | None = None
         self._state = BackupState(backup=backup.descriptor.name)
+
+    @property
+    def _backup(self) -> Backup:
+        return self._here.value
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
         match self._options.starting_commit:
@@ -81,9 +86,9 @@ class TableStream(DataSourceStreamReader):
         if not isinstance(partition, StreamPartition):
             return iter(())
         if isinstance(partition.task, EndedTask):
-            return scan_ended(partition.task, partition.log, with_commit=partition.with_commit)
+            return scan_ended(partition.task, partition.log.value, with_commit=partition.with_commit)
         tasks = (partition.task,) if partition.with_commit else with_commits([partition.task], {})
-        return scan_arrow(tasks[0], partition.log.store)
+        return scan_arrow(tasks[0], partition.log.value.store)
 
     def _selection(self, *, is_first: bool) -> StreamSelection:
         """`is_first`: of the micro-batch that begins with the earliest there is, which loses nothing it ever had."""
