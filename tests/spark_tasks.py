@@ -13,6 +13,7 @@ from typing import Any
 
 from offsite.model.errors import DamagedBatch, KafkaUnreachable
 from offsite.model.journal import decided
+from offsite.model.secret import Secret
 from offsite.spark import meter
 from offsite.spark.rates import rate_lease
 from offsite.spark.runner import Fed
@@ -31,6 +32,10 @@ class Attempted:
 
 def double(number: int) -> int:
     return number * 2
+
+
+def length_of(number: int, *, secret: Secret) -> int:
+    return number + len(secret.reveal())
 
 
 def interpreter(_: int) -> str:

@@ -11,6 +11,7 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
+from offsite.model.secret import Secret
 from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Done, Failed
 from offsite.spark.spark_runner import SparkRunner
@@ -103,3 +104,15 @@ def test_a_task_that_kills_its_worker_fails_alone(runner: SparkRunner, tmp_path:
     assert [isinstance(outcome, Done) for outcome in outcomes] == [True, False, True]
     assert isinstance(outcomes[1], Failed)
     assert isinstance(outcomes[1].error, SparkFailed)
+
+
+def test_a_session_in_one_jvm_takes_secrets_whatever_its_address_is(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's own default is the machine's name in the network, and no encryption: nothing goes over that network."""
+    monkeypatch.setattr("offsite.spark.sessions.session.is_private", lambda _: False)
+    spark = SparkRunner(context=session.sparkContext)
+    try:
+        assert spark.run([3], partial(spark_tasks.length_of, secret=Secret("hunter2"))) == [10]
+    finally:
+        spark.close()

@@ -31,8 +31,6 @@ class LocalSession(Session):
     """The JVM started directly and killed at the end: nothing in it outlives its jobs. Where pyspark has changed too
     much for that, Spark's own way."""
 
-    is_private = True
-
     def __init__(self, master: str, chosen: Mapping[str, str], *, preload: Sequence[str], clock: Clock) -> None:
         self._master, self._chosen, self._preload, self._clock = master, chosen, preload, clock
         self._scratch = Scratch()

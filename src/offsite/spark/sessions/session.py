@@ -10,6 +10,7 @@ from offsite.model.check import check
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.spark.job import Mailbox
 from offsite.spark.sessions.executors import cluster_slots, wait_for_executors
+from offsite.spark.sessions.master import runs_in_one_jvm
 from offsite.spark.settings import MAX_ATTEMPTS, is_private
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class Session(ABC):
         try:
             self._context = self._build()
             self._mailbox = Mailbox(self._context)
-            self.is_private = self.is_private or is_private(dict(self._context.getConf().getAll()))
+            in_one_jvm = runs_in_one_jvm(str(self._context.master))
+            self.is_private = in_one_jvm or is_private(dict(self._context.getConf().getAll()))
         except OffsiteError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`
