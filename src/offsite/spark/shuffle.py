@@ -13,12 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.errors import OffsiteError
+from offsite.model.journal import safe_trace
 from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_limits import RateAddress
 from offsite.spark.runner import Fed, FoundT, SentT, Shuffle, TaskT
-from offsite.spark.task_attempt import LASTING, interrupted_by_hangup
+from offsite.spark.task_attempt import LASTING, AttemptFailed, interrupted_by_hangup
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -49,8 +50,10 @@ class Finding(Generic[TaskT, FoundT]):
             yield from self.find(task)
         except OffsiteError as error:
             if not isinstance(error, LASTING) and not _is_last_attempt(self.max_attempts):
-                raise
+                raise AttemptFailed(safe_trace(error)) from None
             yield from self.give_up(task, error)
+        except Exception as error:  # noqa: BLE001  # a foreign one, of which Spark would write all that it says
+            raise AttemptFailed(safe_trace(error)) from None
 
 
 def fed(

@@ -148,6 +148,11 @@ def _line_of(fields: Sequence[Any]) -> Line:
     return Line(level=int(level), at_s=float(at_s), text=printable(str(text)))
 
 
+class AttemptFailed(Exception):
+    """An attempt is to be repeated. Spark writes the text into logs of executors, its event log and its pages: it is a
+    trace that a log may hold, where the error and its causes may quote a record or a credential."""
+
+
 LASTING = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
 """Kinds of errors that a second attempt meets again."""
 
@@ -175,14 +180,14 @@ def attempt(  # noqa: PLR0913  # keyword-only, each with a default
     journal_level: int = logging.INFO,
     on_retry: Callable[[AttemptNote], None] = lambda _: None,
 ) -> Envelope[ResultT]:
-    """The envelope of `function(task)`. An error that is worth another attempt is raised, after `on_retry` was told of
-    it, unless this is the last attempt."""
+    """The envelope of `function(task)`. For an error that is worth another attempt `AttemptFailed` is raised, after
+    `on_retry` was told of it, unless this is the last attempt."""
     with recording(journal_level) as journal:
         try:
             outcome = _outcome(task, function, is_last_attempt=is_last_attempt)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # told of, and raised as what Spark may write
             on_retry(AttemptNote.of(error, index=index, number=number, lines=journal.lines()))
-            raise
+            raise AttemptFailed(safe_trace(error)) from None
     return Envelope(
         index=index,
         outcome=outcome,

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 
 import pytest
 
 from offsite.model.errors import KafkaUnreachable, OffsiteError, SparkFailed, TargetNotEmpty
 from offsite.spark.runner import Done, Failed
-from offsite.spark.task_attempt import Envelope, attempt
+from offsite.spark.task_attempt import AttemptFailed, Envelope, attempt
 from tests.spark_tasks import divide_by_zero, double
+
+QUOTED = "hunter2"
 
 
 def refuse(_: int) -> None:
@@ -16,6 +19,17 @@ def refuse(_: int) -> None:
 
 def lose_the_broker(_: int) -> None:
     raise KafkaUnreachable("gone", hint="")
+
+
+def quote_a_password(_: int) -> None:
+    raise ValueError(f"cannot use {QUOTED}")
+
+
+def wrap_a_quote(_: int) -> None:
+    try:
+        quote_a_password(0)
+    except ValueError as error:
+        raise KafkaUnreachable("gone", hint="") from error
 
 
 def only_error(envelope: Envelope[None]) -> OffsiteError:
@@ -34,8 +48,18 @@ def test_what_another_attempt_meets_again_comes_back_at_once() -> None:
 
 
 def test_what_may_pass_is_raised_for_another_attempt() -> None:
-    with pytest.raises(KafkaUnreachable):
+    with pytest.raises(AttemptFailed, match="KafkaUnreachable: gone"):
         attempt(0, 1, lose_the_broker, is_last_attempt=False)
+
+
+def test_what_spark_writes_of_a_failed_attempt_quotes_no_foreign_error() -> None:
+    """Spark prints the whole chain: into logs of executors, the event log, its pages."""
+    for error in (quote_a_password, wrap_a_quote):
+        with pytest.raises(AttemptFailed) as raised:
+            attempt(0, 1, error, is_last_attempt=False)
+        told = "".join(traceback.format_exception(raised.value))
+        assert QUOTED not in told
+        assert error.__name__ in told
 
 
 def test_the_last_attempt_raises_nothing() -> None:

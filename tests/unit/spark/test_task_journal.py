@@ -9,7 +9,7 @@ import pytest
 from offsite.model.errors import KafkaUnreachable
 from offsite.model.journal import JOURNAL, decided, warned
 from offsite.spark.runner import Failed
-from offsite.spark.task_attempt import MAX_NOTE_BYTES, AttemptNote, NoteReceiver, NoteSender, attempt
+from offsite.spark.task_attempt import MAX_NOTE_BYTES, AttemptFailed, AttemptNote, NoteReceiver, NoteSender, attempt
 from offsite.spark.task_journal import LINES_PER_EVENT, Line, recording, write_lines
 
 LOOPBACK = "127.0.0.1"
@@ -80,7 +80,7 @@ def test_an_attempt_that_will_be_repeated_sends_a_note_of_why_and_of_what_it_dec
 ) -> None:
     receiver = NoteReceiver(LOOPBACK)
     sender = NoteSender(address=receiver.address, job=5)
-    with pytest.raises(KafkaUnreachable):
+    with pytest.raises(AttemptFailed):
         attempt(2, 3, find_a_hole_and_lose_the_broker, is_last_attempt=False, number=1, on_retry=sender)
     written(receiver, 5, caplog, lines=2)
     receiver.close()
