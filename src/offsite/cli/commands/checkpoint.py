@@ -130,7 +130,9 @@ def _taken_elsewhere(options: TakeOptions, engine: SparkOptions, backup: Backup,
     from offsite.services.checkpoint.serve import is_free, wait_for
     from offsite.services.checkpoint.status import CheckpointStatus
 
-    background = Background(arguments=[*options.arguments(checkpoint), *engine.arguments()])
+    background = Background(
+        arguments=[*options.arguments(checkpoint), *engine.arguments()], environment=engine.environment()
+    )
 
     def step() -> None:
         background.check()

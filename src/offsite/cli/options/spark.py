@@ -75,15 +75,20 @@ class SparkOptions:
         )
 
     def arguments(self) -> list[str]:
-        """The same as arguments of another command."""
+        """The same as arguments of another command, but for `spark_conf`, which may hold Spark's own secret: any user
+        of the machine reads a command line. See `environment`."""
         given = {
             "--spark-master": self.spark_master,
             "--spark-properties": self.spark_properties,
             "--spark-archive": self.spark_archive,
             "--secrets": self.secrets,
         }
-        named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
-        return [*named, *(text for pair in self.spark_conf or () for text in ("--spark-conf", pair))]
+        return [text for name, value in given.items() if value is not None for text in (name, str(value))]
+
+    def environment(self) -> dict[str, str]:
+        """The rest, as variables of the other command."""
+        conf = [*_of_environment(), *(self.spark_conf or ())]
+        return {CONF_VARIABLE: "\n".join(conf)} if conf else {}
 
 
 def _of_environment() -> list[str]:

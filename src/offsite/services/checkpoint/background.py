@@ -6,24 +6,28 @@ store: that the checkpoint is taken, complete or failed.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import IO
 
 from offsite.model.errors import CheckpointNotTaken
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _MODULE = "from offsite.cli.main import main; main()"
 _TOLD_MAX = 2_000
 """Characters of what a process that ended has said."""
 
 
 class Background:
-    """A process that takes a checkpoint by the command line `arguments`, once it was begun."""
+    """A process that takes a checkpoint by the command line `arguments`, once it was begun. `environment` is added to
+    that of this process."""
 
-    def __init__(self, *, arguments: Sequence[str]) -> None:
-        self._arguments = arguments
+    def __init__(self, *, arguments: Sequence[str], environment: Mapping[str, str] = _NOTHING) -> None:
+        self._arguments, self._environment = arguments, environment
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # as long as either process has it open
 
@@ -36,6 +40,7 @@ class Background:
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,
                 start_new_session=True,
+                env={**os.environ, **self._environment},
             )
 
     def check(self) -> None:
