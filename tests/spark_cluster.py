@@ -61,7 +61,7 @@ def spark_cluster(
         log = folder / "master.log"
         options = ("--port", "0", "--webui-port", "0")
         master = _start(processes, log, os.environ, f"{_DEPLOY}.master.Master", *options)
-        url = _logged(log, r"Starting Spark master at (spark://\S+)")
+        url = logged(log, r"Starting Spark master at (spark://\S+)")
         folders = [folder / f"worker-{number}" for number in range(len(environments))]
         limits = ("--cores", str(cores), "--memory", memory)
         workers = [
@@ -69,7 +69,7 @@ def spark_cluster(
             for each, environment in zip(folders, environments, strict=True)
         ]
         for each in folders:
-            _logged(each / "log", r"(Successfully registered with master)")
+            logged(each / "log", r"(Successfully registered with master)")
         yield Cluster(url, master, workers, folders)
 
 
@@ -109,7 +109,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _logged(log: Path, pattern: str) -> str:
+def logged(log: Path, pattern: str) -> str:
     wait_until(lambda: re.search(pattern, log.read_text()) is not None, f"{pattern} in {log}")
     found = re.search(pattern, log.read_text())
     assert found is not None

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import tempfile
-import threading
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -27,85 +23,14 @@ from offsite.stores.open_store import open_store
 from tests.conftest import SecureBroker
 from tests.integration.e2e.command import started
 from tests.integration.e2e.site import new_name, produce_to
+from tests.integration.e2e.watch import MARK, OWN, Watch
 from tests.integration.kafka.cluster import Cluster
 from tests.s3_servers import ENVIRONMENT, moto_server
 from tests.spark_cluster import standalone_cluster
 
-MARK, OWN = "OFFSITE_SECRETS_TEST", "OFFSITE_SECRETS_COMMAND"
 MESSAGES = [Message(key=b"%d" % n, value=b"v" * 500, timestamp_ms=BASE_MS + n) for n in range(2000)]
-LARGEST_FILE = 64 << 20
-LOOKS_EVERY_S = 0.1
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
-
-
-@dataclass(slots=True, kw_only=True)
-class Watch:
-    """What was seen where it must not be, by somebody who looks all the time. `secrets`: name to what is looked for;
-    `inherited` are the names of those that the command's own children may have in their environment."""
-
-    secrets: dict[str, str]
-    inherited: frozenset[str]
-    folders: tuple[Path, ...]
-    mark: str
-    found: set[str] = field(default_factory=set)
-    seen_inherited: set[str] = field(default_factory=set)
-    commands: set[str] = field(default_factory=set)
-    files: set[str] = field(default_factory=set)
-
-    def look(self) -> None:
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # ended meanwhile, or another user's
-                self._look_at_process(folder)
-        for each in self.folders:
-            for parent, _, names in os.walk(each):  # which minds no folder that vanishes
-                for name in names:
-                    self._look_at_file(Path(parent, name))
-
-    def look_at(self, what: str, data: bytes, *, allowed: frozenset[str] = frozenset()) -> None:
-        for name, secret in self.secrets.items():
-            if secret.encode() not in data:
-                continue
-            if name in allowed:
-                self.seen_inherited.add(name)
-            else:
-                self.found.add(f"{name} in {what}")
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        done = threading.Event()
-
-        def look_on() -> None:
-            while not done.wait(LOOKS_EVERY_S):
-                self.look()
-
-        watcher = threading.Thread(target=look_on, name="watcher")
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
-            self.look()
-
-    def _look_at_process(self, folder: Path) -> None:
-        command = (folder / "cmdline").read_bytes()
-        environment = (folder / "environ").read_bytes()
-        if f"{MARK}={self.mark}".encode() not in environment.split(b"\0"):
-            return
-        name = Path(command.split(b"\0")[0].decode()).name
-        self.commands.add(name)
-        self.look_at(f"the command line of {name}", command)
-        is_own = f"{OWN}={self.mark}".encode() in environment.split(b"\0")
-        self.look_at(f"the environment of {name}", environment, allowed=self.inherited if is_own else frozenset())
-
-    def _look_at_file(self, path: Path) -> None:
-        try:
-            if path.is_file() and path.stat().st_size <= LARGEST_FILE:
-                self.files.add(path.name)
-                self.look_at(f"the file {path}", path.read_bytes())
-        except OSError:
-            return  # removed meanwhile
 
 
 @pytest.fixture
