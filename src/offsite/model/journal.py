@@ -8,8 +8,9 @@ The form of a line: `event field=value … why="…"`. A value that is not plain
 taken apart again, and whatever could move a terminal's cursor or begin another line is shown as an escape.
 
 Of an exception a log tells where it came from always, and what it says only where that is known to be safe. Messages of
-our own errors hold no data and no secret (`docs/change/error.md`), nor do those of the operating system. What a foreign
-library says may quote a record or a credential: of its exceptions a log gets the class.
+our own errors hold no data and no secret (`docs/change/error.md`), nor do those of the operating system, nor does the
+name of a missing module. What a foreign library says may quote a record or a credential: of its exceptions a log gets
+the class.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def safe_line(error: BaseException) -> str:
         return f"{name}: {error.message}"
     if isinstance(error, OSError) and error.strerror:
         return f"{name}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{name}: No module named {error.name!r}"
     return name
 
 

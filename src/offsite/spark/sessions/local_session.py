@@ -16,6 +16,7 @@ from offsite.spark.local.jvm import LocalJvm
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.scratch import Scratch
+from offsite.spark.sessions.master import task_attempts
 from offsite.spark.sessions.session import Session
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
 from offsite.spark.settings import WORKER_ENVIRONMENT, laid_over, local_settings, plain_settings
@@ -33,6 +34,7 @@ class LocalSession(Session):
 
     def __init__(self, master: str, chosen: Mapping[str, str], *, preload: Sequence[str], clock: Clock) -> None:
         self._master, self._chosen, self._preload, self._clock = master, chosen, preload, clock
+        self.max_attempts = task_attempts(master, None)
         self._scratch = Scratch()
         self._jvm: LocalJvm | None = None
         self._template: WorkerTemplate | None = None
