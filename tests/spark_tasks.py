@@ -34,7 +34,7 @@ def double(number: int) -> int:
     return number * 2
 
 
-def length_of(number: int, *, secret: Secret) -> int:
+def length_of(number: int, *, secret: Secret, padding: bytes = b"") -> int:  # what it weighs
     return number + len(secret.reveal())
 
 

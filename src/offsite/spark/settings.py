@@ -49,6 +49,10 @@ def laid_over(own: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, st
     return {**own, **chosen, **FIRM_SETTINGS}
 
 
+_FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
+"""From this size on pyspark puts a function into files, on the driver and on each executor: it may hold secrets."""
+
+
 def common_settings() -> dict[str, str]:
     """Settings for any master: of small memory however many jobs a continuous backup runs."""
     return {
@@ -57,7 +61,16 @@ def common_settings() -> dict[str, str]:
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "1000",
+        _FUNCTION_IN_FILE: "2047m",
     }
+
+
+def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
+    """What goes with `chosen` settings that switch on Spark's AES encryption: nobody on the way may ask for less, as he
+    may by Spark's default, and what Spark spills to disks is encrypted, too."""
+    if not _by_aes(chosen):
+        return {}
+    return {"spark.network.crypto.saslFallback": "false", "spark.io.encryption.enabled": "true"}
 
 
 MAX_SOCKET_PATH_BYTES = 100
@@ -107,9 +120,13 @@ def is_private(settings: Mapping[str, str]) -> bool:
 
     Authentication alone encrypts nothing. Source: Spark's page "Security", AES-based encryption and SSL for RPC.
     """
+    is_here = is_loopback(settings.get("spark.driver.host", ""))
+    return _by_aes(settings) or _is_on(settings, "spark.ssl.rpc.enabled") or is_here
 
-    def on(name: str) -> bool:
-        return settings.get(name, "false").strip().lower() == "true"
 
-    by_aes = on("spark.authenticate") and on("spark.network.crypto.enabled")
-    return by_aes or on("spark.ssl.rpc.enabled") or is_loopback(settings.get("spark.driver.host", ""))
+def _by_aes(settings: Mapping[str, str]) -> bool:
+    return _is_on(settings, "spark.authenticate") and _is_on(settings, "spark.network.crypto.enabled")
+
+
+def _is_on(settings: Mapping[str, str], name: str) -> bool:
+    return settings.get(name, "false").strip().lower() == "true"

@@ -10,7 +10,7 @@ import pytest
 from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
 from offsite.spark.choice import SparkChoice, settings_of
-from offsite.spark.settings import FIRM_SETTINGS, common_settings, is_private, laid_over
+from offsite.spark.settings import FIRM_SETTINGS, beside_encryption, common_settings, is_private, laid_over
 
 
 def test_settings_of_a_file_give_way_to_those_of_the_command_line(tmp_path: Path) -> None:
@@ -69,6 +69,17 @@ def test_what_offsite_must_set_wins_and_is_told(caplog: pytest.LogCaptureFixture
 )
 def test_only_an_encrypted_network_or_this_machine_is_private(settings: dict[str, str], private: bool) -> None:
     assert is_private(settings) is private
+
+
+def test_who_encrypts_is_asked_for_less_by_nobody_and_spills_nothing_readable() -> None:
+    encrypted = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+    assert beside_encryption(encrypted) == {
+        "spark.network.crypto.saslFallback": "false",
+        "spark.io.encryption.enabled": "true",
+    }
+    assert beside_encryption({"spark.authenticate": "true"}) == {}
+    own = laid_over(beside_encryption(encrypted), {**encrypted, "spark.network.crypto.saslFallback": "true"})
+    assert own["spark.network.crypto.saslFallback"] == "true", "an old shuffle service may need it"
 
 
 def test_the_environment_chooses_the_same_again() -> None:

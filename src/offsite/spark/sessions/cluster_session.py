@@ -13,7 +13,7 @@ from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
 from offsite.spark.sessions.session import Session
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import common_settings, laid_over
+from offsite.spark.settings import beside_encryption, common_settings, laid_over
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,7 +34,8 @@ class ClusterSession(Session):
         java_binary()
         check_reachable(self._master)
         self._spark = SubmittedSpark(self._scratch.create() / "spark.log")
-        settings = laid_over({"spark.master": self._master, **common_settings()}, self._chosen)
+        own = {"spark.master": self._master, **common_settings(), **beside_encryption(self._chosen)}
+        settings = laid_over(own, self._chosen)
         return self._spark.start(settings, python=self._python)
 
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself

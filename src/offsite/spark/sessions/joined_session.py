@@ -10,7 +10,7 @@ from offsite.model.errors import BadOption
 from offsite.spark.choice import SparkChoice
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import SUBMITTED
-from offsite.spark.settings import common_settings, laid_over
+from offsite.spark.settings import beside_encryption, common_settings, laid_over
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,7 +29,8 @@ def submitted_context() -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     given = dict(pyspark_internals.submitted_conf().getAll())
-    conf = SparkConf().setAll(list(laid_over(common_settings(), given).items()))
+    settings = laid_over({**common_settings(), **beside_encryption(given)}, given)
+    conf = SparkConf().setAll(list(settings.items()))
     return SparkContext.getOrCreate(conf)
 
 
