@@ -21,7 +21,7 @@ class SparkChoice:
     offsite. `secrets`: how executors come by Kafka's."""
 
     master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     archive: str | None = None
     secrets: SecretsChoice = SecretsChoice.DEFAULT
 

@@ -21,6 +21,7 @@ from offsite.repository.backup import Backup
 from offsite.stores.open_store import open_store
 from tests.batches import FIRST_TIME_MS
 from tests.own_session import SMALL_TABLES, own_session
+from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store
 from tests.tables import ORDERS, ORDERS_1, USERS, batch_of, commit_batches, new_table
 
 KAFKA_SOURCE = (
@@ -34,6 +35,8 @@ KAFKA_SOURCE = (
 def session() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
         with own_session(settings=SMALL_TABLES) as session:
             yield session
 
@@ -71,6 +74,14 @@ def test_every_row_is_there_with_all_that_kafka_knew(session: SparkSession, tmp_
     assert (first.timestampType, first.commit) == (0, 1)
     assert (second.key, second.value, second.headers) == (b"\x00", None, None)
     assert second.timestamp.astimezone(UTC) == datetime.fromtimestamp(0, UTC) - timedelta(milliseconds=1)
+
+
+def test_workers_read_from_a_bucket_with_the_credentials_of_their_environment(session: SparkSession) -> None:
+    with moto_server() as endpoint:
+        backup = new_table(new_s3_store(endpoint))
+        commit_batches(backup, {ORDERS: [batch_of(0, 5)]})
+        place = {"repo": f"{backup.store.url}?endpoint={endpoint}", "backup": "b"}
+        assert session.read.format("offsite").options(**place).load().count() == 5
 
 
 def test_commits_topics_and_points_choose_rows(session: SparkSession, backup: Backup) -> None:
