@@ -27,6 +27,7 @@ from offsite.spark.unfit_executor import unfit_executor
 
 _POISONED_TASK = re.compile(r"Task (\d+) in stage \S+ failed \d+ times")
 _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
+_STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
@@ -147,6 +148,12 @@ def _tell(envelope: Envelope[ResultT]) -> None:
 
 
 def _failure(error: Exception) -> SparkFailed:
+    if _STOPPED.search(str(error)):
+        return SparkFailed(
+            "Spark has ended by itself in the middle of a job",
+            hint="executors that fail again and again end an application, and so does who kills it: look into the logs"
+            " of its executors and its master; then run again, it goes on from there",
+        )
     if lost := _LOST_EXECUTOR.search(str(error)):
         return SparkFailed(
             f"the executor that ran this task was lost at each of {MAX_ATTEMPTS} attempts: {lost[1].strip()}",

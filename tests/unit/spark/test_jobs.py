@@ -113,3 +113,15 @@ def test_a_task_whose_executors_were_killed_says_so() -> None:
     ).run()
     assert outcomes[0].error.message == f"the executor that ran this task was lost at each of 4 attempts: {reason}"
     assert "memoryOverhead" in outcomes[0].error.hint
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "An error occurred: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis stopped",
+        "org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down",
+    ],
+)
+def test_a_spark_that_has_ended_by_itself_is_named(said: str) -> None:
+    with pytest.raises(SparkFailed, match="ended by itself"):
+        run(PlayedJob([], RuntimeError(said)), tasks=1)

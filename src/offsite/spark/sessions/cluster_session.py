@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsite.spark.archive import ArchiveSettings, with_archive
@@ -44,7 +46,14 @@ class ClusterSession(Session):
         self._scratch.remove()
 
     def _explain(self, error: Exception) -> str:
-        return (last_words(self._spark.log) if self._spark else "") or super()._explain(error)
+        return (_why(self._spark.log) if self._spark else "") or super()._explain(error)
+
+
+def _why(log: Path) -> str:
+    """Why the context did not come up. The log's last line is often of the end that followed."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    found = re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text)
+    return found[1].strip() if found else last_words(log)
 
 
 def _python_of_environment() -> str:

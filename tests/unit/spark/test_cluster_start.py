@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from offsite.spark.sessions.cluster_session import _why
+
+
+def test_why_a_context_did_not_come_up_is_not_the_end_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(
+        "INFO SparkContext: Running\nERROR SparkContext: Error initializing SparkContext.\n"
+        "org.apache.spark.SparkException: Yarn application has already ended!\n\tat org.apache\n"
+        "WARN YarnSchedulerBackend: Attempted to request executors before the AM has registered!\n"
+    )
+    assert _why(log) == "org.apache.spark.SparkException: Yarn application has already ended!"
+
+
+def test_without_such_a_line_it_is_the_last_one(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    assert _why(log) == ""
+    log.write_text("Error: Could not find class\nat all\n")
+    assert _why(log) == "at all"
