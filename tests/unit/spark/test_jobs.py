@@ -118,7 +118,7 @@ def test_a_task_whose_executors_were_killed_says_so() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "An error occurred: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis stopped",
+        "An error occurred: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
         "org.apache.spark.SparkException: Job 3 cancelled because SparkContext was shut down",
     ],
 )
