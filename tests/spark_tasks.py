@@ -97,6 +97,10 @@ def wait_for_ever(marker: Path) -> None:
         time.sleep(PATIENCE_S)
 
 
+def touch_slowly(path: Path) -> None:
+    path.touch()
+
+
 def go_on_when_told(task: object, *, function: Callable[[Any], Any], marker: Path) -> object:
     """Tell by `marker` that a worker has the task, and do it when there is another one that ends in `.go`."""
     marker.write_text(str(os.getpid()))

@@ -25,6 +25,14 @@ class SparkChoice:
     archive: str | None = None
     secrets: SecretsChoice = SecretsChoice.DEFAULT
 
+    def __post_init__(self) -> None:
+        """A master among the settings, as in most files of them, is the master unless one was named besides: what runs
+        where is decided by it, and whether others can read what is sent."""
+        conf = dict(self.conf)
+        named = conf.pop("spark.master", None)
+        object.__setattr__(self, "conf", conf)
+        object.__setattr__(self, "master", self.master or named)
+
     def environment(self) -> Mapping[str, str]:
         """The variables by which another command chooses the same."""
         conf = "\n".join(f"{name}={value}" for name, value in self.conf.items())

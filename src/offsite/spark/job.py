@@ -16,12 +16,14 @@ import queue
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.errors import ExecutorDiffers, SecretStays
+from offsite.model.ids import random_id
 from offsite.model.journal import JOURNAL
 from offsite.model.secret import Travel, secrets_travel
 from offsite.model.version import __version__
@@ -50,8 +52,16 @@ CANCEL_LIMIT_S = 5.0
 """How long a cancelled job may take to come back; then it is left alone, and ends with its JVM."""
 
 
-class NoExecutor:
-    """An event: just now the cluster has no executor for this job."""
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """An event: just now the cluster has executors for this job, or has none."""
+
+    has_executors: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An event: an attempt was repeated that did not say how it ended. It may go on where nobody sees it."""
 
 
 class Mailbox:
@@ -117,7 +127,9 @@ class SparkJob(Generic[TaskT, ResultT]):
         self._context, self._secrets = engine.context, engine.secrets
         self._has_executors = engine.has_executors
         self._tasks = tasks
-        self._name, self._group = job_name(), f"offsite-{self._job}"
+        self._name, self._group = job_name(), f"offsite-{random_id(16)}"  # one context may have several mailboxes
+        self._is_cancelled = threading.Event()
+        self._told: Counter[int] = Counter()  # attempts that said how they failed, by task
         self._work = _Work(
             job=self._job,
             function=self._sealed(function),
@@ -131,7 +143,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         )
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
-    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | NoExecutor | None]:
+    def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | Looked | LostAttempt | None]:
         """The events of the job, which starts with the first one asked for; None when nothing has arrived for `TICK_S`.
         Raises what Spark raised at the end."""
         self._thread.start()
@@ -144,12 +156,13 @@ class SparkJob(Generic[TaskT, ResultT]):
                 yield None
                 if time.monotonic() >= look_s:
                     look_s = time.monotonic() + LOOK_EVERY_S
-                    if not self._has_executors():
-                        yield NoExecutor()
+                    yield Looked(self._has_executors())
                 continue
             finally:
-                self._notes.write(self._job)
+                self._told.update(self._notes.write(self._job))
             if isinstance(arrived, Envelope):
+                if arrived.number > 1 + self._told[arrived.index]:
+                    yield LostAttempt()
                 yield arrived
             elif arrived.error is not None:
                 raise arrived.error
@@ -157,15 +170,22 @@ class SparkJob(Generic[TaskT, ResultT]):
                 return
 
     def cancel(self) -> None:
-        """Stop the job: Spark forgets it at once, its tasks may go on for a moment."""
-        self._context.cancelJobGroup(self._group)
-        self._thread.join(CANCEL_LIMIT_S)
+        """Stop the job, also one that is still being submitted: Spark forgets it at once, its tasks may go on for a
+        moment."""
+        self._is_cancelled.set()
+        until_s = time.monotonic() + CANCEL_LIMIT_S
+        while self._thread.is_alive() and time.monotonic() < until_s:
+            with suppress(Exception):  # of a JVM that is gone, and its jobs with it
+                self._context.cancelJobGroup(self._group)
+            self._thread.join(TICK_S)
 
     def _submit(self) -> None:
         try:
             self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
             with secrets_travel(self._secrets):
-                self._source().mapPartitions(self._work).collect()
+                source = self._source().mapPartitions(self._work)
+                if not self._is_cancelled.is_set():
+                    source.collect()
         except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `events`, which raises it
             self._inbox.put(_End(error=error))
         else:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Generic
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeAlias
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError, SparkFailed
+from offsite.model.errors import ExecutorDiffers, SparkFailed
 from offsite.model.journal import decided, failed
 from offsite.spark.alone import Alone
-from offsite.spark.job import NoExecutor, SparkJob
+from offsite.spark.job import Looked, LostAttempt, SparkJob
 from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Failed, OnOutcome, OnProgress, ResultT, TaskT
 from offsite.spark.settings import MAX_ATTEMPTS
@@ -30,6 +30,7 @@ _LOST_EXECUTOR = re.compile(r"ExecutorLostFailure (\(executor .*)")
 _STOPPED = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _EXCEPTION_LINE = re.compile(r"^[:\s]*(?:[\w.]+(?:Error|Exception)|Reason|ExecutorLostFailure)\b.*", re.MULTILINE)
 
+Event: TypeAlias = Envelope[ResultT] | ProgressDatagram | Looked | LostAttempt | None
 OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
 
 
@@ -70,38 +71,54 @@ class TaskJobs(Generic[TaskT, ResultT]):
         return self._outcomes
 
     def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
+        """An error of whoever is told of progress and outcomes ends the job, and is raised; so does Ctrl-C."""
         job = self._open_job(tasks)
         try:
-            self._follow(job)
-        except OffsiteError:  # from whoever is told of the progress: there is nothing more to be done
-            job.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001  # told apart and raised again there
-            self._settle_poisoned(tasks if job.one_task_each else (), error)
-        except BaseException:  # Ctrl-C
+            for event in self._events(job, tasks):
+                if self._take(event):
+                    self._show()
+                if self._is_over():
+                    job.cancel()
+                    return
+        except BaseException:
             job.cancel()
             raise
 
-    def _follow(self, job: SparkJob[TaskT, ResultT]) -> None:
-        for event in job.events():
-            now_s = self._elapsed_s()
-            if isinstance(event, Envelope):
-                _tell(event)
-                self._alone.heard()
-                self._stragglers.ended(event.index, at_s=now_s)
-                if self._outcomes.take(event) and self._on_outcome is not None:
-                    self._on_outcome(event.index, event.outcome)
-            elif isinstance(event, ProgressDatagram):
+    def _events(self, job: SparkJob[TaskT, ResultT], tasks: Sequence[tuple[int, TaskT]]) -> Iterator[Event[ResultT]]:
+        """What only Spark can raise is about a task, or is raised as an error of ours."""
+        try:
+            yield from job.events()
+        except Exception as error:  # noqa: BLE001  # told apart, and raised again there
+            self._settle_poisoned(tasks if job.one_task_each else (), error)
+
+    def _take(self, event: Event[ResultT]) -> bool:
+        """Whether there is anything new to show."""
+        now_s = self._elapsed_s()
+        match event:
+            case Envelope():
+                self._take_envelope(event, now_s)
+            case ProgressDatagram():
                 self._alone.heard()
                 if self._outcomes.feel(event):
                     self._stragglers.heard(event, at_s=now_s)
-                continue
-            elif isinstance(event, NoExecutor):
+                return False
+            case Looked(has_executors=True):
+                self._alone.heard()
+            case Looked():
                 self._alone.seen()
-            self._show()
-            if self._is_over():
-                job.cancel()
-                return
+            case LostAttempt():
+                self._outcomes.has_lost_attempts = True
+        return True
+
+    def _take_envelope(self, envelope: Envelope[ResultT], now_s: float) -> None:
+        """Raises `ExecutorDiffers`, for that executor is the fastest of all, and would refuse most of the tasks."""
+        _tell(envelope)
+        self._alone.heard()
+        self._stragglers.ended(envelope.index, at_s=now_s)
+        if isinstance(envelope.outcome, Failed) and isinstance(envelope.outcome.error, ExecutorDiffers):
+            raise envelope.outcome.error
+        if self._outcomes.take(envelope) and self._on_outcome is not None:
+            self._on_outcome(envelope.index, envelope.outcome)
 
     def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
         """Record the failure of the task that ended its worker at every attempt, and raise `SparkFailed` when the error

@@ -128,9 +128,9 @@ class SparkRunner:
 
     def close(self) -> None:
         if self._session is not None:
-            is_over = self._session.close(surely=self._may_be_running)
+            session, self._session = self._session, None
+            is_over = session.close(surely=self._may_be_running)
             self._may_be_running = self._may_be_running and not is_over
-            self._session = None
 
     def _begun(self) -> Session:
         if self._session is None:
@@ -157,6 +157,13 @@ class SparkRunner:
             has_executors=partial(has_executors, context),
         )
 
+    def _patience(self) -> float:
+        """In seconds, see `patience_s`. Whoever lends a Spark has set it there."""
+        if self._lend is None:
+            return self._patience_s
+        context, _ = self._begun().ready()
+        return patience_s(dict(context.getConf().getAll()))
+
     def _way_of_secrets(self, session: Session) -> Travel:
         """How tasks may take secrets along. A ready `session` knows whether Spark's network can be read by others."""
         if self._choice.secrets is SecretsChoice.ON_EXECUTORS:
@@ -174,9 +181,11 @@ class SparkRunner:
         keep_going: bool,
     ) -> TaskOutcomes[ResultT]:
         def open_job(numbered: Sequence[tuple[int, TaskT]]) -> SparkJob[TaskT, ResultT]:
-            return open_one(self._engine(), numbered)
+            job = open_one(self._engine(), numbered)
+            self._may_be_running = True
+            return job
 
-        before, self._may_be_running = self._may_be_running, True
+        before = self._may_be_running
         try:
             results = TaskJobs(
                 tasks,
@@ -185,12 +194,13 @@ class SparkRunner:
                 on_outcome=on_outcome,
                 keep_going=keep_going,
                 clock=self._clock,
-                patience_s=self._patience_s,
+                patience_s=self._patience(),
             ).run()
         except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
             self.close()
             raise
-        self._may_be_running = before or bool(results.open_tasks())
+        is_elsewhere = self._lend is not None or not runs_in_one_jvm(self._master)
+        self._may_be_running = before or bool(results.open_tasks()) or (is_elsewhere and results.has_lost_attempts)
         return results
 
 

@@ -99,16 +99,19 @@ class NoteReceiver:
         self._socket.setblocking(False)
         self.address = NoteAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_hex(16))
 
-    def write(self, job: int) -> None:
-        """Write the notes of `job` that have arrived to the journal; does not wait."""
+    def write(self, job: int) -> list[int]:
+        """Write the notes of `job` that have arrived to the journal; does not wait. The tasks that they are of."""
+        found: list[int] = []
         for _ in range(_MAX_NOTES_AT_ONCE):
             try:
                 datagram = self._socket.recv(MAX_NOTE_BYTES)
             except OSError:  # nothing there; or closed, by an end that did not wait
-                return
+                break
             note = _parsed(datagram, token=self.address.token, job=job)
             if note is not None:
                 note.write()
+                found.append(note.index)
+        return found
 
     def close(self) -> None:
         self._socket.close()

@@ -23,6 +23,8 @@ class TaskOutcomes(Generic[ResultT]):
         self._tasks_done = 0
         self._tasks_failed = 0
         self._worker_peak_rss_bytes = 0
+        self.has_lost_attempts = False
+        """Whether an attempt was repeated that may go on where nobody sees it."""
 
     def take(self, envelope: Envelope[ResultT]) -> bool:
         """Whether this was the first envelope of its task."""

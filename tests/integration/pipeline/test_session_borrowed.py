@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +16,12 @@ from pyspark.sql import SparkSession
 from offsite.model.errors import BadOption, DamagedBatch, SparkFailed
 from offsite.model.secret import Secret
 from offsite.spark.choice import SparkChoice
-from offsite.spark.runner import Done, Failed
+from offsite.spark.runner import Done, Failed, RunProgress
 from offsite.spark.spark_runner import SparkRunner
 from tests import spark_tasks
 from tests.own_session import own_session
 from tests.passing_runner import interrupt_after
+from tests.processes import wait_until
 from tests.shared_spark import end_shared_spark
 from tests.spark_tasks import Attempted
 
@@ -116,3 +120,42 @@ def test_a_session_in_one_jvm_takes_secrets_whatever_its_address_is(
         assert spark.run([3], partial(spark_tasks.length_of, secret=Secret("hunter2"))) == [10]
     finally:
         spark.close()
+
+
+def test_two_runs_on_one_context_do_not_end_each_other(session: SparkSession, tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    waiting = partial(spark_tasks.go_on_when_told, function=spark_tasks.double, marker=marker)
+    runners = [SparkRunner(context=session.sparkContext) for _ in range(2)]
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(runners[0].run, [1], waiting)
+        wait_until(marker.exists, "the first run to be at work")
+        with pytest.raises(DamagedBatch):
+            runners[1].run([3], spark_tasks.tear_the_third)
+        marker.with_suffix(".go").touch()
+        assert other.result() == [2]
+    for each in runners:
+        each.close()
+
+
+def test_a_run_that_ends_before_its_job_was_submitted_does_not_run_later(session: SparkSession, tmp_path: Path) -> None:
+    context, runner = session.sparkContext, SparkRunner(context=session.sparkContext)
+    assert runner.run([1], spark_tasks.double) == [2]
+
+    def interrupt(now: RunProgress) -> None:
+        if now.elapsed_s > 0.2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run([SlowToPickle(tmp_path / "ran")], spark_tasks.touch_slowly, on_progress=interrupt)
+    wait_until(lambda: not context.statusTracker().getActiveJobsIds(), "jobs to end")
+    runner.close()
+    assert not (tmp_path / "ran").exists()
+
+
+@dataclass
+class SlowToPickle:
+    path: Path
+
+    def __reduce__(self) -> tuple[type[Path], tuple[str]]:
+        time.sleep(2)
+        return Path, (str(self.path),)

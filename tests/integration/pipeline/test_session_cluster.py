@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from tests.spark_tasks import Attempted
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
 READ_BYTES_PER_S = 1_000_000
+SETTINGS = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 
 pytestmark = pytest.mark.xdist_group("spark-cluster")
 
@@ -45,8 +47,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
-    settings = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    spark = SparkRunner(SparkChoice(master=master, conf=settings), limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
+    spark = SparkRunner(SparkChoice(master=master, conf=SETTINGS), limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
     try:
         yield spark
     finally:
@@ -121,6 +122,35 @@ def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
     spark.close()
     marked = processes_with(MARK, os.environ[MARK])
     assert not [command for command in marked.values() if "--class org.apache.spark.api.python" in command]
+
+
+def test_after_a_start_that_failed_another_one_succeeds(master: str, runner: Runner) -> None:
+    runner.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = {"spark.driver.port": str(taken.getsockname()[1]), "spark.port.maxRetries": "0"}
+        bad = SparkRunner(SparkChoice(master=master, conf={**SETTINGS, **port}))
+        with pytest.raises(SparkFailed, match="did not start"):
+            bad.run([1], spark_tasks.double)
+        assert bad.halt(), "nothing has run"
+        bad.close()
+    good = SparkRunner(SparkChoice(master=master, conf=SETTINGS))
+    try:
+        assert good.run([1], spark_tasks.double) == [2]
+    finally:
+        good.close()
+
+
+def test_a_start_that_takes_for_ever_can_be_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        spark = SparkRunner(SparkChoice(master=f"spark://127.0.0.1:{mute.getsockname()[1]}", conf=SETTINGS))
+        spark.begin()
+        accepted, _ = mute.accept()  # offsite's own look
+        connected, _ = mute.accept()  # Spark's
+        began_s = time.monotonic()
+        spark.close()
+        assert time.monotonic() - began_s < 20
+        accepted.close()
+        connected.close()
 
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:

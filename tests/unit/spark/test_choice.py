@@ -93,3 +93,10 @@ def test_the_environment_chooses_the_same_again() -> None:
         "OFFSITE_SECRETS": "on-executors",
     }
     assert SparkChoice().environment() == {}
+
+
+def test_a_master_among_the_settings_is_the_master_unless_one_is_named() -> None:
+    conf = {"spark.master": "spark://a:7077", "spark.executor.memory": "2g"}
+    assert SparkChoice(conf=conf) == SparkChoice(master="spark://a:7077", conf={"spark.executor.memory": "2g"})
+    assert SparkChoice(master="local[2]", conf=conf).master == "local[2]"
+    assert "spark.master" not in SparkChoice(master="local[2]", conf=conf).conf

@@ -18,5 +18,14 @@ def test_why_a_context_did_not_come_up_is_not_the_end_of_its_log(tmp_path: Path)
 def test_without_such_a_line_it_is_the_last_one(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     assert _why(log) == ""
-    log.write_text("Error: Could not find class\nat all\n")
-    assert _why(log) == "at all"
+    log.write_text("this\nand that\n")
+    assert _why(log) == "and that"
+
+
+def test_a_stack_is_not_the_reason(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    said = 'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark'
+    log.write_text(
+        f"WARN NativeCodeLoader: no\n{said}\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
+    )
+    assert _why(log) == said

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import KafkaUnreachable, SparkFailed
+from offsite.model.errors import ExecutorDiffers, KafkaUnreachable, SparkFailed
+from offsite.spark.job import Looked
 from offsite.spark.jobs import TaskJobs
 from offsite.spark.task_attempt import Envelope, attempt
 from tests.spark_tasks import double
@@ -125,3 +126,57 @@ def test_a_task_whose_executors_were_killed_says_so() -> None:
 def test_a_spark_that_has_ended_by_itself_is_named(said: str) -> None:
     with pytest.raises(SparkFailed, match="ended by itself"):
         run(PlayedJob([], RuntimeError(said)), tasks=1)
+
+
+class Cancelled(PlayedJob):
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def test_what_the_caller_raises_ends_the_job_and_is_no_failure_of_spark() -> None:
+    job = Cancelled([envelope(0, double), envelope(1, double)])
+
+    def complain(_: Any) -> None:
+        raise ValueError("the disk of the log is full")
+
+    open_job: Any = lambda _: job
+    jobs = TaskJobs(
+        [0, 1], open_job, on_progress=None, on_outcome=lambda *_: complain(_), keep_going=True, clock=SystemClock()
+    )
+    with pytest.raises(ValueError, match="the disk of the log is full"):
+        jobs.run()
+    assert job.is_cancelled
+
+
+def differ(_: int) -> None:
+    raise ExecutorDiffers("the executor on b has offsite 0.0.9", hint="")
+
+
+def test_an_executor_that_differs_ends_a_run_that_would_go_on() -> None:
+    job = Cancelled([envelope(0, double), envelope(1, differ), envelope(2, differ)])
+    open_job: Any = lambda _: job
+    with pytest.raises(ExecutorDiffers):
+        TaskJobs([0, 1, 2], open_job, on_progress=None, keep_going=True, clock=SystemClock()).run()
+    assert job.is_cancelled
+
+
+def test_that_there_are_executors_ends_the_waiting_for_one_though_nothing_arrives() -> None:
+    clock, notes = Ticking(), list[str]()
+    looks: list[Any] = [Looked(False), *[Looked(True)] * 30, Looked(False), envelope(0, double)]
+    open_job: Any = lambda _: PlayedJob(looks)
+    TaskJobs(
+        [0], open_job, on_progress=lambda now: notes.append(now.note), keep_going=True, clock=clock, patience_s=60
+    ).run()
+    assert not any(notes)
+
+
+class Ticking(SystemClock):
+    """A second passes whenever somebody looks."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.now_s += 1.0
+        return self.now_s

@@ -130,6 +130,16 @@ def forget(context: SparkContext) -> None:
     _forget_jvm()
 
 
+def forget_jvm_of(context: SparkContext | None) -> None:
+    """Forget a JVM that has ended, also one whose context never came up: else pyspark would go on asking it."""
+    from pyspark import SparkContext
+
+    if context is not None:
+        forget(context)
+    elif SparkContext._active_spark_context is None:  # noqa: SLF001  # not somebody else's
+        _forget_jvm()
+
+
 def _forget_jvm() -> None:
     from pyspark import SparkContext
 

@@ -26,7 +26,7 @@ class BorrowedSession(Session):
     def _build(self) -> SparkContext:
         self._lent = lent = self._lend()
         self._python = lent.pythonExec
-        if lent.getConf().get("spark.speculation", "false") == "true":
+        if (lent.getConf().get("spark.speculation") or "").strip().lower() == "true":
             raise BadOption(
                 "the Spark session has spark.speculation on: two attempts at one partition would shut each other out",
                 hint="start it with spark.speculation=false",

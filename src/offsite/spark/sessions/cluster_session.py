@@ -40,6 +40,10 @@ class ClusterSession(Session):
         settings = laid_over(own, self._chosen)
         return self._spark.start(settings, python=self._python)
 
+    def _give_up_start(self) -> None:
+        if self._context is None and self._spark is not None:
+            self._spark.abandon()
+
     def _stop(self, *, surely: bool) -> None:  # noqa: ARG002  # Spark ends its executors itself
         if self._spark is not None:
             self._spark.stop(self._context)
@@ -50,10 +54,12 @@ class ClusterSession(Session):
 
 
 def _why(log: Path) -> str:
-    """Why the context did not come up. The log's last line is often of the end that followed."""
+    """Why the context did not come up. The log's last line is often of the end that followed, or of a stack."""
     text = log.read_text(errors="replace") if log.exists() else ""
-    found = re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text)
-    return found[1].strip() if found else last_words(log)
+    if found := re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text):
+        return found[1].strip()
+    errors = re.findall(r"^(?:Exception in thread.*|Error: .*|\S*(?:Exception|Error): .*)$", text, re.MULTILINE)
+    return errors[-1].strip() if errors else last_words(log)
 
 
 def _python_of_environment() -> str:

@@ -68,7 +68,7 @@ def _asked_for(conf: SparkConf) -> int:
 
 def _grows_to(conf: SparkConf) -> int:
     """What dynamic allocation may come to, where a limit is set; else 0."""
-    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+    if (conf.get("spark.dynamicAllocation.enabled") or "").strip().lower() != "true":
         return 0
     return _number(conf, "spark.dynamicAllocation.maxExecutors") * _tasks_of_one(conf)
 

@@ -82,8 +82,7 @@ class LocalSession(Session):
             pyspark_internals.expect_the_end(self._context)
         self._kill(surely=surely)
         self._scratch.remove()
-        if self._context is not None:
-            pyspark_internals.forget(self._context)
+        pyspark_internals.forget_jvm_of(self._context)
 
     def _kill(self, *, surely: bool = True) -> None:
         """End the JVM and the workers' parent. With `surely`, workers may put away what they were writing."""

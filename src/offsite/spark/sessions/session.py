@@ -90,4 +90,5 @@ class Session(ABC):
             self._error.__cause__ = error
 
     def _explain(self, error: Exception) -> str:
-        return str(error).strip().partition("\n")[0]
+        first, _, rest = str(error).strip().partition("\n")
+        return rest.partition("\n")[0].removeprefix(": ") if first.startswith("An error occurred while") else first

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offsite.model.errors import SparkFailed
+from offsite.model.journal import safe_line, warned
 from offsite.spark.local import pyspark_internals
 
 if TYPE_CHECKING:
@@ -16,12 +19,22 @@ _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """Settings that Spark itself shows to nobody (`spark.redaction.regex`): they must not be on the JVM's command line."""
 
 
+@contextmanager
+def told_of(event: str) -> Iterator[None]:
+    """A block that may fail, because whoever it speaks with may be gone: then that is in the log."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # Py4J's and the system's, of many kinds
+        warned(event, why=safe_line(error))
+
+
 class SubmittedSpark:
     """Spark started by `spark-submit`, which writes into `log`, and ended in an orderly way."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
         self._gateway: Any = None
+        self._is_abandoned = False
 
     def start(self, settings: Mapping[str, str], *, python: str) -> SparkContext:
         """`python` runs the workers."""
@@ -31,20 +44,30 @@ class SubmittedSpark:
         shown.setAll([(name, value) for name, value in settings.items() if not _SECRET.search(name)])
         conf.setAll(list(settings.items()))
         self._gateway = self._launched(shown)
+        if self._is_abandoned:
+            raise SparkFailed("the start of Spark was given up", hint="run again")
         context = SparkContext(conf=conf, gateway=self._gateway)
         self._gateway = self._gateway or getattr(context, "_gateway", None)
         context.pythonExec = python
         return context
 
-    def stop(self, context: SparkContext | None) -> None:
-        if context is not None:
-            context.stop()
+    def abandon(self) -> None:
+        """Give up a start that is still under way: it ends with an error."""
+        self._is_abandoned = True
         if self._gateway is not None:
-            self._gateway.shutdown()
+            self._gateway.proc.kill()
+
+    def stop(self, context: SparkContext | None) -> None:
+        """Also of a JVM that has died."""
+        if context is not None:
+            with told_of("spark_stop_failed"):
+                context.stop()
+        if self._gateway is not None:
+            with told_of("spark_stop_failed"):
+                self._gateway.shutdown()
             self._gateway.proc.stdin.close()
             self._gateway.proc.wait()
-            if context is not None:
-                pyspark_internals.forget(context)
+            pyspark_internals.forget_jvm_of(context)
 
     def _launched(self, conf: SparkConf) -> Any:  # noqa: ANN401  # Py4J has no types
         """A JVM with its log in our file; None where pyspark has no such way: it launches one itself then, whose log
