@@ -95,7 +95,7 @@ def archive_settings(archive: str) -> ArchiveSettings:
         _check(file, read_manifest(file), own_manifest())
         return _shipped(file.as_uri(), file.name)
     if url.scheme == "local":
-        return ArchiveSettings(settings=_environment(), python=url.path)
+        return ArchiveSettings(settings=executor_environment(), python=url.path)
     return _shipped(archive, url.path.rpartition("/")[2])
 
 
@@ -133,9 +133,10 @@ def _shipped(url: str, name: str) -> ArchiveSettings:
             f"the Spark archive {url} cannot be given to executors under its name",
             hint="give the file a name of letters, digits, dots, dashes and underscores",
         )
-    return ArchiveSettings(settings={_FILES: url} | _environment(), python=f"./{name}")
+    return ArchiveSettings(settings={_FILES: url} | executor_environment(), python=f"./{name}")
 
 
-def _environment() -> dict[str, str]:
+def executor_environment() -> dict[str, str]:
+    """Settings that give executors what an archive needs around it. They mean nothing to one without an archive."""
     variables = {**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED}
     return {f"spark.executorEnv.{name}": value for name, value in variables.items()}

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from offsite.model.errors import BadOption
+from offsite.spark.archive import executor_environment
 from offsite.spark.choice import SparkChoice
 from offsite.spark.local import pyspark_internals
 from offsite.spark.sessions.master import SUBMITTED
@@ -20,7 +21,8 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 def submitted_context() -> SparkContext:
     """The context of this program, made with the settings of `spark-submit` when there is none yet. It lives until the
-    program ends. Raises `BadOption` for a program that `spark-submit` has not started."""
+    program ends. Executors unpack an archive into their own folder, unless told otherwise. Raises `BadOption` for a
+    program that `spark-submit` has not started."""
     if _GATEWAY not in os.environ:
         raise BadOption(
             f"--spark-master {SUBMITTED} is for a program that spark-submit has started, and this one it has not",
@@ -29,7 +31,8 @@ def submitted_context() -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     given = dict(pyspark_internals.submitted_conf().getAll())
-    settings = laid_over({**common_settings(), **beside_encryption(given)}, given)
+    own = {**common_settings(), **executor_environment(), **beside_encryption(given)}
+    settings = laid_over(own, given)
     conf = SparkConf().setAll(list(settings.items()))
     return SparkContext.getOrCreate(conf)
 
