@@ -30,8 +30,9 @@ BARE = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 def bare_environment(folder: Path) -> Mapping[str, str]:
     """`BARE`, with a Python of this minor version on its path: the machine's own, or else the one below ours."""
     elsewhere, own_python = folder / "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"
-    elsewhere.mkdir()
-    (elsewhere / own_python).symlink_to(Path(sys.base_prefix) / "bin" / own_python)
+    if not elsewhere.exists():
+        elsewhere.mkdir()
+        (elsewhere / own_python).symlink_to(Path(sys.base_prefix) / "bin" / own_python)
     return {**BARE, "PATH": f"{BARE['PATH']}:{elsewhere}"}
 
 

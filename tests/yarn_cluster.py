@@ -24,6 +24,7 @@ from offsite.sandbox.versions import Jar
 from offsite.spark.local.jvm import java_binary, spark_home
 from tests.fetched_tools import maven_jars
 from tests.processes import processes_with, wait_until
+from tests.spark_cluster import bare_environment
 
 HADOOP = "3.5.0"
 """What Spark's jars are made with: one half of YARN is among them, and both must be of one version."""
@@ -165,9 +166,10 @@ def _node_settings(own: Path) -> dict[str, str]:
         "yarn.nodemanager.hostname": "127.0.0.1",
         "yarn.nodemanager.local-dirs": str(own / "local"),
         "yarn.nodemanager.log-dirs": str(own / "logs"),
+        "yarn.nodemanager.user-home-dir": str(own / "home"),
         "yarn.nodemanager.vmem-check-enabled": "false",
         "yarn.nodemanager.disk-health-checker.enable": "false",
-        "yarn.nodemanager.env-whitelist": f"JAVA_HOME,SPARK_LOCAL_IP,{MARK}",
+        "yarn.nodemanager.env-whitelist": f"PATH,JAVA_HOME,SPARK_LOCAL_IP,{MARK}",
     }
 
 
@@ -183,7 +185,7 @@ def _written(folder: Path, settings: Settings) -> Path:
 
 def _start(processes: ExitStack, manager: str, conf: Path, folder: Path) -> subprocess.Popen[bytes]:
     environment = {
-        "PATH": os.environ["PATH"],
+        **bare_environment(folder),
         "HOME": str(folder),
         "JAVA_HOME": str(java_binary().parents[1]),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from offsite.services.demo.truth import compare, read_topic
+from offsite.services.spark_pack import pack
+from offsite.spark.archive import UNPACKED, own_manifest
 from offsite.spark.local.jvm import spark_home
 from offsite.spark.runner import Runner
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner
-from tests.integration.e2e.command import clean_environment, start
+from tests.integration.e2e.command import clean_environment, start, succeed
 from tests.integration.e2e.copies import Copy, messages
 from tests.integration.e2e.transactions import with_transaction
-from tests.spark_archive import PYTHON, plain_python, write_archive
 from tests.spark_cluster import QUICK_JVMS
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
@@ -29,10 +30,12 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 LIMIT_S = 600
 RECORDS = 20_000
-JOB = """os.environ.setdefault("OFFSITE_SPARK_MASTER", "submitted")
-from offsite.cli.main import main
-main()
-"""
+SUBMITTED = {
+    "spark.pyspark.python": "./offsite.pex",
+    "spark.yarn.appMasterEnv.PEX_ROOT": UNPACKED,
+    "spark.yarn.maxAppAttempts": "1",
+}
+"""What the manual has for cluster mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,10 @@ class Yarn:
 
     def start(self, *arguments: object, sent: bool = True) -> Popen[str]:
         """`offsite` with these arguments and YARN as its master; without `sent`, executors get nothing."""
-        return start(*arguments, "--spark-master", "yarn", "-v", environment=self._environment(sent=sent))
+        archive = ("--spark-archive", self.archive) if sent else ()
+        conf = (part for name, value in self._settings().items() for part in ("--spark-conf", f"{name}={value}"))
+        environment = self._environment() | ({} if sent else {"PYSPARK_PYTHON": f"python{own_manifest().python}"})
+        return start(*arguments, "--spark-master", "yarn", *archive, *conf, "-v", environment=environment)
 
     def succeed(self, *arguments: object) -> Any:
         """The result of a command that has to end well, as one application."""
@@ -56,19 +62,18 @@ class Yarn:
 
     def submit(self, *arguments: object) -> tuple[int, dict[str, Any]]:
         """The exit code of `spark-submit` in cluster mode, where the command runs on a node, and the application."""
-        job = self.folder / "offsite-job.py"
-        job.write_text(JOB, encoding="utf-8")
-        (self.folder / "client.properties").write_text(f"bootstrap.servers={arguments[0]}\n", encoding="utf-8")
-        settings = {**self._settings(), "spark.pyspark.python": f"./environment/{PYTHON}"}
+        job, properties = self.folder / "offsite-job.py", self.folder / "client.properties"
+        succeed("spark", "job", "--output-file", job)
+        properties.write_text(f"bootstrap.servers={arguments[0]}\n", encoding="utf-8")
+        settings = {**self._settings(), **SUBMITTED}
         done = subprocess.run(
             [
                 *(f"{spark_home()}/bin/spark-submit", "--master", "yarn", "--deploy-mode", "cluster"),
-                *("--archives", f"{self.archive}#environment"),
-                *("--files", f"{self.folder}/client.properties"),
+                *("--files", f"{self.archive},{properties}"),
                 *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
                 *(str(job), *map(str, arguments[1:]), "--kafka-config", "client.properties", "-o", "json"),
             ],
-            env=clean_environment({"HADOOP_CONF_DIR": str(self.cluster.conf), "SPARK_LOCAL_IP": "127.0.0.1"}),
+            env=clean_environment(self._environment()),
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -78,18 +83,12 @@ class Yarn:
         assert found is not None, done.stderr
         return done.returncode, next(each for each in self.cluster.applications() if each["id"] == found[1])
 
-    def _environment(self, *, sent: bool) -> Mapping[str, str]:
-        archive = {"spark.archives": f"{self.archive}#environment"} if sent else {}
-        conf = self.folder / f"spark-conf-{sent}"
-        conf.mkdir(exist_ok=True)
-        lines = [f"{name} {value}\n" for name, value in {**self._settings(), **archive}.items()]
-        (conf / "spark-defaults.conf").write_text("".join(lines), encoding="utf-8")
-        return {
-            "HADOOP_CONF_DIR": str(self.cluster.conf),
-            "SPARK_CONF_DIR": str(conf),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": f"./environment/{PYTHON}" if sent else str(plain_python()),
-        }
+    def unpacked_elsewhere(self) -> list[Path]:
+        """What archives unpacked outside of the folders of containers, which go with them."""
+        return list(self.folder.glob("node-*/home/.cache/*"))
+
+    def _environment(self) -> dict[str, str]:
+        return {"HADOOP_CONF_DIR": str(self.cluster.conf), "SPARK_LOCAL_IP": "127.0.0.1"}
 
     def _settings(self) -> dict[str, str]:
         """Spark's own jars are on every node, as they often are: they need not be sent each time."""
@@ -109,7 +108,9 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     folder = tmp_path_factory.mktemp("yarn")
     try:
         with yarn_cluster(folder, nodes=2) as cluster:
-            yield Yarn(cluster=cluster, folder=folder, archive=write_archive(folder / "offsite.tar.gz"))
+            archive = folder / "offsite.pex"
+            pack(archive, compress=False)  # seconds, not half a minute
+            yield Yarn(cluster=cluster, folder=folder, archive=archive)
     except NoTool as error:
         pytest.skip(str(error))
 
@@ -147,14 +148,15 @@ def test_the_command_itself_may_run_on_a_node(yarn: Yarn, copy: Copy, tmp_path: 
     code, done = yarn.submit(target, "restore", "run", *repository(tmp_path), "--offsets", "preserve", "--yes")
     assert (code, done["finalStatus"]) == (0, "SUCCEEDED")
     assert '"verified": true' in yarn.cluster.logs(done["id"])
+    assert not yarn.unpacked_elsewhere()
     copy.assert_the_same_log(topic)
 
 
 def test_a_command_that_fails_on_a_node_says_so_to_yarn(yarn: Yarn, copy: Copy, tmp_path: Path) -> None:
     nowhere = ("--repo", tmp_path / "nowhere", "--backup", "nightly")
     code, done = yarn.submit(copy.site.cluster.bootstrap, "backup", "run", *nowhere, "--topics", "*")
-    assert code != 0
-    assert done["finalStatus"] == "FAILED"
+    assert code == 1
+    assert (done["finalStatus"], done["diagnostics"]) == ("FAILED", "User application exited with status 10")
     assert "OFF-1001" in yarn.cluster.logs(done["id"])
 
 
