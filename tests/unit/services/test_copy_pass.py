@@ -118,7 +118,7 @@ def test_commits_for_which_much_is_searched_are_few(three: Site, monkeypatch: py
     )
     copy = plan_copy([bounds], {}, slots=1)
 
-    def commit(_found: Committable, base: BackupState, _is_complete: bool) -> BackupState:
+    def commit(_found: Committable, base: BackupState, _whole: Committable | None) -> BackupState:
         begun.append(clock.now_s)
         return base
 

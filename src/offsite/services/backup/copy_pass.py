@@ -25,9 +25,10 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable, Outcome, find_committable
 from offsite.spark.runner import Done, Failed
 
-Commit = Callable[[Committable, BackupState, bool], BackupState | None]
-"""Commits what is committable upon a state; True: the pass is complete with it. The state with the commit, or None if
-there was nothing to say."""
+Commit = Callable[[Committable, BackupState, Committable | None], BackupState | None]
+"""Commits upon a state what is committable and was not yet committed. The last is all that the pass has brought, also
+what earlier commits have, where it is complete with this one; else None. The state with the commit, or None if there
+was nothing to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +97,19 @@ class CopyPass:
         self._search_s = self._clock.monotonic_s() - began_s
         if found.segments or found.holes or found.gaps:
             decided("commit_early", segments=len(found.segments), why="the pass is not complete yet")
-            self._make(replace(found, failed=()), is_complete=False)
+            self._make(replace(found, failed=()), None)
         self._since_s, self._since_bytes, self._since_segments = self._clock.monotonic_s(), 0, 0
 
     def complete(self) -> Committable:
         """Commit the rest; all that the pass has brought. Raises the first failure when not a single range could be
         copied, and what committing raises."""
         everything = find_committable(self._copy, self._outcomes)
-        self._make(self._new(everything), is_complete=True)
+        self._make(self._new(everything), everything)
         return everything
 
-    def _make(self, found: Committable, *, is_complete: bool) -> None:
+    def _make(self, found: Committable, whole: Committable | None) -> None:
         self._is_committing = True  # and so it stays if it is broken off
-        state = self._commit(found, self.state, is_complete)
+        state = self._commit(found, self.state, whole)
         self._is_committing = False
         if state is None:
             return

@@ -64,23 +64,23 @@ class PassCommits:
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 
-    def make(self, found: Committable, base: BackupState, is_complete: bool) -> BackupState | None:  # noqa: FBT001
-        """One commit, unless nothing is new. The one that completes the pass has the groups and the partitions that
-        failed."""
+    def make(self, found: Committable, base: BackupState, whole: Committable | None) -> BackupState | None:
+        """One commit of what was `found` since the one before, unless nothing is new. The one that completes the pass
+        has the groups and the partitions that failed, and is judged by the `whole` of it."""
         snapshot, cut = None, None
-        if is_complete:
+        if whole is not None:
             snapshot, self.groups = save_groups(
                 self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former.groups
             )
         changes = replace(self._changes(found, base), groups=snapshot)
-        if not is_complete:  # what failed before stays so until a pass is known to have got further
+        if whole is None:  # what failed before stays so until a pass is known to have got further
             progress = _progress(self._plan, found)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
-        if is_complete:
+        if whole is not None:
             topics = (*changes.topics, *_marked(self._backup, self._plan))
-            checkpoint, cut = self._judged(found)
+            checkpoint, cut = self._judged(whole)
             changes = replace(changes, topics=topics, checkpoint=checkpoint)
         has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
         if self._only_news and not has_news:
@@ -96,16 +96,16 @@ class PassCommits:
             self._on_commit()
         return state
 
-    def _judged(self, found: Committable) -> tuple[Checkpoint | None, CommitCut | None]:
+    def _judged(self, whole: Committable) -> tuple[Checkpoint | None, CommitCut | None]:
         """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
         have read; and the cut."""
-        carried, taken = _completed(self._plan, found), self._plan.checkpoint
-        lost = _lost_since_taken(self._plan, found) if carried is not None else ""
+        carried, taken = _completed(self._plan, whole), self._plan.checkpoint
+        lost = _lost_since_taken(self._plan, whole) if carried is not None else ""
         participants = taken.participants if carried is not None and taken is not None else ()
-        cut = self._cut(found, participants)
+        cut = self._cut(whole, participants)
         self.against = lost or self._not_complete(participants) or self._contradiction(cut, participants)
         if self.against and participants:
-            cut = self._cut(found, ())
+            cut = self._cut(whole, ())
         return None if self.against else carried, self._told(cut)
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
@@ -126,11 +126,11 @@ class PassCommits:
             return f"there is no consistent cut that its participants could be held against: {cut.why}"
         return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 
-    def _cut(self, found: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
+    def _cut(self, whole: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
-            return cut_of_pass(self._plan, found, groups, known_open=known_open, participants=participants)
+            return cut_of_pass(self._plan, whole, groups, known_open=known_open, participants=participants)
         except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
             return NoCut(why=error.message, error=error.id)
 
@@ -161,19 +161,19 @@ class PassCommits:
         )
 
 
-def _completed(plan: BackupPlan, found: Committable) -> Checkpoint | None:
+def _completed(plan: BackupPlan, whole: Committable) -> Checkpoint | None:
     """The checkpoint that the pass completes: only where every partition ends exactly where it was taken."""
     taken = plan.checkpoint
-    if taken is None or taken.sick or found.failed:
+    if taken is None or taken.sick or whole.failed:
         return None
-    reached = {position.partition_id: position.end for position in found.positions}
+    reached = {position.partition_id: position.end for position in whole.positions}
     return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
 
 
-def _lost_since_taken(plan: BackupPlan, found: Committable) -> str:
+def _lost_since_taken(plan: BackupPlan, whole: Committable) -> str:
     """What the source still had when the checkpoint was taken, and no more when it was copied; empty for nothing."""
     log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
-    for hole in found.holes:
+    for hole in whole.holes:
         at, log_start = hole.partition_id, log_starts.get(hole.partition_id, 0)
         if hole.end > log_start:
             first = max(hole.start, log_start)

@@ -21,6 +21,7 @@ from offsite.model.errors import (
 from offsite.repository.checkpoints.marker import ToldCheckpoint, decode_taken, encode_taken
 from offsite.repository.checkpoints.records import CheckpointRecords, Told
 from offsite.repository.leftovers import find_orphans
+from offsite.services.backup.copy_pass import CommitEvery
 from offsite.services.backup.pass_cut import NoCut
 from offsite.services.backup.run import carry_out
 from offsite.services.checkpoint import serve
@@ -202,16 +203,19 @@ def test_a_commit_that_does_not_end_where_it_was_taken_does_not_carry_the_id(sit
     assert show(site, 7).status == "failed"
 
 
+@pytest.mark.parametrize("every", [CommitEvery(), CommitEvery(segments=1, times_longer=0)], ids=["once", "early"])
 def test_records_that_the_source_loses_before_they_are_copied_fail_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, every: CommitEvery
 ) -> None:
-    site.source.write("orders", [b"c"])
-    site.source.write("orders", [b"d"])
+    """Also where an early commit of its pass has told of them."""
+    for value in (b"c", b"d"):
+        site.source.write("orders", [value])
+        site.source.write("orders", [value], partition=1)
     log = site.source.topics["orders"].partitions[0]
 
     def late(*given: object, **named: object) -> object:
         log.delete_before(log.end - 1)
-        return carry_out(*given, **named)  # type: ignore[arg-type]
+        return carry_out(*given, **named, every=every)  # type: ignore[arg-type]
 
     monkeypatch.setattr(serve, "carry_out", late)
     report = take(site, 7)
