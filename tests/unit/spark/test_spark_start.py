@@ -15,7 +15,7 @@ from offsite.spark.choice import SparkChoice
 from offsite.spark.local.jvm import java_binary, scheduler_jars, spark_home
 from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.spark.sessions import local_session
-from offsite.spark.sessions.master import check_reachable, runs_in_one_jvm
+from offsite.spark.sessions.master import check_reachable, runs_in_one_jvm, slots
 from offsite.spark.settings import local_settings
 from offsite.spark.spark_runner import SparkRunner
 
@@ -33,6 +33,13 @@ from offsite.spark.spark_runner import SparkRunner
 )
 def test_only_a_plain_local_master_runs_in_one_jvm(master: str, local: bool) -> None:
     assert runs_in_one_jvm(master) is local
+
+
+@pytest.mark.parametrize(("master", "most"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[0]", 1)])
+def test_a_local_master_runs_as_many_as_it_says_and_what_is_cut_for_it_is_cut_for_one_at_least(
+    master: str, most: int
+) -> None:
+    assert slots(master) == most
 
 
 def test_one_answering_master_of_several_is_enough() -> None:

@@ -25,14 +25,14 @@ CLUSTER_SLOTS = 16
 
 
 def slots(master: str | None) -> int:
-    """The number of tasks to expect at once: the cores of a local master (None: all there are), a guess for
-    clusters."""
+    """The number of tasks to expect at once, at least 1: the cores of a local master (None: all there are), a guess for
+    clusters. Whether there can be a master of none, such as `local[0]`, is for Spark to say."""
     if master is not None and not runs_in_one_jvm(master):
         return CLUSTER_SLOTS
     if master == "local":
         return 1
     wanted = re.match(r"local\[(\d+)", master or "")
-    return int(wanted[1]) if wanted else os.cpu_count() or 1
+    return max(1, int(wanted[1])) if wanted else os.cpu_count() or 1
 
 
 def runs_in_one_jvm(master: str) -> bool:
