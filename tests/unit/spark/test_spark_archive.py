@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,3 +86,47 @@ def test_what_is_no_archive_of_offsite_is_refused(tmp_path: Path) -> None:
             read_manifest(file)
     with pytest.raises(BadSparkArchive, match="No such file"):
         read_manifest(tmp_path / "missing")
+
+
+def encrypted(file: Path) -> None:
+    """Flag 1 of the entry, in both of its headers."""
+    data = bytearray(file.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + at] |= 1
+    file.write_bytes(data)
+
+
+def of_method_99(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        data[data.index(signature) + at] = 99
+    file.write_bytes(data)
+
+
+def of_other_bytes(file: Path) -> None:
+    """Behind the header of the entry, which has no extra field, is what no decompressor takes."""
+    data = bytearray(file.read_bytes())
+    start = data.index(b"PK\x03\x04") + 30 + len(MANIFEST)
+    data[start : start + 8] = b"\xff" * 8
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("change", [encrypted, of_method_99, of_other_bytes])
+def test_an_archive_whose_manifest_cannot_be_opened_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], method: int
+) -> None:
+    file = tmp_path / "offsite.pex"
+    with zipfile.ZipFile(file, "w", method) as made:
+        made.writestr(MANIFEST, manifest_json(own_manifest()))
+    change(file)
+    with pytest.raises(BadSparkArchive):
+        read_manifest(file)
+
+
+def test_a_manifest_that_is_too_deep_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "offsite.pex"
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr(MANIFEST, "[" * 60_000)
+    with pytest.raises(BadSparkArchive):
+        read_manifest(file)
