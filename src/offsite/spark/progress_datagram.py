@@ -32,6 +32,11 @@ class ProgressDatagram:
     reading: Reading
     host: str = ""
 
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first of its attempt: nothing was moved so far."""
+        return self.reading == Reading()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressAddress:
@@ -81,6 +86,8 @@ class ProgressSender:
         self._sent = Reading()
 
     def __call__(self, reading: Reading) -> None:
+        if reading == Reading():
+            return  # that says `begun` alone
         now_s = self._clock.monotonic_s()
         if self._is_held_back(reading) or now_s - self._sent_s >= SEND_EVERY_S:
             self._sent_s, self._sent = now_s, reading

@@ -36,8 +36,9 @@ class Stragglers:
         self._running: dict[int, _Running] = {}
 
     def heard(self, datagram: ProgressDatagram, *, at_s: float) -> None:
+        """Another attempt begins anew: it is somewhere else, or says that it begins."""
         known = self._running.get(datagram.index)
-        if known is None or known.host != datagram.host:  # an attempt somewhere else begins anew
+        if known is None or known.host != datagram.host or datagram.begins:
             self._running[datagram.index] = _Running(datagram.host, at_s)
 
     def ended(self, index: int, *, at_s: float) -> None:

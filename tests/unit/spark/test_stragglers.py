@@ -28,8 +28,8 @@ class Passing(SystemClock):
         return self.now_s
 
 
-def said(index: int, host: str = "10.0.0.1") -> ProgressDatagram:
-    return ProgressDatagram(index=index, reading=Reading(), host=host)
+def said(index: int, host: str = "10.0.0.1", *, moved_bytes: int = 0) -> ProgressDatagram:
+    return ProgressDatagram(index=index, reading=Reading(moved_bytes=moved_bytes), host=host)
 
 
 def stragglers(*, took_s: float, ended: int = KNOWN_MIN) -> Stragglers:
@@ -65,6 +65,16 @@ def test_an_attempt_elsewhere_begins_anew() -> None:
     assert found.slowest(at_s=110) == ""
     found.ended(9, at_s=111)
     assert found.slowest(at_s=1000) == ""
+
+
+def test_another_attempt_on_the_same_machine_begins_anew() -> None:
+    found = stragglers(took_s=3)
+    found.heard(said(9, "10.0.0.7", moved_bytes=5), at_s=100)
+    assert found.slowest(at_s=110).startswith("orders/9 on 10.0.0.7 has run for 1 m")
+    found.heard(said(9, "10.0.0.7"), at_s=120)
+    found.heard(said(9, "10.0.0.7", moved_bytes=1), at_s=125)
+    assert found.slowest(at_s=130) == ""
+    assert found.slowest(at_s=160) == "orders/9 on 10.0.0.7 has run for 40.0 s, others took 3.0 s"
 
 
 def test_a_cluster_without_executors_is_told_and_then_an_error(caplog: pytest.LogCaptureFixture) -> None:
