@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import pickle
 import queue
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
-from offsite.model.errors import ExecutorDiffers, SecretStays
+from offsite.model.errors import SecretStays
 from offsite.model.ids import random_id
 from offsite.model.journal import JOURNAL
 from offsite.model.secret import Travel, secrets_travel
@@ -35,8 +35,9 @@ from offsite.spark.rates.rate_limits import RateAddress, RateLimits
 from offsite.spark.rates.rate_server import RateServer
 from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
 from offsite.spark.settings import LOOPBACK
-from offsite.spark.shuffle import Finding, fed
+from offsite.spark.shuffle import Finding, Sending, fed, with_task_opened
 from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
+from offsite.spark.unfit_executor import check_version
 
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext, TaskContext
@@ -221,20 +222,21 @@ class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
         everything: Sequence[TaskT],
         shuffle: Shuffle[TaskT, Any, Any],
     ) -> None:
-        super().__init__(engine, tasks, function)
+        super().__init__(engine, tasks, partial(with_task_opened, function))
         self._everything, self._shuffle = everything, shuffle
 
     def _source(self) -> RDD[tuple[int, Any]]:
-        work = self._work
+        work, shuffle = self._work, self._shuffle
         finding = Finding(
+            version=work.version,
             job=work.job,
-            find=self._shuffle.find,
-            give_up=self._shuffle.give_up,
+            functions=self._sealed((shuffle.find, shuffle.give_up)),
             datagrams=work.datagrams,
             rates=work.rates,
             max_attempts=work.max_attempts,
         )
-        return fed(self._context, self._tasks, self._everything, self._shuffle, finding)
+        sending = Sending(version=work.version, function=self._sealed(shuffle.send), buckets=shuffle.buckets)
+        return fed(self._context, self._tasks, self._everything, finding, sending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,11 +314,6 @@ class _Work:
             self.home.add(((self.job, envelope),))
 
     def _run(self, task: Any) -> Any:  # noqa: ANN401  # of any job
-        """Another offsite may read and write otherwise than the one that planned this: `ExecutorDiffers`."""
-        if self.version != __version__:
-            raise ExecutorDiffers(
-                f"the executor on {socket.gethostname()} has offsite {__version__}, and this one is {self.version}",
-                hint="give executors this one: offsite spark pack, --spark-archive; or install it on each of them",
-            )
+        check_version(self.version)
         function = pickle.loads(self.function)  # noqa: S301  # by the driver that runs this task
         return function(pickle.loads(task.pickled) if isinstance(task, _Sealed) else task)  # noqa: S301  # likewise

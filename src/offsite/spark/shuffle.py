@@ -2,15 +2,17 @@
 
 Spark moves and spills the parcels, and knows nothing of what is in them: each holds many things, so that its cost for
 every element does not count. Plain RDDs, because the SQL engine is no part of the JVM that this package starts.
+Functions and tasks travel as bytes until the worker has said that it is of the same version, as in every job.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import safe_trace
@@ -18,25 +20,30 @@ from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_limits import RateAddress
-from offsite.spark.runner import Fed, FoundT, SentT, Shuffle, TaskT
+from offsite.spark.runner import Fed, ResultT, TaskT
 from offsite.spark.task_attempt import LASTING, AttemptFailed, interrupted_by_hangup
+from offsite.spark.unfit_executor import check_version
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Generic[TaskT, FoundT]):
-    """The first step in a worker, with all that it needs there."""
+class Finding:
+    """The first step in a worker, with all that it needs there. Another offsite than the sender's raises
+    `ExecutorDiffers`, and so the job ends: what it leaves out would be missing from all tasks."""
 
+    version: str
+    """Of the offsite that sent it."""
     job: int
-    find: Callable[[TaskT], Iterable[tuple[int, FoundT]]]
-    give_up: Callable[[TaskT, OffsiteError], Iterable[tuple[int, FoundT]]]
+    functions: bytes
+    """`find` and `give_up` of the shuffle, pickled."""
     datagrams: ProgressAddress
     rates: RateAddress | None
     max_attempts: int
 
-    def __call__(self, tasks: Iterable[tuple[int, TaskT]]) -> Iterator[tuple[int, FoundT]]:
+    def __call__(self, tasks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
+        check_version(self.version)
         with interrupted_by_hangup():
             for index, task in tasks:
                 with closing(ProgressSender(self.datagrams, job=self.job, index=index)) as sender:
@@ -45,49 +52,73 @@ class Finding(Generic[TaskT, FoundT]):
                     rate_lease.start(self.rates)
                     yield from self._found(task)
 
-    def _found(self, task: TaskT) -> Iterator[tuple[int, FoundT]]:
+    def _found(self, pickled: bytes) -> Iterator[tuple[int, Any]]:
         try:
-            yield from self.find(task)
+            (find, give_up), task = _opened(self.functions), _opened(pickled)
+        except Exception as error:  # noqa: BLE001  # as below
+            raise AttemptFailed(safe_trace(error)) from None
+        try:
+            yield from find(task)
         except OffsiteError as error:
             if not isinstance(error, LASTING) and not _is_last_attempt(self.max_attempts):
                 raise AttemptFailed(safe_trace(error)) from None
-            yield from self.give_up(task, error)
+            yield from give_up(task, error)
         except Exception as error:  # noqa: BLE001  # a foreign one, of which Spark would write all that it says
             raise AttemptFailed(safe_trace(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """The second step, which goes through each of `buckets`. Raises as the first."""
+
+    version: str
+    function: bytes
+    """`send` of the shuffle, pickled."""
+    buckets: int
+
+    def __call__(self, places: dict[int, int], found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        check_version(self.version)
+        send = _opened(self.function)
+        for index, each in send(each for _, each in found):
+            if index in places:  # a job that is repeated for some tasks finds for all of them
+                yield places[index], each
 
 
 def fed(
     context: SparkContext,
     tasks: Sequence[tuple[int, TaskT]],
     everything: Sequence[TaskT],
-    shuffle: Shuffle[TaskT, FoundT, SentT],
-    finding: Finding[TaskT, FoundT],
-) -> RDD[tuple[int, Fed[TaskT, SentT]]]:
-    """The numbered `tasks`, a partition for each, with what `shuffle` of `everything` brings them."""
+    finding: Finding,
+    sending: Sending,
+) -> RDD[tuple[int, Fed[bytes, Any]]]:
+    """The numbered `tasks`, pickled, a partition for each, with what the steps bring them of `everything`."""
     places = {index: place for place, (index, _) in enumerate(tasks)}
-    found = context.parallelize(list(enumerate(everything)), len(everything)).mapPartitions(finding)
-    sent = found.partitionBy(shuffle.buckets, _same).mapPartitions(partial(_sent, shuffle.send, places))
+    found = context.parallelize(_pickled(enumerate(everything)), len(everything)).mapPartitions(finding)
+    sent = found.partitionBy(sending.buckets, _same).mapPartitions(partial(sending, places))
     arrived = sent.partitionBy(len(tasks), _same)
-    return arrived.mapPartitionsWithIndex(partial(_fed, tasks))
+    return arrived.mapPartitionsWithIndex(partial(_fed, _pickled(tasks)))
+
+
+def with_task_opened(function: Callable[[Fed[Any, Any]], ResultT], given: Fed[bytes, Any]) -> ResultT:
+    """The `function` of what `fed` gives to it."""
+    return function(Fed(task=_opened(given.task), sent=given.sent))
+
+
+def _pickled(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
+    return [(index, pickle.dumps(task)) for index, task in tasks]
+
+
+def _opened(pickled: bytes) -> Any:  # noqa: ANN401  # of any job
+    return pickle.loads(pickled)  # noqa: S301  # by the driver that runs this task
 
 
 def _same(place: int) -> int:
     return place
 
 
-def _sent(
-    send: Callable[[Iterator[Any]], Iterable[tuple[int, Any]]],
-    places: dict[int, int],
-    found: Iterator[tuple[int, Any]],
-) -> Iterator[tuple[int, Any]]:
-    for index, each in send(each for _, each in found):
-        if index in places:  # a job that is repeated for some tasks finds for all of them
-            yield places[index], each
-
-
 def _fed(
-    tasks: Sequence[tuple[int, TaskT]], place: int, arrived: Iterator[tuple[int, Any]]
-) -> Iterator[tuple[int, Fed[TaskT, Any]]]:
+    tasks: Sequence[tuple[int, bytes]], place: int, arrived: Iterator[tuple[int, Any]]
+) -> Iterator[tuple[int, Fed[bytes, Any]]]:
     index, task = tasks[place]
     yield index, Fed(task=task, sent=(each for _, each in arrived))
 

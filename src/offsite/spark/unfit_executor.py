@@ -1,4 +1,4 @@
-"""What Spark says when the Python of an executor cannot run offsite, told as what it is. Pure.
+"""What an executor says of itself that has another offsite, and what Spark says when its Python cannot run any.
 
 Spark's words are a job's end: after the attempts at one task, in seconds, with what the executor's Python, its shell or
 PEX wrote to stderr somewhere in them. Each of these would go wrong again with the next task.
@@ -7,14 +7,23 @@ PEX wrote to stderr somewhere in them. Each of these would go wrong again with t
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from collections.abc import Callable
 
 from offsite.model.errors import ExecutorDiffers, OffsiteError, SparkFailed
+from offsite.model.version import __version__
 
 _PACK = "ship this one: offsite spark pack, then --spark-archive with the file"
 _OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 _SAME_PYTHON = f"executors need a Python {_OWN}, on PATH or named by spark.executorEnv.PEX_PYTHON"
+
+
+def check_version(sent: str) -> None:
+    """In a worker: raise `ExecutorDiffers` unless this offsite is of version `sent`, as the one that sent the task is.
+    Another one may read and write otherwise than the one that planned it."""
+    if sent != __version__:
+        raise _other_offsite(socket.gethostname(), __version__, sent)
 
 
 def unfit_executor(said: str) -> OffsiteError | None:
@@ -23,6 +32,13 @@ def unfit_executor(said: str) -> OffsiteError | None:
         if found := pattern.search(said):
             return error(found)
     return None
+
+
+def _other_offsite(host: str, its: str, own: str) -> OffsiteError:
+    return ExecutorDiffers(
+        f"the executor on {host} has offsite {its}, and this one is {own}",
+        hint="give executors this one: offsite spark pack, --spark-archive; or install it on each of them",
+    )
 
 
 def _no_offsite(_: re.Match[str]) -> OffsiteError:
@@ -62,6 +78,10 @@ _EXAMINED = re.compile(
 )
 
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OffsiteError]], ...] = (
+    (
+        re.compile(r"the executor on (\S+) has offsite (\S+), and this one is (\S+)"),
+        lambda found: _other_offsite(found[1], found[2], found[3]),
+    ),
     (re.compile(r"No module named '?offsite\b"), _no_offsite),
     (re.compile(r"Failed to find any of these python binaries on the PATH"), _no_python),
     (_EXAMINED, _no_fit),

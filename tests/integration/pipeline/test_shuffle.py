@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import DamagedBatch, SparkFailed
+from offsite.model.errors import DamagedBatch, ExecutorDiffers, SparkFailed
+from offsite.spark import job
 from offsite.spark.choice import SparkChoice
 from offsite.spark.runner import Done, Failed, Runner, Shuffle
 from offsite.spark.spark_runner import SparkRunner
@@ -65,6 +66,15 @@ def test_a_worker_that_always_dies_ends_the_shuffle(runner: Runner, tmp_path: Pa
     with pytest.raises(SparkFailed):
         runner.run_shuffled(list(range(3)), spark_tasks.collect_sent, replace(shuffle(tmp_path), find=spark_tasks.die))
     assert runner.run([1], spark_tasks.double) == [2]
+
+
+def test_workers_with_another_offsite_find_nothing(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "__version__", "0.0.1")  # the driver's; workers have what is installed
+    with pytest.raises(ExecutorDiffers, match=r"has offsite .*, and this one is 0\.0\.1$"):
+        runner.run_shuffled(list(range(3)), spark_tasks.collect_sent, shuffle(tmp_path, broken=1))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_runner_goes_on_behind_a_shuffle(runner: Runner, tmp_path: Path) -> None:

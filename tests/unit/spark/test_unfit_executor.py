@@ -44,6 +44,11 @@ OTHER_NAMED = f"{HEAD}  Failed to find a compatible PEX_PYTHON=/opt/bin/python3.
             SparkFailed,
             "an executor cannot run python3 as its Python: No such file or directory",
         ),
+        (
+            "ExecutorDiffers: the executor on w7 has offsite 0.2, and this one is 0.1.0\n\n\tat org",
+            ExecutorDiffers,
+            "the executor on w7 has offsite 0.2, and this one is 0.1.0",
+        ),
         ("/usr/bin/python3: No module named offsite.spark", SparkFailed, "no offsite that its Python can import"),
     ],
 )
