@@ -78,6 +78,24 @@ def test_an_executor_without_the_file_is_named(file: Path) -> None:
         pickle.loads(data)
 
 
+@pytest.mark.parametrize(
+    ("theirs", "told"),
+    [
+        ("bootstrap.servers=here:1", "security.protocol is PLAINTEXT here, and SASL_SSL where the command runs"),
+        (FILE.replace("SASL_SSL", "SASL_PLAINTEXT"), "security.protocol is SASL_PLAINTEXT here, and SASL_SSL where"),
+        ("security.protocol=SSL", "security.protocol is SSL here, and SASL_SSL where the command runs"),
+        (FILE.replace("256", "512"), "sasl.mechanism is SCRAM-SHA-512 here, and SCRAM-SHA-256 where the command runs"),
+    ],
+)
+def test_an_executor_s_file_switches_off_neither_encryption_nor_login(file: Path, theirs: str, told: str) -> None:
+    with secrets_travel(Travel.READ_THERE):
+        data = pickle.dumps(read_client_properties(file).config)
+    file.write_text(theirs)
+    with pytest.raises(BadKafkaConfig, match=f"on the executor .*: {told}") as raised:
+        pickle.loads(data)
+    assert "hunter2" not in str(raised.value)
+
+
 def test_a_secret_that_came_from_no_file_cannot_be_read_on_executors() -> None:
     sasl = SaslConfig(mechanism="PLAIN", username="u", password=Secret("hunter2"))
     with secrets_travel(Travel.READ_THERE), pytest.raises(SecretStays, match="comes from no file"):

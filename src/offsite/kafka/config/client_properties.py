@@ -43,27 +43,50 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
     except UnicodeDecodeError as error:
         raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
     found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
-    again = ReadOnExecutor(path=str(path), bootstrap=",".join(map(str, found.config.bootstrap)))
-    return replace(found, config=replace(found.config, read_again=again))
+    config = found.config
+    again = ReadOnExecutor(
+        path=str(path),
+        bootstrap=",".join(map(str, config.bootstrap)),
+        protocol=config.security_protocol,
+        mechanism=_mechanism(config),
+    )
+    return replace(found, config=replace(config, read_again=again))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnExecutor:
     """Reads the properties file of the executor at `path`, as the driver read its own; a relative path begins at the
     working folder of either. `bootstrap`: the brokers of the driver, whatever the executor's file says: a run must not
-    move data of two clusters. Raises `BadKafkaConfig`, which names the executor."""
+    move data of two clusters. `protocol` and `mechanism` (empty without SASL): those of the driver, which the
+    executor's file must ask for as well: it must not switch off encryption or login in silence. Raises
+    `BadKafkaConfig`, which names the executor."""
 
     path: str
     bootstrap: str
+    protocol: str
+    mechanism: str
 
     def __call__(self) -> KafkaConfig:
         try:
-            return read_client_properties(Path(self.path), bootstrap=self.bootstrap).config
+            return self._as_secured(read_client_properties(Path(self.path), bootstrap=self.bootstrap).config)
         except BadKafkaConfig as error:
             raise BadKafkaConfig(
                 f"on the executor {socket.gethostname()}: {error.message}",
                 hint="--secrets on-executors reads the file of --kafka-config there: put it at the same path on each",
             ) from error
+
+    def _as_secured(self, config: KafkaConfig) -> KafkaConfig:
+        self._check_same("security.protocol", config.security_protocol, self.protocol)
+        self._check_same("sasl.mechanism", _mechanism(config), self.mechanism)
+        return config
+
+    def _check_same(self, name: str, here: str, of_driver: str) -> None:
+        if here != of_driver:
+            raise BadKafkaConfig(f"{self.path}: {name} is {here} here, and {of_driver} where the command runs")
+
+
+def _mechanism(config: KafkaConfig) -> str:
+    return "" if config.sasl is None else config.sasl.mechanism
 
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
