@@ -1,10 +1,12 @@
-"""Settings that offsite gives to Spark: plain names and values, no secret among them."""
+"""Settings that offsite gives to Spark, plain names and values, and which of a person's own are secrets."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from offsite.model.errors import BadOption
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import decided
 
@@ -71,6 +73,31 @@ def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
     if not _by_aes(chosen):
         return {}
     return {"spark.network.crypto.saslFallback": "false", "spark.io.encryption.enabled": "true"}
+
+
+_REDACTION = "spark.redaction.regex"
+_SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IGNORECASE)
+"""Names of settings that Spark itself shows to nobody, and those of Azure's keys."""
+
+
+def secrets_apart(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """`settings` that any user of this machine may read on a command line, and those that must not be on one: by their
+    names, `_SECRET` or what a person's own `spark.redaction.regex` finds, which tells upper from lower case as Spark
+    does. Raises `BadOption` for a pattern that cannot be read."""
+    own = _own_redaction(settings.get(_REDACTION, ""))
+    hidden = {name for name in settings if _SECRET.search(name) or (own is not None and own.search(name))}
+    shown = {name: value for name, value in settings.items() if name not in hidden}
+    return shown, {name: settings[name] for name in settings if name in hidden}
+
+
+def _own_redaction(pattern: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise BadOption(
+            f"{_REDACTION}: {error}, as Python reads patterns",
+            hint="write it in a way that Java and Python both understand: flags such as (?i) come first",
+        ) from error
 
 
 MAX_SOCKET_PATH_BYTES = 100

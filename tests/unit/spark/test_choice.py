@@ -10,7 +10,14 @@ import pytest
 from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
 from offsite.spark.choice import SparkChoice, settings_of
-from offsite.spark.settings import FIRM_SETTINGS, beside_encryption, common_settings, is_private, laid_over
+from offsite.spark.settings import (
+    FIRM_SETTINGS,
+    beside_encryption,
+    common_settings,
+    is_private,
+    laid_over,
+    secrets_apart,
+)
 
 
 def test_settings_of_a_file_give_way_to_those_of_the_command_line(tmp_path: Path) -> None:
@@ -69,6 +76,32 @@ def test_what_offsite_must_set_wins_and_is_told(caplog: pytest.LogCaptureFixture
 )
 def test_only_an_encrypted_network_or_this_machine_is_private(settings: dict[str, str], private: bool) -> None:
     assert is_private(settings) is private
+
+
+@pytest.mark.parametrize(
+    ("name", "redaction", "hidden"),
+    [
+        ("spark.authenticate.secret", "", True),
+        ("spark.hadoop.fs.s3a.access.key", "", True),
+        ("spark.hadoop.fs.azure.account.key.mine", "", True),
+        ("spark.hadoop.fs.azure.AccountKey", "", True),
+        ("spark.ssl.keyPassword", "mine", True),
+        ("spark.mine", "mine", True),
+        ("spark.mine", "Mine", False),
+        ("spark.mine", "(?i)MINE", True),
+        ("spark.executor.memory", "", False),
+    ],
+)
+def test_a_secret_is_told_by_its_name(name: str, redaction: str, hidden: bool) -> None:
+    given = {name: "1", "spark.redaction.regex": redaction, "spark.local.dir": "/tmp"}
+    shown, secret = secrets_apart(given)
+    assert secret == ({name: "1"} if hidden else {})
+    assert shown == {each: value for each, value in given.items() if each not in secret}
+
+
+def test_a_pattern_of_secrets_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"spark\.redaction\.regex"):
+        secrets_apart({"spark.redaction.regex": r"\p{Alpha}+key"})
 
 
 def test_who_encrypts_is_asked_for_less_by_nobody_and_spills_nothing_readable() -> None:

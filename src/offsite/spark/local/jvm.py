@@ -20,6 +20,7 @@ from pathlib import Path
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
 from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
+from offsite.spark.settings import secrets_apart
 
 LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
 """Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
@@ -99,7 +100,9 @@ _RUN_THEN_PUBLISH = 'recording=$1 archive=$2; shift 2; "$@" && mv -f "$recording
 
 
 class LocalJvm:
-    """One JVM with a Py4J gateway. Building it starts it and returns at once; raises `JavaMissing`."""
+    """One JVM with a Py4J gateway. Building it starts it and returns at once. It has `settings` but for the secrets
+    among them, since any user of the machine reads its command line: they are for `join_jvm`. Raises `JavaMissing`, and
+    as `secrets_apart`."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str], *, environment: Mapping[str, str], clock: Clock
@@ -113,7 +116,7 @@ class LocalJvm:
         flags = [*LIGHT_FLAGS, f"-Xmx{settings['spark.driver.memory']}", *_opened()]
         self._archive = archive_for(cache_folder(), java, jars, flags, clock=clock)
         self._java = [str(java), *flags, "-cp", os.pathsep.join(map(str, jars))]
-        self._settings = [f"-D{name}={value}" for name, value in settings.items()]
+        self._settings = [f"-D{name}={value}" for name, value in secrets_apart(settings)[0].items()]
         self._abandoned = False
         self._process = self._spawn()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -51,12 +51,12 @@ def check_parts() -> None:
             raise ImportError(f"no module named {_WORKER}")
 
 
-def join_jvm(port: int, secret: str) -> SparkContext:
-    """The context of a JVM whose gateway listens at `port` of this machine. Raises `PartMissing`; pyspark has forgotten
-    the JVM then."""
+def join_jvm(port: int, secret: str, settings: Mapping[str, str]) -> SparkContext:
+    """The context of a JVM whose gateway listens at `port` of this machine, with `settings` beside those that the JVM
+    was started with. Raises `PartMissing`; pyspark has forgotten the JVM then."""
     try:
         with _parts():
-            return _joined(port, secret)
+            return _joined(port, secret, settings)
     except PartMissing:
         _forget_jvm()
         raise
@@ -89,11 +89,12 @@ def submitted_conf() -> SparkConf:
     return SparkConf()
 
 
-def _joined(port: int, secret: str) -> SparkContext:
-    from pyspark import SparkContext
+def _joined(port: int, secret: str, settings: Mapping[str, str]) -> SparkContext:
+    from pyspark import SparkConf, SparkContext
 
     _forget_sql()
-    context = SparkContext(gateway=_connect(port, secret))
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    context = SparkContext(conf=conf, gateway=_connect(port, secret))
     try:
         attrgetter(*CONTEXT_PARTS)(context)
     except AttributeError:

@@ -19,7 +19,7 @@ from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import task_attempts
 from offsite.spark.sessions.session import Session
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import WORKER_ENVIRONMENT, laid_over, local_settings, plain_settings
+from offsite.spark.settings import WORKER_ENVIRONMENT, laid_over, local_settings, plain_settings, secrets_apart
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -59,7 +59,7 @@ class LocalSession(Session):
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._template = WorkerTemplate(folder, self._preload)
         pyspark_internals.check_parts()  # half a second of imports, while the JVM starts
-        context = pyspark_internals.join_jvm(*self._jvm.gateway())
+        context = pyspark_internals.join_jvm(*self._jvm.gateway(), secrets_apart(settings)[1])
         context.pythonExec = sys.executable
         return context
 

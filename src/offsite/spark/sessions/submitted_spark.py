@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from offsite.model.errors import SparkFailed
 from offsite.model.journal import safe_line, warned
 from offsite.spark.local import pyspark_internals
+from offsite.spark.settings import secrets_apart
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
-
-_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
-"""Settings that Spark itself shows to nobody (`spark.redaction.regex`): they must not be on the JVM's command line."""
 
 
 @contextmanager
@@ -41,7 +38,7 @@ class SubmittedSpark:
         from pyspark import SparkConf, SparkContext
 
         shown, conf = SparkConf(), SparkConf()
-        shown.setAll([(name, value) for name, value in settings.items() if not _SECRET.search(name)])
+        shown.setAll(list(secrets_apart(settings)[0].items()))
         conf.setAll(list(settings.items()))
         self._gateway = self._launched(shown)
         if self._is_abandoned:
