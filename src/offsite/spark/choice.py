@@ -3,6 +3,7 @@ programs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,13 @@ from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.properties import parse_properties
 
+VARIABLES = frozenset(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
+    "OFFSITE_SECRETS"
+}
+"""Of the environment: by which commands are told all that is chosen here."""
+
 _PREFIX = "spark."
+_NAME = re.compile(r"spark\.[^\s=\0]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +41,13 @@ class SparkChoice:
         object.__setattr__(self, "master", self.master or named)
 
     def environment(self) -> Mapping[str, str]:
-        """The variables by which another command chooses the same."""
-        conf = "\n".join(f"{name}={value}" for name, value in self.conf.items())
+        """The variables by which another command chooses the same, where it has none of `VARIABLES` beside. Raises
+        `BadOption` for settings that are not a line each."""
         given = {
             "OFFSITE_SPARK_MASTER": self.master,
-            "OFFSITE_SPARK_CONF": conf,
+            "OFFSITE_SPARK_CONF": lines_of(self.conf),
             "OFFSITE_SPARK_ARCHIVE": self.archive,
-            "OFFSITE_SECRETS": None if self.secrets is SecretsChoice.DEFAULT else str(self.secrets),
+            "OFFSITE_SECRETS": str(self.secrets),
         }
         return {name: value for name, value in given.items() if value}
 
@@ -48,7 +55,24 @@ class SparkChoice:
 def settings_of(properties: Path | None, pairs: Sequence[str]) -> Mapping[str, str]:
     """Spark settings out of a file such as `spark-defaults.conf`, and out of texts such as `spark.executor.memory=2g`,
     which win. What does not begin with `spark.` is no setting of Spark. Raises `BadOption`."""
-    return {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
+    found = {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
+    _check_lines(found)
+    return found
+
+
+def lines_of(settings: Mapping[str, str]) -> str:
+    """`settings` as OFFSITE_SPARK_CONF tells them, a line each. Raises `BadOption` for one that is not a line."""
+    _check_lines(settings)
+    return "\n".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _check_lines(settings: Mapping[str, str]) -> None:
+    """No value is told: it may be a secret."""
+    for name, value in settings.items():
+        if not _NAME.fullmatch(name):
+            raise BadOption(f"{name[:200]!r} is no setting of Spark", hint="their names have no blanks and no =")
+        if "\n" in value or "\0" in value:
+            raise BadOption(f"the value of {name[:200]} is not one line of text", hint="write it without line breaks")
 
 
 def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from offsite.api.guard.tokens import TokenFile, new_token
-from offsite.api.site import SOURCE, Place
+from offsite.api.site import SOURCE, Place, SiteSettings
+from offsite.api.site import Site as CoordinatorSite
 from offsite.model.clock import SystemClock
 from offsite.model.errors import TooManyJobs
 from offsite.repository.repository import Repository
@@ -54,9 +55,23 @@ def test_a_job_is_never_told_where_another_cluster_is(monkeypatch: pytest.Monkey
     monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: begun.append(env))
     monkeypatch.setenv("OFFSITE_KAFKA_CONFIG", "/etc/production.properties")
     Workers(environment={"OFFSITE_REPO": "r"}).begin("j", ["verify"], Place(bootstrap="dr:9092").environment)
-    assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_") and "SPARK" not in name} == {
+    assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_")} == {
         "OFFSITE_REPO": "r",
         "OFFSITE_BOOTSTRAP": "dr:9092",
+    }
+
+
+def test_a_job_has_the_spark_that_its_coordinator_was_told_of_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: begun.append(env))
+    for name in ("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"):
+        monkeypatch.setenv(name, "of the environment")
+    monkeypatch.setenv("OFFSITE_SECRETS", "in-clear")
+    CoordinatorSite(SiteSettings(repo="r")).workers.begin("j", ["verify"])
+    assert {name: text for name, text in begun[0].items() if name.startswith("OFFSITE_S")} == {
+        "OFFSITE_SECRETS": "encrypted"
     }
 
 

@@ -125,7 +125,40 @@ def test_the_environment_chooses_the_same_again() -> None:
         "OFFSITE_SPARK_ARCHIVE": "a.tar.gz",
         "OFFSITE_SECRETS": "on-executors",
     }
-    assert SparkChoice().environment() == {}
+    assert SparkChoice().environment() == {"OFFSITE_SECRETS": "encrypted"}, "or a variable of another one would count"
+
+
+BAD_LINES = [
+    ({"spark.a": "b\nspark.c=d"}, "spark.a"),
+    ({"spark.a": "b\0"}, "spark.a"),
+    ({"spark.a=b": "c"}, "spark.a=b"),
+    ({"spark.a\nspark.b": "c"}, "spark.b"),
+    ({"spark.a\0": "c"}, "spark.a"),
+    ({"other": "c"}, "other"),
+]
+
+
+@pytest.mark.parametrize(("conf", "named"), BAD_LINES)
+def test_the_environment_tells_no_settings_that_are_not_a_line_each(conf: dict[str, str], named: str) -> None:
+    with pytest.raises(BadOption, match=named):
+        SparkChoice(conf=conf).environment()
+
+
+@pytest.mark.parametrize(
+    "line", ["spark.a=hunter2\\nb", "spark.a=hunter2\\u0000", r"spark.a\=b=hunter2", r"spark.a\ b=hunter2"]
+)
+def test_a_file_s_settings_that_are_not_a_line_each_are_named_without_their_values(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "spark.properties"
+    file.write_text(line)
+    with pytest.raises(BadOption, match=r"spark\.a") as raised:
+        settings_of(file, [])
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("pair", ["spark.a=b\nspark.c=d", "spark.a=b\0", "spark.a b=c"])
+def test_options_that_are_not_a_line_each_are_named(pair: str) -> None:
+    with pytest.raises(BadOption, match=r"spark\.a"):
+        settings_of(None, [pair])
 
 
 def test_a_master_among_the_settings_is_the_master_unless_one_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CONF_VARIABLE = "OFFSITE_SPARK_CONF"
 """Read here and not by typer, which would divide it at blanks: values have some."""
+PROPERTIES_VARIABLE = "OFFSITE_SPARK_PROPERTIES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +37,13 @@ class SparkOptions:
             "--spark-conf",
             metavar="KEY=VALUE",
             help="A Spark setting, such as spark.executor.memory=2g; may be repeated. More in OFFSITE_SPARK_CONF, one a"
-            " line.",
+            " line; options win over variables.",
         ),
     ] = None
     spark_properties: Annotated[
         Path | None,
         typer.Option(
-            "--spark-properties", envvar="OFFSITE_SPARK_PROPERTIES", help="A file of Spark settings; --spark-conf wins."
+            "--spark-properties", envvar=PROPERTIES_VARIABLE, help="A file of Spark settings; --spark-conf wins."
         ),
     ] = None
     spark_archive: Annotated[
@@ -65,31 +67,44 @@ class SparkOptions:
 
     def choice(self) -> SparkChoice:
         """Raises `BadOption`."""
-        from offsite.spark.choice import SparkChoice, settings_of
+        from offsite.spark.choice import SparkChoice
 
         return SparkChoice(
             master=self.spark_master,
-            conf=settings_of(self.spark_properties, (*_of_environment(), *(self.spark_conf or ()))),
+            conf=self._conf(),
             archive=self.spark_archive,
             secrets=self.secrets,
         )
 
     def arguments(self) -> list[str]:
-        """The same as arguments of another command, but for `spark_conf`, which may hold Spark's own secret: any user
+        """The same as arguments of another command, but for the settings, which may hold Spark's own secret: any user
         of the machine reads a command line. See `environment`."""
         given = {
             "--spark-master": self.spark_master,
-            "--spark-properties": self.spark_properties,
             "--spark-archive": self.spark_archive,
             "--secrets": self.secrets,
         }
         return [text for name, value in given.items() if value is not None for text in (name, str(value))]
 
     def environment(self) -> dict[str, str]:
-        """The rest, as variables of the other command."""
-        conf = [*_of_environment(), *(self.spark_conf or ())]
-        return {CONF_VARIABLE: "\n".join(conf)} if conf else {}
+        """The rest, as variables of the other command. Raises `BadOption`."""
+        from offsite.spark.choice import lines_of
+
+        told = {CONF_VARIABLE: lines_of(self._conf()), PROPERTIES_VARIABLE: ""}
+        return {name: value for name, value in told.items() if value or name in os.environ}
+
+    def _conf(self) -> Mapping[str, str]:
+        """What is typed wins over the environment, and single settings win over a file. A file that is named in both
+        ways counts as the environment's: typer does not tell which it took."""
+        from offsite.spark.choice import settings_of
+
+        typed, told = settings_of(None, self.spark_conf or ()), settings_of(None, _of_environment())
+        file = settings_of(self.spark_properties, ())
+        if self.spark_properties == Path(os.environ.get(PROPERTIES_VARIABLE, "")):
+            return {**file, **told, **typed}
+        return {**told, **file, **typed}
 
 
 def _of_environment() -> list[str]:
-    return [line for line in os.environ.get(CONF_VARIABLE, "").splitlines() if line.strip()]
+    """Divided where `lines_of` joins, and nowhere else: values may have other signs that end a line for Python."""
+    return [line for line in os.environ.get(CONF_VARIABLE, "").split("\n") if line.strip()]

@@ -60,9 +60,10 @@ class AgentTemplate(Strict):
     """In Kubernetes: what is requested for each."""
 
     def spark_environment(self) -> dict[str, str]:
-        """The variables that tell an agent of its Spark, of those that are set."""
+        """The variables that tell an agent of its Spark, of those that are set. How executors come by secrets is for
+        `environment` to say."""
         choice = SparkChoice(master=self.spark_master or None, conf=self.spark_conf, archive=self.spark_archive or None)
-        return dict(choice.environment())
+        return {name: value for name, value in choice.environment().items() if name != "OFFSITE_SECRETS"}
 
 
 class Agents(Strict):

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from offsite.model.errors import JobNotBegun, TooManyJobs
+from offsite.spark.choice import VARIABLES
 
 AT_ONCE = 2
 """Jobs that one coordinator lets run at once: each has a Spark of its own."""
 
-_CLUSTER = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG"})
-"""Of the coordinator's own environment no job inherits them: another cluster would be sent its credentials."""
+_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG"}) | VARIABLES
+"""Of the coordinator's own environment no job inherits them: another cluster would be sent its credentials, or in
+another way than the coordinator was told to by its options."""
 
 _MODULE = "from offsite.cli.work import main; main()"
 
@@ -60,7 +62,7 @@ class Workers:
         `environment` is added to that of all. Raises `JobNotBegun`."""
         command = [sys.executable, "-c", _MODULE, job, *arguments]
         mine = os.environ if self._inherited is None else self._inherited
-        inherited = {name: value for name, value in mine.items() if name not in _CLUSTER}
+        inherited = {name: value for name, value in mine.items() if name not in _NOT_INHERITED}
         try:
             process = subprocess.Popen(
                 command,

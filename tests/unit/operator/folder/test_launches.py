@@ -87,6 +87,12 @@ def test_an_agent_is_told_which_spark_it_has(launches: Launches) -> None:
     assert environment["OFFSITE_SPARK_ARCHIVE"] == "hdfs:///offsite.tar.gz"
 
 
+def test_a_template_says_in_its_environment_how_executors_come_by_secrets(launches: Launches) -> None:
+    template = wanted(sparkMaster="yarn", environment={"OFFSITE_SECRETS": "on-executors"})
+
+    assert launches.agent("uid", template).launch.environment["OFFSITE_SECRETS"] == "on-executors"
+
+
 def test_the_environment_of_a_template_takes_no_place_of_secrets_and_cluster(launches: Launches) -> None:
     given = {"AWS_SECRET_ACCESS_KEY": "x", "OFFSITE_KAFKA_CONFIG": "y"}
     environment = launches.agent("uid", wanted(environment=given)).launch.environment
