@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
 from offsite.operator.resources.model import (
     Duration,
@@ -43,12 +44,25 @@ class Destination(Strict):
     is begun again goes on where it was."""
 
 
+SETTING_NAME = r"^spark\.[^\s=]+$"
+"""Of Spark. As the pattern of a key pydantic would make a schema of it that refuses nothing."""
+
+
+def _setting_name(name: str) -> str:
+    if not re.fullmatch(SETTING_NAME.strip("^$"), name):
+        raise ValueError("a setting of Spark begins with spark. and has no blanks and no =")
+    return name
+
+
 class AgentTemplate(Strict):
     """How the processes run that copy."""
 
     spark_master: Text = ""
     """Spark master URL. Empty: the cores of the machine."""
-    spark_conf: Annotated[dict[Annotated[str, StringConstraints(max_length=200)], Line], Field(max_length=64)] = {}
+    spark_conf: Annotated[
+        dict[Annotated[str, StringConstraints(max_length=200), AfterValidator(_setting_name)], Line],
+        Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "pattern": SETTING_NAME}}),
+    ] = {}
     """Settings of Spark by their names, such as `spark.executor.memory`. No secrets."""
     spark_archive: Text = ""
     """What `offsite spark pack` made, as a file or a URL, for executors without offsite."""

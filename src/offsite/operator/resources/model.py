@@ -28,7 +28,7 @@ Duration = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(ms|s|m|
 """As `90s`, `12h`, `7d`."""
 OptionalDuration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))?$", max_length=20)]
 Text = Annotated[str, StringConstraints(max_length=1024)]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\n\r]*$", max_length=1024)]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]*$", max_length=1024)]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Patterns = Annotated[tuple[Pattern, ...], Field(max_length=256)]
 """Topics: names, globs, `regex:PATTERN`."""

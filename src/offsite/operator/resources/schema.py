@@ -66,6 +66,8 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
         made["additionalProperties"] = _structural(others, definitions)
     if "maxLength" in names:
         made["x-kubernetes-validations"] = [_short_keys(names["maxLength"])]
+    if names.get("pattern", "").startswith(_OF_SPARK):
+        made["x-kubernetes-validations"].append(_SPARK_KEYS)
     if "items" in node:
         made["items"] = _structural(node["items"], definitions)
     if node.get("type") == "integer":
@@ -84,6 +86,15 @@ def _resolved(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
         target = definitions[node["$ref"].rpartition("/")[2]]
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     return node
+
+
+_OF_SPARK = r"^spark\."
+_SPARK_KEYS: Schema = {
+    "rule": "self.all(key, key.startsWith('spark.'))",
+    "message": "names of settings of Spark begin with spark.",
+}
+"""An API server lets no rule look through keys for more, whose length it does not know: that is left to the
+operator."""
 
 
 def _short_keys(length_max: int) -> Schema:

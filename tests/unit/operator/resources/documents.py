@@ -102,6 +102,15 @@ REFUSED_BY_RULES: dict[str, dict[str, Any]] = {
 """A schema cannot say why. The models and the rules in CEL do."""
 
 REFUSED_BY_KEYS: dict[str, dict[str, Any]] = {
+    "a setting that is not Spark's": document("Backup", {"agents": {"template": {"sparkConf": {"other.a": "b"}}}}),
     "a parameter with a long name": document("Backup", {"parameters": {"p" * 41: ""}}),
 }
 """Of the structural schema, too, a rule in CEL says so."""
+
+REFUSED_BEYOND_RULES: dict[str, dict[str, Any]] = {
+    "a setting whose name has an =": document("Backup", {"agents": {"template": {"sparkConf": {"spark.a=b": "c"}}}}),
+    "a setting whose name has two lines": document(
+        "Backup", {"agents": {"template": {"sparkConf": {"spark.a=b\nspark.c": "d"}}}}
+    ),
+}
+"""A rule in CEL may not look through keys so far."""

@@ -10,7 +10,13 @@ from jsonschema import Draft202012Validator
 from offsite.model.errors import BadResource
 from offsite.operator.resources.parse import KINDS, parse_resource
 from offsite.operator.resources.schema import json_schema, unchanged
-from tests.unit.operator.resources.documents import ACCEPTED, REFUSED, REFUSED_BY_KEYS, REFUSED_BY_RULES
+from tests.unit.operator.resources.documents import (
+    ACCEPTED,
+    REFUSED,
+    REFUSED_BEYOND_RULES,
+    REFUSED_BY_KEYS,
+    REFUSED_BY_RULES,
+)
 
 SCHEMAS = {kind: json_schema(model) for kind, model in KINDS.items()}
 
@@ -21,9 +27,9 @@ def test_what_the_models_take_the_schema_takes(name: str) -> None:
     Draft202012Validator(SCHEMAS[ACCEPTED[name]["kind"]]).validate(ACCEPTED[name])
 
 
-@pytest.mark.parametrize("name", REFUSED | REFUSED_BY_KEYS)
+@pytest.mark.parametrize("name", REFUSED | REFUSED_BY_KEYS | REFUSED_BEYOND_RULES)
 def test_what_the_models_refuse_the_schema_refuses(name: str) -> None:
-    given = (REFUSED | REFUSED_BY_KEYS)[name]
+    given = (REFUSED | REFUSED_BY_KEYS | REFUSED_BEYOND_RULES)[name]
     with pytest.raises(BadResource):
         parse_resource(given, source="a")
     assert not Draft202012Validator(SCHEMAS[given["kind"]]).is_valid(given)
