@@ -264,7 +264,7 @@ def _client_properties(info: SandboxInfo, password: str) -> str:
 
 
 def _worker_port(folder: Path) -> int:
-    return int(logged(folder / "worker.log", r"Starting Spark worker [\d.]+:(\d+) "))
+    return int(logged(folder / "worker-0" / "log", r"Starting Spark worker [\d.]+:(\d+) "))
 
 
 def open_runs(scene: Stage) -> dict[str, Evidence]:

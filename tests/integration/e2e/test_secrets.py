@@ -69,7 +69,7 @@ def test_no_secret_is_seen_while_it_is_used(
     watch = Watch(
         secrets=store_keys | {"password": password, "token": token},
         inherited=frozenset(store_keys),
-        folders=(scratch, *([tmp_path / "work", tmp_path / "events"] if spark else [])),
+        folders=(scratch, *([tmp_path / "worker-0" / "work", tmp_path / "events"] if spark else [])),
         mark=scratch.name,
     )
     environment = {
