@@ -27,6 +27,8 @@ from tests.integration.pipeline.cluster_losses import (
 from tests.processes import wait_until
 from tests.worker_cluster import Part, WorkerCluster, worker_cluster
 
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
+
 SLOW_S = 4.0
 QUIET_S = 2.0
 """A woken writer sends, or stops, within one tenth of it."""
