@@ -76,12 +76,18 @@ class SimRunner:
 
     def _copy(self, bundle: CopyBundle, function: partial[Any]) -> Done[Any] | Failed:
         try:
-            return Done(value=function(bundle, copy=self._read))
+            return Done(value=function(bundle, copy=self._read, begin=_unbegun))
         except OffsiteError as error:
             return Failed(error=error, trace="")
 
-    def _read(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
+    def _read(
+        self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: None = None
+    ) -> BackupReceipt:
         return copy_read(task, self._source.read, ends=ends, pack=pack)
+
+
+def _unbegun(*_: object, **__: object) -> None:
+    """No source is asked ahead: steps happen one after the other."""
 
 
 @dataclass
