@@ -50,7 +50,7 @@ class Large:
         backup = _empty(folder)
         state = self.state()
         head = Commit(backup=NAME, seq=state.seq, previous="0" * 64, writer="w", committed_at_ms=state.committed_at_ms)
-        state = replace(state, head_hash=backup.log.append(head).hash)
+        state = replace(state, head_hash=backup.log.append(backup.log.sealed(head)).hash)
         kept = Catalog(log=backup.log).write(state)
         catalog, state = kept.seal, kept.state
         for _ in range(self.tail):
@@ -103,7 +103,7 @@ def grow(
         changes=news(state, moving, shapes=shapes),
         catalog=catalog,
     )
-    return fold(state, [backup.log.append(commit)])
+    return fold(state, [backup.log.append(backup.log.sealed(commit))])
 
 
 def news(

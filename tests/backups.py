@@ -64,16 +64,15 @@ def commit_next(backup: Backup, base: BackupState, *, step: int = STEP) -> Backu
 
 def append_unchecked(backup: Backup, base: BackupState, changes: Changes, *, committed_at_ms: int) -> None:
     """A commit such as no writer of ours makes: nothing of it is checked."""
-    backup.log.append(
-        Commit(
-            backup=base.backup,
-            seq=base.seq + 1,
-            previous=base.head_hash,
-            writer="w",
-            committed_at_ms=committed_at_ms,
-            changes=changes,
-        )
+    commit = Commit(
+        backup=base.backup,
+        seq=base.seq + 1,
+        previous=base.head_hash,
+        writer="w",
+        committed_at_ms=committed_at_ms,
+        changes=changes,
     )
+    backup.log.append(backup.log.sealed(commit))
 
 
 def content(store: Store, state: BackupState) -> dict[PartitionId, bytes]:

@@ -15,11 +15,11 @@ from pathlib import Path
 from offsite.spark.local.jvm import spark_home
 from tests.processes import wait_until
 
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-QUICK_JVMS = {f"spark.{each}.extraJavaOptions": _QUICK for each in ("driver", "executor")}
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVMS = {f"spark.{each}.extraJavaOptions": QUICK for each in ("driver", "executor")}
 """Settings for who runs a few small jobs on the cluster: the optimising compiler never pays off."""
 
-_DEPLOY = "org.apache.spark.deploy"
+DEPLOY = "org.apache.spark.deploy"
 END_LIMIT_S = 20.0
 
 
@@ -61,7 +61,7 @@ def spark_cluster(
     with ExitStack() as processes:
         log = folder / "master.log"
         options = ("--port", "0", "--webui-port", "0")
-        master = _start(processes, log, os.environ, f"{_DEPLOY}.master.Master", *options)
+        master = _start(processes, log, os.environ, f"{DEPLOY}.master.Master", *options)
         url = logged(log, r"Starting Spark master at (spark://\S+)")
         folders = [folder / f"worker-{number}" for number in range(len(environments))]
         limits = ("--cores", str(cores), "--memory", memory)
@@ -79,7 +79,7 @@ def _worker(
 ) -> subprocess.Popen[bytes]:
     folder.mkdir()
     places = ("--work-dir", str(folder / "work"), "--webui-port", "0")
-    return _start(processes, folder / "log", environment, f"{_DEPLOY}.worker.Worker", *places, *options)
+    return _start(processes, folder / "log", environment, f"{DEPLOY}.worker.Worker", *places, *options)
 
 
 def _start(
@@ -89,7 +89,7 @@ def _start(
     settings = {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
     }
     with log.open("wb") as output:
         process = processes.enter_context(

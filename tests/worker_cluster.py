@@ -7,7 +7,6 @@ What belongs to a machine is known by a variable in its environment: Spark's Pyt
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -17,12 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from offsite.spark.local.jvm import spark_home
-from tests.processes import processes_with, wait_until
+from tests.processes import processes_with
+from tests.spark_cluster import DEPLOY, QUICK, QUICK_JVMS, logged
 
 MACHINE = "OFFSITE_TEST_MACHINE"
 LOOPBACK = "127.0.0.1"
-_DEPLOY = "org.apache.spark.deploy"
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _NOTICED_AFTER_S = 5
 
 QUICKLY_NOTICED = {
@@ -32,7 +30,7 @@ QUICKLY_NOTICED = {
     "spark.network.timeoutInterval": "1s",
     "spark.driver.host": LOOPBACK,
     "spark.executor.memory": "512m",
-    **{f"spark.{each}.extraJavaOptions": _QUICK for each in ("driver", "executor")},
+    **QUICK_JVMS,
 }
 """Spark settings for who loses executors in a test: a silent one is given up after seconds, not after two minutes."""
 
@@ -77,10 +75,7 @@ class Machine:
             )
 
     def wait_until_ready(self) -> str:
-        wait_until(lambda: re.search(self.ready, self.log.read_text()) is not None, f"{self.ready} in {self.log}")
-        found = re.search(self.ready, self.log.read_text())
-        assert found is not None
-        return found.group(1)
+        return logged(self.log, self.ready)
 
     def processes(self, part: Part | None = None) -> list[int]:
         """Ids of the living processes of this machine, or of those that run tasks."""
@@ -164,7 +159,7 @@ def _master(folder: Path, *, recovers: bool, environment: Mapping[str, str]) -> 
     recovery = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": str(folder / "recovery")} if recovers else {}
     options = {f"spark.deploy.{name}": value for name, value in recovery.items()}
     options["spark.worker.timeout"] = str(_NOTICED_AFTER_S)
-    given = " ".join([_QUICK, *(f"-D{name}={value}" for name, value in options.items())])
+    given = " ".join([QUICK, *(f"-D{name}={value}" for name, value in options.items())])
     return Machine(
         name="master",
         command=_command("master.Master", "--port", "0"),
@@ -181,14 +176,14 @@ def _worker(folder: Path, url: str, name: str, environment: Mapping[str, str]) -
         command=_command("worker.Worker", *options),
         folder=folder,
         ready=r"(Successfully registered with master)",
-        environment={**environment, "SPARK_DAEMON_JAVA_OPTS": f"{_QUICK} -Dspark.worker.timeout={_NOTICED_AFTER_S}"},
+        environment={**environment, "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -Dspark.worker.timeout={_NOTICED_AFTER_S}"},
     )
 
 
 def _command(main_class: str, *options: str) -> list[str]:
     return [
         f"{spark_home()}/bin/spark-class",
-        f"{_DEPLOY}.{main_class}",
+        f"{DEPLOY}.{main_class}",
         *("--host", LOOPBACK, "--webui-port", "0"),
         *options,
     ]

@@ -142,7 +142,7 @@ class Backup:
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
         sealed = self.log.sealed(commit)
         state = fold(base, [sealed.stored])  # what a reader would refuse must not be written
-        check(self.log.store_sealed(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
+        check(self.log.append(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return replace(state, is_own=True)
 

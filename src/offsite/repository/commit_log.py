@@ -47,11 +47,7 @@ class CommitLog:
     store: Store
     layout: BackupLayout
 
-    def append(self, commit: Commit) -> StoredCommit:
-        """The commit `sealed`, stored as `store_sealed` does it."""
-        return self.store_sealed(self.sealed(commit))
-
-    def store_sealed(self, sealed: SealedCommit) -> StoredCommit:
+    def append(self, sealed: SealedCommit) -> StoredCommit:
         """Create the commit under its number, or raise `CommitLost` when another writer has it.
 
         An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the

@@ -21,7 +21,7 @@ from urllib.request import url2pathname
 
 from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.model.version import __version__
-from offsite.spark.settings import WORKER_ENVIRONMENT
+from offsite.spark.settings import WORKER_ENVIRONMENT, of_executors
 
 MANIFEST = "offsite-archive.json"
 FORMAT = 1
@@ -138,5 +138,4 @@ def _shipped(url: str, name: str) -> ArchiveSettings:
 
 def executor_environment() -> dict[str, str]:
     """Settings that give executors what an archive needs around it. They mean nothing to one without an archive."""
-    variables = {**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED}
-    return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
+    return of_executors({**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED})

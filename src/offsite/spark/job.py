@@ -11,15 +11,13 @@ the classes, and must say so in words.
 
 from __future__ import annotations
 
-import pickle
 import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from offsite.model.errors import SecretStays
@@ -35,7 +33,7 @@ from offsite.spark.rates.rate_limits import RateAddress, RateLimits
 from offsite.spark.rates.rate_server import RateServer
 from offsite.spark.runner import Fed, ResultT, Shuffle, TaskT
 from offsite.spark.settings import LOOPBACK
-from offsite.spark.shuffle import Finding, Sending, fed, with_task_opened
+from offsite.spark.shuffle import Finding, Sending, fed, opened, pickled
 from offsite.spark.task_attempt import Envelope, NoteAddress, NoteReceiver, NoteSender, attempt, interrupted_by_hangup
 from offsite.spark.unfit_executor import check_version
 
@@ -193,8 +191,7 @@ class SparkJob(Generic[TaskT, ResultT]):
             self._inbox.put(_End(error=None))
 
     def _source(self) -> RDD[tuple[int, Any]]:
-        tasks = [(index, _Sealed(pickle.dumps(task))) for index, task in self._tasks]
-        return self._context.parallelize(tasks, len(tasks))
+        return self._context.parallelize(pickled(self._tasks), len(self._tasks))
 
     def _sealed(self, function: object) -> bytes:
         """As Spark pickles functions: those of a program's own `__main__` go along whole. Raises `SecretStays`."""
@@ -222,7 +219,7 @@ class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
         everything: Sequence[TaskT],
         shuffle: Shuffle[TaskT, Any, Any],
     ) -> None:
-        super().__init__(engine, tasks, partial(with_task_opened, function))
+        super().__init__(engine, tasks, function)
         self._everything, self._shuffle = everything, shuffle
 
     def _source(self) -> RDD[tuple[int, Any]]:
@@ -263,13 +260,6 @@ class _Gathering:
         for job, envelope in new:
             self._deliver(job, envelope)
         return ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    """A task on its way."""
-
-    pickled: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +304,7 @@ class _Work:
             self.home.add(((self.job, envelope),))
 
     def _run(self, task: Any) -> Any:  # noqa: ANN401  # of any job
+        """`task` is pickled, or has been fed with its task pickled."""
         check_version(self.version)
-        function = pickle.loads(self.function)  # noqa: S301  # by the driver that runs this task
-        return function(pickle.loads(task.pickled) if isinstance(task, _Sealed) else task)  # noqa: S301  # likewise
+        function = opened(self.function)
+        return function(replace(task, task=opened(task.task)) if isinstance(task, Fed) else opened(task))

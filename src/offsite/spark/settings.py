@@ -137,8 +137,12 @@ def _sockets_fit(folder: Path) -> bool:
 def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """`local_settings` for a Spark that is started its own way: with its own parent of workers, which gives them the
     environment that the JVM would have given them."""
-    handed_on = {f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()}
-    return {name: value for name, value in settings.items() if name != _DAEMON} | handed_on
+    return {name: value for name, value in settings.items() if name != _DAEMON} | of_executors(WORKER_ENVIRONMENT)
+
+
+def of_executors(variables: Mapping[str, str]) -> dict[str, str]:
+    """Settings that put `variables` into the environment of executors."""
+    return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
 def is_private(settings: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ Functions and tasks travel as bytes until the worker has said that it is of the 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from offsite.spark import meter
 from offsite.spark.progress_datagram import ProgressAddress, ProgressSender
 from offsite.spark.rates import rate_lease
 from offsite.spark.rates.rate_limits import RateAddress
-from offsite.spark.runner import Fed, ResultT, TaskT
+from offsite.spark.runner import Fed, TaskT
 from offsite.spark.task_attempt import LASTING, AttemptFailed, interrupted_by_hangup
 from offsite.spark.unfit_executor import check_version
 
@@ -52,9 +52,9 @@ class Finding:
                     rate_lease.start(self.rates)
                     yield from self._found(task)
 
-    def _found(self, pickled: bytes) -> Iterator[tuple[int, Any]]:
+    def _found(self, task_data: bytes) -> Iterator[tuple[int, Any]]:
         try:
-            (find, give_up), task = _opened(self.functions), _opened(pickled)
+            (find, give_up), task = opened(self.functions), opened(task_data)
         except Exception as error:  # noqa: BLE001  # as below
             raise AttemptFailed(safe_trace(error)) from None
         try:
@@ -78,7 +78,7 @@ class Sending:
 
     def __call__(self, places: dict[int, int], found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         check_version(self.version)
-        send = _opened(self.function)
+        send = opened(self.function)
         for index, each in send(each for _, each in found):
             if index in places:  # a job that is repeated for some tasks finds for all of them
                 yield places[index], each
@@ -93,23 +93,20 @@ def fed(
 ) -> RDD[tuple[int, Fed[bytes, Any]]]:
     """The numbered `tasks`, pickled, a partition for each, with what the steps bring them of `everything`."""
     places = {index: place for place, (index, _) in enumerate(tasks)}
-    found = context.parallelize(_pickled(enumerate(everything)), len(everything)).mapPartitions(finding)
+    found = context.parallelize(pickled(enumerate(everything)), len(everything)).mapPartitions(finding)
     sent = found.partitionBy(sending.buckets, _same).mapPartitions(partial(sending, places))
     arrived = sent.partitionBy(len(tasks), _same)
-    return arrived.mapPartitionsWithIndex(partial(_fed, _pickled(tasks)))
+    return arrived.mapPartitionsWithIndex(partial(_fed, pickled(tasks)))
 
 
-def with_task_opened(function: Callable[[Fed[Any, Any]], ResultT], given: Fed[bytes, Any]) -> ResultT:
-    """The `function` of what `fed` gives to it."""
-    return function(Fed(task=_opened(given.task), sent=given.sent))
-
-
-def _pickled(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
+def pickled(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
+    """Numbered tasks as they travel to workers."""
     return [(index, pickle.dumps(task)) for index, task in tasks]
 
 
-def _opened(pickled: bytes) -> Any:  # noqa: ANN401  # of any job
-    return pickle.loads(pickled)  # noqa: S301  # by the driver that runs this task
+def opened(data: bytes) -> Any:  # noqa: ANN401  # of any job
+    """A task or a function in the worker, once it is known to be of the same version."""
+    return pickle.loads(data)  # noqa: S301  # by the driver that runs this task
 
 
 def _same(place: int) -> int:

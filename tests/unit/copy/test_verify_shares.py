@@ -7,39 +7,14 @@ from hypothesis import strategies as st
 
 from offsite.copy.verify import SHARE_BYTES_MAX, SHARE_SEGMENTS_MAX, shares
 from offsite.model.size import MIB
-from offsite.repository.segments.segment import Compression, Segment
+from offsite.repository.segments.segment import Segment
+from tests.unit.copy.test_roll_up import segment
 
 SIZES = st.lists(st.integers(1, 200 * MIB), max_size=60)
 
 
-def segment(number: int, raw_bytes: int) -> Segment:
-    return Segment(
-        key=str(number),
-        topic="orders",
-        topic_id="",
-        partition=0,
-        start=number,
-        end=number + 1,
-        first_offset=number,
-        last_offset=number,
-        records=1,
-        control_batches=0,
-        batches=1,
-        largest_batch_bytes=1,
-        raw_bytes=raw_bytes,
-        stored_bytes=raw_bytes,
-        compression=Compression.NONE,
-        base_timestamp_min_ms=0,
-        timestamp_max_ms=0,
-        timestamp_types=(0,),
-        leader_epochs=(0,),
-        has_transactions=False,
-        hash="",
-    )
-
-
 def of(sizes: list[int]) -> list[Segment]:
-    return [segment(n, size) for n, size in enumerate(sizes)]
+    return [segment(10 * n, raw_bytes=size) for n, size in enumerate(sizes)]
 
 
 @given(SIZES, st.integers(1, 32))

@@ -75,8 +75,8 @@ class Compacted:
 def compact(
     backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
 ) -> Compacted:
-    """Carry out `plan`, in as many commits as it takes. What cannot be read is left as
-    it is, and told. Raises `CommitLost` when others commit all the time, and what the store and Spark raise."""
+    """Carry out `plan`, in as many commits as it takes. What cannot be read is left as it is, and told. Raises
+    `CommitLost` when others commit all the time, and what the store and Spark raise."""
     done = Compacted(state=plan.head)
     for regions in _jobs(plan.regions):
         done = _compact(backup, regions, done, runner=runner, on_progress=on_progress)
