@@ -42,6 +42,10 @@ def interpreter(_: int) -> str:
     return sys.executable
 
 
+def is_imported(module: str) -> bool:
+    return module in sys.modules
+
+
 def clock_s(_: int) -> float:
     """What this worker takes for the time, after a moment that keeps one worker from taking all tasks."""
     time.sleep(0.5)

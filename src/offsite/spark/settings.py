@@ -67,6 +67,17 @@ def common_settings() -> dict[str, str]:
     }
 
 
+def light_jvms(chosen: Mapping[str, str]) -> dict[str, str]:
+    """What goes with `chosen` settings for JVMs that only hand bytes on: their optimising compiler would take more CPU
+    than a job of a few seconds, and never give it back. With Spark's AES encryption it stays: Java's cipher needs it.
+
+    As default options: those of the person and of the cluster come behind them, and win.
+    """
+    if _by_aes(chosen):
+        return {}
+    return {f"spark.{each}.defaultJavaOptions": "-XX:TieredStopAtLevel=1" for each in ("driver", "executor")}
+
+
 def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
     """What goes with `chosen` settings that switch on Spark's AES encryption: nobody on the way may ask for less, as he
     may by Spark's default, and what Spark spills to disks is encrypted, too."""

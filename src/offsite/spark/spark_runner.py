@@ -51,7 +51,7 @@ class SparkRunner:
     """A `Runner` on the Spark that was chosen: by default on this machine's cores. One at a time in a process.
 
     With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
-    is started, called `app_name`; `preload` names modules that workers of this machine import before their first task;
+    is started, called `app_name`; `preload` names modules that parents of workers import, once for all of them;
     modules that start threads when imported must stay out of it. `limits`: what the tasks of all its runs may move
     together, those that go by them (see `rate_lease`). Raises `BadOption`, and `BadSparkArchive` for an archive that
     was chosen and does not fit.
@@ -143,7 +143,7 @@ class SparkRunner:
             return BorrowedSession(self._lend)
         if runs_in_one_jvm(self._master):
             return LocalSession(self._master, self._chosen, preload=self._preload, clock=self._clock)
-        return ClusterSession(self._master, self._chosen, self._archive)
+        return ClusterSession(self._master, self._chosen, self._archive, preload=self._preload)
 
     def _engine(self) -> Engine:
         session = self._begun()

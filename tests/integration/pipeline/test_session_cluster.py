@@ -27,6 +27,7 @@ from tests.spark_tasks import Attempted
 
 ROOT = Path(__file__).parents[3]
 MARK = "OFFSITE_TEST_MARK"
+PRELOADED = "offsite.copy.bundle"
 READ_BYTES_PER_S = 1_000_000
 SETTINGS = {**QUICK_JVMS, "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
 
@@ -47,7 +48,8 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
-    spark = SparkRunner(SparkChoice(master=master, conf=SETTINGS), limits=RateLimits(read_bytes_per_s=READ_BYTES_PER_S))
+    limits = RateLimits(read_bytes_per_s=READ_BYTES_PER_S)
+    spark = SparkRunner(SparkChoice(master=master, conf=SETTINGS), preload=[PRELOADED, "no.such"], limits=limits)
     try:
         yield spark
     finally:
@@ -60,6 +62,10 @@ def test_executors_run_tasks_and_results_keep_their_order(runner: Runner) -> Non
 
 def test_executors_run_in_the_same_python(runner: Runner) -> None:
     assert set(runner.run([1, 2], spark_tasks.interpreter)) == {sys.executable}
+
+
+def test_parents_of_workers_import_ahead_what_there_is(runner: Runner) -> None:
+    assert runner.run([PRELOADED, "offsite.copy.restore.task"], spark_tasks.is_imported) == [True, False]
 
 
 def test_executors_with_another_offsite_are_given_nothing_to_do(

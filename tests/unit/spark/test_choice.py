@@ -16,6 +16,7 @@ from offsite.spark.settings import (
     common_settings,
     is_private,
     laid_over,
+    light_jvms,
     secrets_apart,
 )
 
@@ -113,6 +114,13 @@ def test_who_encrypts_is_asked_for_less_by_nobody_and_spills_nothing_readable() 
     assert beside_encryption({"spark.authenticate": "true"}) == {}
     own = laid_over(beside_encryption(encrypted), {**encrypted, "spark.network.crypto.saslFallback": "true"})
     assert own["spark.network.crypto.saslFallback"] == "true", "an old shuffle service may need it"
+
+
+def test_jvms_do_without_their_optimising_compiler_unless_they_encrypt() -> None:
+    quick = "-XX:TieredStopAtLevel=1"
+    light = {"spark.driver.defaultJavaOptions": quick, "spark.executor.defaultJavaOptions": quick}
+    assert light_jvms({"spark.authenticate": "true"}) == light
+    assert light_jvms({"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}) == {}
 
 
 def test_the_environment_chooses_the_same_again() -> None:

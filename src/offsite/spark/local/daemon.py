@@ -21,12 +21,16 @@ import os
 import select
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from offsite.spark.local.worker_lock import hold
 
 TEMPLATE_VARIABLE = "OFFSITE_NEST"
 """Environment variable with the path of the template's socket, for the process that Spark starts."""
+
+PRELOAD_VARIABLE = "OFFSITE_PRELOAD"
+"""Environment variable of executors: names of modules that a daemon without a template imports, in between blanks."""
 
 STANDARD_STREAMS = (0, 1, 2)
 MAX_ENVIRONMENT_BYTES = 4 << 20  # execve(2) allows no more than this by default on Linux (ARG_MAX is 2 MiB)
@@ -39,7 +43,7 @@ def main() -> None:
     elif not hand_over(path := os.environ.get(TEMPLATE_VARIABLE)):
         if path is not None and not hold(Path(path).parent):
             return
-        import_ahead([])
+        import_ahead(os.environ.get(PRELOAD_VARIABLE, "").split())
         manage()
 
 
@@ -61,13 +65,18 @@ def template(path: str, modules: list[str]) -> None:
 
 
 def import_ahead(modules: list[str]) -> None:
-    """Import in the parent what each worker would import: forked workers then share it, in time and in memory.
+    """Import in the parent what each worker would import: forked workers then share it, in time and in memory, and the
+    collection of garbage that pyspark does after each task leaves it alone.
 
-    Modules that start threads at import must stay out: threads do not survive a fork.
+    Modules that start threads at import must stay out: threads do not survive a fork. One that cannot be imported is
+    left to the first task that needs it: it says of which offsite an executor is.
     """
     gc.disable()  # imports make no garbage, and a collection over them costs a tenth of the time
-    for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job", *modules):
+    for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job"):
         importlib.import_module(module)
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
     gc.freeze()
     gc.enable()
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsite.spark.archive import ArchiveSettings, with_archive
+from offsite.spark.local.daemon import PRELOAD_VARIABLE
 from offsite.spark.local.jvm import java_binary, last_words
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
 from offsite.spark.sessions.session import Session
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import beside_encryption, common_settings, laid_over
+from offsite.spark.settings import beside_encryption, common_settings, laid_over, light_jvms, of_executors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,8 +26,10 @@ class ClusterSession(Session):
     """Spark's own way, with the user's defaults and environment. Workers run the Python of the archive; without one
     what Spark would take, or else a Python where this one is here."""
 
-    def __init__(self, master: str, chosen: Mapping[str, str], archive: ArchiveSettings) -> None:
-        self._master, self._chosen = master, with_archive(chosen, archive)
+    def __init__(
+        self, master: str, chosen: Mapping[str, str], archive: ArchiveSettings, *, preload: Sequence[str]
+    ) -> None:
+        self._master, self._chosen, self._preload = master, with_archive(chosen, archive), preload
         self._python = archive.python or chosen.get("spark.pyspark.python") or _python_of_environment()
         self._scratch = Scratch()
         self._spark: SubmittedSpark | None = None
@@ -36,9 +39,16 @@ class ClusterSession(Session):
         java_binary()
         check_reachable(self._master)
         self._spark = SubmittedSpark(self._scratch.create() / "spark.log")
-        own = {"spark.master": self._master, **common_settings(), **beside_encryption(self._chosen)}
-        settings = laid_over(own, self._chosen)
-        return self._spark.start(settings, python=self._python)
+        return self._spark.start(laid_over(self._own_settings(), self._chosen), python=self._python)
+
+    def _own_settings(self) -> dict[str, str]:
+        return {
+            "spark.master": self._master,
+            **common_settings(),
+            **light_jvms(self._chosen),
+            **beside_encryption(self._chosen),
+            **of_executors({PRELOAD_VARIABLE: " ".join(self._preload)}),
+        }
 
     def _give_up_start(self) -> None:
         if self._context is None and self._spark is not None:
