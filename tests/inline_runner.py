@@ -32,14 +32,19 @@ class InlineRunner:
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        outcomes = []
+        return [_outcome(function, task) for task in tasks]
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         for index, task in enumerate(tasks):
-            outcomes.append(_outcome(function, task))
-            if on_outcome is not None:
-                on_outcome(index, outcomes[-1])
-        return outcomes
+            on_outcome(index, _outcome(function, task))
 
     def run_shuffled(
         self,

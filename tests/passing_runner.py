@@ -50,6 +50,15 @@ class PassingRunner:
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return self._inner.run_all(tasks, function, on_progress=on_progress, on_outcome=on_outcome)
+        return self._inner.run_all(tasks, function, on_progress=on_progress)
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._inner.run_each(tasks, function, on_outcome, on_progress=on_progress)

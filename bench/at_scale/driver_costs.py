@@ -73,7 +73,7 @@ def _heap_bytes(runner: SparkRunner, bundles: Sequence[CopyBundle]) -> int:
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt):
-        runner.run_all(bundles, attrgetter("packed"), on_outcome=look)
+        runner.run_each(bundles, attrgetter("packed"), look)
     return seen[0]
 
 

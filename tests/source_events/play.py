@@ -60,19 +60,17 @@ class SimRunner:
     def __init__(self, source: SimSource) -> None:
         self._source = source
 
-    def run_all(
+    def run_each(
         self,
         tasks: Sequence[Any],
         function: Callable[..., Any],
+        on_outcome: Callable[[int, Done[Any] | Failed], None],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: Callable[[int, Done[Any] | Failed], None],
-    ) -> list[Done[Any] | Failed]:
+    ) -> None:
         assert isinstance(function, partial)
-        outcomes = [self._copy(task, function) for task in tasks]
-        for index, outcome in enumerate(outcomes):
+        for index, outcome in enumerate([self._copy(task, function) for task in tasks]):
             on_outcome(index, outcome)
-        return outcomes
 
     def _copy(self, bundle: CopyBundle, function: partial[Any]) -> Done[Any] | Failed:
         try:

@@ -56,7 +56,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._keep_going = keep_going
         self._clock = clock
         self._started_s = clock.monotonic_s()
-        self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks))
+        self._outcomes: TaskOutcomes[ResultT] = TaskOutcomes(len(tasks), keeps_values=on_outcome is None)
         self._stragglers = Stragglers(tasks)
         self._alone = Alone(patience_s, clock)
 

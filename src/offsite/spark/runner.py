@@ -113,9 +113,18 @@ class Runner(Protocol):
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
         """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """As `run_all`, but each outcome is handed over and not kept: the memory of a run does not grow with them."""
 
     def run_shuffled(
         self,

@@ -102,11 +102,18 @@ class SparkRunner:
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return list(
-            self._run(tasks, partial(_plain_job, function), on_progress, on_outcome, keep_going=True).outcomes()
-        )
+        return list(self._run(tasks, partial(_plain_job, function), on_progress, None, keep_going=True).outcomes())
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._run(tasks, partial(_plain_job, function), on_progress, on_outcome, keep_going=True)
 
     def run_shuffled(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 from offsite.model.errors import OffsiteError
 from offsite.spark.meter import Reading
@@ -11,12 +11,16 @@ from offsite.spark.progress_datagram import ProgressDatagram
 from offsite.spark.runner import Done, Failed, ResultT, RunProgress
 from offsite.spark.task_attempt import Envelope
 
+_DONE: Done[Any] = Done(value=None)
+
 
 class TaskOutcomes(Generic[ResultT]):
     """The outcomes of a run so far, by task, and the progress they add up to. The first envelope of a task counts:
-    where Spark ran a task twice, the second one changes nothing."""
+    where Spark ran a task twice, the second one changes nothing. Unless `keeps_values`, what tasks returned is not
+    kept."""
 
-    def __init__(self, tasks_total: int) -> None:
+    def __init__(self, tasks_total: int, *, keeps_values: bool = True) -> None:
+        self._keeps_values = keeps_values
         self._outcomes: list[Done[ResultT] | Failed | None] = [None] * tasks_total
         self._reading = Reading()
         self._running: dict[int, Reading] = {}
@@ -76,7 +80,8 @@ class TaskOutcomes(Generic[ResultT]):
         )
 
     def _settle(self, index: int, outcome: Done[ResultT] | Failed) -> None:
-        self._outcomes[index] = outcome
+        is_kept = self._keeps_values or isinstance(outcome, Failed)
+        self._outcomes[index] = outcome if is_kept else _DONE
         self._running.pop(index, None)
         if isinstance(outcome, Done):
             self._tasks_done += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from offsite.services.demo.truth import compare
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
-from offsite.spark.runner import Done, Failed, Runner
+from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
 from tests.conftest import StartSandbox
 from tests.inline_runner import InlineRunner
@@ -31,7 +30,7 @@ from tests.integration.e2e.site import BACKUP, Site, new_name
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import Cluster
 from tests.integration.kafka.test_outage import killed_and_started_again
-from tests.passing_runner import PassingRunner, ResultT, TaskT
+from tests.passing_runner import PassingRunner
 
 
 class Outages(PassingRunner):
@@ -41,12 +40,10 @@ class Outages(PassingRunner):
         super().__init__(inner)
         self._sandbox = sandbox
 
-    def run_all(
-        self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], **options: Any
-    ) -> list[Done[ResultT] | Failed]:
+    def run_each(self, *arguments: Any, **options: Any) -> None:
         starting = killed_and_started_again(self._sandbox)
         try:
-            return super().run_all(tasks, function, **options)
+            super().run_each(*arguments, **options)
         finally:
             starting.join()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -50,8 +50,8 @@ class BrokenOff(InlineRunner):
     def __init__(self, tasks: int, error: BaseException) -> None:
         self._tasks, self._error = tasks, error
 
-    def run_all(self, tasks: Sequence[Any], function: Callable[[Any], Any], **options: Any) -> list[Done[Any] | Failed]:
-        super().run_all(tasks[: self._tasks], function, **options)
+    def run_each(self, tasks: Sequence[Any], *arguments: Any, **options: Any) -> None:
+        super().run_each(tasks[: self._tasks], *arguments, **options)
         raise self._error
 
 
@@ -108,9 +108,9 @@ def test_time_is_a_reason_too(three: Site) -> None:
 def test_commits_for_which_much_is_searched_are_few(three: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, begun = FakeClock(), list[float]()
 
-    def search(plan: Any, outcomes: Any) -> Committable:
+    def search(*arguments: Any) -> Committable:
         clock.now_s += 1.0
-        return find_committable(plan, outcomes)
+        return find_committable(*arguments)
 
     monkeypatch.setattr(copy_pass, "find_committable", search)
     bounds = PartitionBounds(
@@ -193,11 +193,10 @@ def test_that_a_pass_is_complete_is_news(three: Site) -> None:
 
 def test_when_nothing_could_be_copied_the_error_is_raised(three: Site) -> None:
     class Failing(InlineRunner):
-        def run_all(self, tasks: Sequence[Any], *_: Any, on_outcome: Any, **__: Any) -> list[Done[Any] | Failed]:
+        def run_each(self, tasks: Sequence[Any], _: Any, on_outcome: Any, **__: Any) -> None:
             failed = Failed(error=KafkaUnreachable("no broker", hint=""), trace="")
             for index in range(len(tasks)):
                 on_outcome(index, failed)
-            return [failed] * len(tasks)
 
     with pytest.raises(KafkaUnreachable):
         run(three, "orders", runner=Failing())

@@ -38,13 +38,13 @@ class Breaking(InlineRunner):
     def __init__(self, clock: Script, breaks: int, breaking: Callable[[], object]) -> None:
         self._clock, self._breaks, self._breaking = clock, breaks, breaking
 
-    def run_all(self, tasks: Any, function: Any, **options: Any) -> Any:
+    def run_each(self, tasks: Any, *arguments: Any, **options: Any) -> Any:
         if self._breaks:
             self._breaks -= 1
-            super().run_all(tasks[:1], function, **options)
+            super().run_each(tasks[:1], *arguments, **options)
             self._clock.now_s += 1800
             self._breaking()
-        return super().run_all(tasks, function, **options)
+        return super().run_each(tasks, *arguments, **options)
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -234,11 +234,11 @@ def test_an_outage_is_waited_out(orders: Site, error: Exception) -> None:
     class Ailing(InlineRunner):
         failures = 2
 
-        def run_all(self, *arguments: Any, **options: Any) -> Any:
+        def run_each(self, *arguments: Any, **options: Any) -> Any:
             if self.failures:
                 self.failures -= 1
                 raise error
-            return super().run_all(*arguments, **options)
+            return super().run_each(*arguments, **options)
 
     rounds, told = follow(orders, nothing, nothing, runner=Ailing())
     assert commits(rounds) == [1]

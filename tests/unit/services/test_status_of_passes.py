@@ -26,8 +26,8 @@ HOUR_MS = 3_600_000
 class Killed(InlineRunner):
     """Commits what two ranges brought, and dies with the driver."""
 
-    def run_all(self, tasks: Any, function: Any, **options: Any) -> Any:
-        super().run_all(tasks[:2], function, **options)
+    def run_each(self, tasks: Any, *arguments: Any, **options: Any) -> Any:
+        super().run_each(tasks[:2], *arguments, **options)
         raise KeyboardInterrupt
 
 

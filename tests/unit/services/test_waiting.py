@@ -123,14 +123,14 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
     clock, found = Moved(), list[str]()
 
     class Slow(InlineRunner):
-        def run_all(self, tasks: Any, function: Any, *, on_progress: Any = None, **options: Any) -> Any:
+        def run_each(self, *arguments: Any, on_progress: Any = None, **options: Any) -> Any:
             on_progress(progress())
             clock.ahead_s += 60
             found.append(told(clock))  # Spark starts
             on_progress(progress())
             clock.ahead_s += TOLD_AFTER_S
             found.append(told(clock))
-            return super().run_all(tasks, function, **options)
+            return super().run_each(*arguments, **options)
 
     plan = orders.plan_backup("*")
     carry_out(

@@ -46,9 +46,18 @@ class HeardRunner:
         function: Callable[[TaskT], ResultT],
         *,
         on_progress: OnProgress | None = None,
-        on_outcome: OnOutcome[ResultT] | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        return self.inner.run_all(tasks, function, on_progress=self._heard(on_progress), on_outcome=on_outcome)
+        return self.inner.run_all(tasks, function, on_progress=self._heard(on_progress))
+
+    def run_each(
+        self,
+        tasks: Sequence[TaskT],
+        function: Callable[[TaskT], ResultT],
+        on_outcome: OnOutcome[ResultT],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.inner.run_each(tasks, function, on_outcome, on_progress=self._heard(on_progress))
 
     def run_shuffled(
         self,

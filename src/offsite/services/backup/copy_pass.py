@@ -4,50 +4,54 @@ A first backup of many hours must not be lost with its driver. So what is finish
 of itself that the pass is not complete: each partition has its unbroken beginning, and groups stay those of the commit
 before, because what they have committed since may lie beyond it. The last commit of the pass completes it.
 
+What is committed whole is let go of: a driver holds what is new, and of the rest only what a pass is judged by at its
+end.
+
 A pass that is interrupted commits what it has, once. A commit that was itself interrupted is not tried again: nobody
 knows whether it arrived, and the next run finds out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from offsite.copy.backup import BackupReceipt
 from offsite.copy.bundle import Copied, CopyBundle
-from offsite.copy.plan import CopyPlan
+from offsite.copy.plan import CopyPlan, PositionKey
 from offsite.model.clock import Clock
 from offsite.model.journal import decided
 from offsite.model.size import GIB
 from offsite.repository.backup import news
-from offsite.repository.commit import Changes
+from offsite.repository.commit import Changes, RecordedHole
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.backup.committable import Committable, Outcome, find_committable
+from offsite.services.backup.committable import NOTHING_YET, Committable, Outcome, Reached, find_committable
+from offsite.services.backup.whole_pass import Brought, WholePass
 from offsite.spark.runner import Done, Failed
 
-Commit = Callable[[Committable, BackupState, Committable | None], BackupState | None]
-"""Commits upon a state what is committable and was not yet committed. The last is all that the pass has brought, also
-what earlier commits have, where it is complete with this one; else None. The state with the commit, or None if there
-was nothing to say."""
+Commit = Callable[[Committable, BackupState, WholePass | None], BackupState | None]
+"""Commits upon a state what is committable and was not yet committed. The last is the pass as a whole, where it is
+complete with this one; else None. The state with the commit, or None if there was nothing to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEvery:
     """How much a pass may copy, in bytes of the log, in segments or in seconds, before it commits what it has: a commit
-    of 25,000 segments is 25 MB, and takes the driver some 100 MB of memory.
+    of 10,000 segments is 10 MB, and takes the driver some 40 MB of memory.
 
-    To find what is new, a commit goes over all that the pass has brought so far: a pass of a million segments would do
-    little else. So the next one waits for `times_longer` times what that took, and it costs 5 % of the time at most.
+    To find what is new, a commit goes over all tasks of the pass. So the next one waits for `times_longer` times what
+    that took, and it costs 5 % of the time at most.
     """
 
     bytes: int = 10 * GIB
-    segments: int = 25_000
+    segments: int = 10_000
     seconds: float = 300.0
     times_longer: float = 20.0
 
 
 class CopyPass:
-    """The outcomes of a pass so far, and the commits made of them. Give `take` to `Runner.run_all`."""
+    """The outcomes of a pass so far, and the commits made of them. Give `take` to `Runner.run_each`."""
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,
@@ -64,7 +68,10 @@ class CopyPass:
         self._copy, self._bundles = copy, bundles
         self._commit, self._every, self._clock = commit, every, clock
         self._outcomes: list[Outcome] = [None] * len(copy.tasks)
-        self._committed = Committable(segments=(), holes=(), gaps=(), positions=(), failed=())
+        self._reached: Mapping[PositionKey, Reached] = NOTHING_YET
+        self._told: Committable | None = None  # of the newest commit, with what those before had of unsettled tasks
+        self._holes: list[RecordedHole] = []
+        self._brought = Brought()
         self._is_committing = False
         self._since_s = clock.monotonic_s()
         self._since_bytes = self._since_segments = 0
@@ -93,40 +100,55 @@ class CopyPass:
         if self._is_committing:
             return
         began_s = self._clock.monotonic_s()
-        found = self._new(find_committable(self._copy, self._outcomes))
+        found = find_committable(self._copy, self._outcomes, self._reached)
+        new = self._new(found)
         self._search_s = self._clock.monotonic_s() - began_s
-        if found.segments or found.holes or found.gaps:
-            decided("commit_early", segments=len(found.segments), why="the pass is not complete yet")
-            self._make(replace(found, failed=()), None)
+        if new.segments or new.holes or new.gaps:
+            decided("commit_early", segments=len(new.segments), why="the pass is not complete yet")
+            if self._make(replace(new, failed=()), None):
+                self._settle(found, new)
         self._since_s, self._since_bytes, self._since_segments = self._clock.monotonic_s(), 0, 0
 
-    def complete(self) -> Committable:
-        """Commit the rest; all that the pass has brought. Raises the first failure when not a single range could be
-        copied, and what committing raises."""
-        everything = find_committable(self._copy, self._outcomes)
-        self._make(self._new(everything), everything)
-        return everything
+    def complete(self) -> WholePass:
+        """Commit the rest; the pass as a whole. Raises the first failure when not a single range could be copied, and
+        what committing raises."""
+        found = find_committable(self._copy, self._outcomes, self._reached)
+        new = self._new(found)
+        whole = WholePass(
+            positions=found.positions,
+            holes=(*self._holes, *new.holes),
+            failed=found.failed,
+            receipts=_receipts(self._outcomes),
+            brought=self._brought.plus(new.segments),
+        )
+        self._make(new, whole)
+        return whole
 
-    def _make(self, found: Committable, whole: Committable | None) -> None:
+    def _make(self, new: Committable, whole: WholePass | None) -> bool:
+        """Whether there was something to say, and so a commit."""
         self._is_committing = True  # and so it stays if it is broken off
-        state = self._commit(found, self.state, whole)
+        state = self._commit(new, self.state, whole)
         self._is_committing = False
         if state is None:
-            return
+            return False
         self.state = state
         self.commits += 1
-        before = self._committed
-        self._committed = replace(
-            before,
-            segments=(*before.segments, *found.segments),
-            holes=(*before.holes, *found.holes),
-            gaps=(*before.gaps, *found.gaps),
-        )
+        return True
+
+    def _settle(self, found: Committable, new: Committable) -> None:
+        """Let go of what is committed: `found`, of which the newest commit has what is `new`."""
+        self._told, self._reached = found, found.reached
+        self._holes += new.holes
+        self._brought = self._brought.plus(new.segments)
+        for number in found.settled:
+            self._outcomes[number] = _emptied(self._outcomes[number])
 
     def _new(self, found: Committable) -> Committable:
         """`found` without what is committed already."""
-        keys = {segment.key for segment in self._committed.segments}
-        holes, gaps = set(self._committed.holes), set(self._committed.gaps)
+        if self._told is None:
+            return found
+        keys = {segment.key for segment in self._told.segments}
+        holes, gaps = set(self._holes), set(self._told.gaps)
         return replace(
             found,
             segments=tuple(each for each in found.segments if each.key not in keys),
@@ -139,6 +161,18 @@ class CopyPass:
         every = self._every
         is_much = self._since_bytes >= every.bytes or self._since_segments >= every.segments
         return (is_much or waited_s >= every.seconds) and waited_s >= self._every.times_longer * self._search_s
+
+
+def _receipts(outcomes: Sequence[Outcome]) -> tuple[BackupReceipt, ...] | None:
+    found = tuple(each.value for each in outcomes if isinstance(each, Done))
+    return found if len(found) == len(outcomes) else None
+
+
+def _emptied(outcome: Outcome) -> Outcome:
+    """Without what commits have of it."""
+    if not isinstance(outcome, Done):
+        return outcome
+    return Done(value=replace(outcome.value, segments=(), holes=(), gaps=()))
 
 
 def _segments(outcome: Outcome) -> Iterator[Segment]:

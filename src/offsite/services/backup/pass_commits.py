@@ -30,6 +30,7 @@ from offsite.services.backup.copy_pass import is_news
 from offsite.services.backup.former import Former
 from offsite.services.backup.pass_cut import NoCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
+from offsite.services.backup.whole_pass import WholePass
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
@@ -64,7 +65,7 @@ class PassCommits:
         self._repository, self._backup, self._plan = repository, backup, plan
         self._only_news = only_news
 
-    def make(self, found: Committable, base: BackupState, whole: Committable | None) -> BackupState | None:
+    def make(self, found: Committable, base: BackupState, whole: WholePass | None) -> BackupState | None:
         """One commit of what was `found` since the one before, unless nothing is new. The one that completes the pass
         has the groups and the partitions that failed, and is judged by the `whole` of it."""
         snapshot, cut = None, None
@@ -96,7 +97,7 @@ class PassCommits:
             self._on_commit()
         return state
 
-    def _judged(self, whole: Committable) -> tuple[Checkpoint | None, CommitCut | None]:
+    def _judged(self, whole: WholePass) -> tuple[Checkpoint | None, CommitCut | None]:
         """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
         have read; and the cut."""
         carried, taken = _completed(self._plan, whole), self._plan.checkpoint
@@ -126,7 +127,7 @@ class PassCommits:
             return f"there is no consistent cut that its participants could be held against: {cut.why}"
         return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
 
-    def _cut(self, whole: Committable, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
+    def _cut(self, whole: WholePass, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
@@ -161,7 +162,7 @@ class PassCommits:
         )
 
 
-def _completed(plan: BackupPlan, whole: Committable) -> Checkpoint | None:
+def _completed(plan: BackupPlan, whole: WholePass) -> Checkpoint | None:
     """The checkpoint that the pass completes: only where every partition ends exactly where it was taken."""
     taken = plan.checkpoint
     if taken is None or taken.sick or whole.failed:
@@ -170,7 +171,7 @@ def _completed(plan: BackupPlan, whole: Committable) -> Checkpoint | None:
     return taken.carried() if reached == {each.partition_id: each.end for each in taken.ends} else None
 
 
-def _lost_since_taken(plan: BackupPlan, whole: Committable) -> str:
+def _lost_since_taken(plan: BackupPlan, whole: WholePass) -> str:
     """What the source still had when the checkpoint was taken, and no more when it was copied; empty for nothing."""
     log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
     for hole in whole.holes:

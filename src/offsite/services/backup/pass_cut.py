@@ -16,8 +16,8 @@ from offsite.participant.number import Form
 from offsite.repository.commit import PartitionId
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.snapshots.participant import CheckpointParticipant
-from offsite.services.backup.committable import Committable
 from offsite.services.backup.planned import BackupPlan
+from offsite.services.backup.whole_pass import WholePass
 from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, found_cut, key_of
 
 
@@ -31,25 +31,25 @@ class NoCut:
 
 def cut_of_pass(
     plan: BackupPlan,
-    found: Committable,
+    whole: WholePass,
     groups: GroupTable,
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
     participants: tuple[CheckpointParticipant, ...] = (),
 ) -> CommitCut | NoCut:
-    """The cut of a pass that is complete with `found`; none where not everything of it was seen, for what was not
+    """The cut of a pass that is complete with `whole`; none where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
     `participants`: whose positions it is held against."""
-    positions = {position.partition_id: position.end for position in found.positions}
-    if why := _why_not(plan, found, positions):
+    positions = {position.partition_id: position.end for position in whole.positions}
+    if why := _why_not(plan, whole, positions):
         return NoCut(why=why, error=plan.seen.error)
     if known_open is not None:
         anew = {cut.partition_id for cut in plan.cuts}
         known_open = {each: transactions for each, transactions in known_open.items() if each not in anew}
-    stamps = _stamps(plan, found)
+    stamps = _stamps(plan, whole)
     if lost := _lost_markers(plan, stamps):
         return NoCut(why=f"the marker that was written to {lost[0]} is not there: was a leader elected uncleanly?")
-    tails = joined_tails(plan.copy, found.receipts or (), known_open=known_open)
+    tails = joined_tails(plan.copy, whole.receipts or (), known_open=known_open)
     by_key = {key_of(each): tail for each, tail in tails.items()}
     evidence = plan.seen.evidence(by_key)
     wanted = plan.group_patterns.select({each.commit.group for each in evidence.commits})
@@ -81,11 +81,11 @@ def _notes_of_stamps(plan: BackupPlan, stamps: Stamps) -> Iterator[str]:
         )
 
 
-def _stamps(plan: BackupPlan, found: Committable) -> Stamps:
+def _stamps(plan: BackupPlan, whole: WholePass) -> Stamps:
     """What was seen of the stamps of the checkpoint that the pass takes, if it was opened to participants."""
     if plan.stamps is None:
         return Stamps()
-    seen = joined_stamps(plan.copy.tasks, [each.stamps for each in found.receipts or ()])
+    seen = joined_stamps(plan.copy.tasks, [each.stamps for each in whole.receipts or ()])
     return Stamps(
         topics=plan.stamps.topics,
         seen={PartitionKey(*key): each for key, each in seen.items()},
@@ -124,10 +124,10 @@ def _doubts(plan: BackupPlan) -> Iterator[str]:
         yield f"the offsets of {named(failed, most=3)} could not be read: they are those of an earlier commit"
 
 
-def _why_not(plan: BackupPlan, found: Committable, positions: Mapping[PartitionId, int]) -> str:
+def _why_not(plan: BackupPlan, whole: WholePass, positions: Mapping[PartitionId, int]) -> str:
     if plan.seen.taken is None:
         return plan.seen.trouble or "the ends were not read for one"
-    if found.failed or found.receipts is None:
+    if whole.failed or whole.receipts is None:
         return "some partitions could not be copied to their end"
     if not ends_match(plan.seen.ends, positions):
         return "some partitions are not in the readings, or were not copied to their end"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offsite.services.backup.committable import Committable, PartitionFailure
+from offsite.services.backup.committable import PartitionFailure
 from offsite.services.backup.copy_pass import CopyPass
 from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
+from offsite.services.backup.whole_pass import WholePass
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.snapshots import GroupsSaved
 from offsite.services.hole_report import HoleReport, hole_reports
@@ -54,21 +55,21 @@ class BackupResult:
 
 
 def result_of(
-    plan: BackupPlan, committable: Committable, copying: CopyPass, made: PassCommits, peak_rss_bytes: int
+    plan: BackupPlan, whole: WholePass, copying: CopyPass, made: PassCommits, peak_rss_bytes: int
 ) -> BackupResult:
     """What the run added; `made` tells of its last commit."""
-    segments, state = committable.segments, copying.state
+    brought, state = whole.brought, copying.state
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
         topics=len(plan.source.shapes),
         partitions=len(plan.copy.bounds),
-        segments=len(segments),
-        records=sum(segment.records for segment in segments),
-        bytes=sum(segment.raw_bytes for segment in segments),
-        stored_bytes=sum(segment.stored_bytes for segment in segments),
-        holes=hole_reports(committable.holes),
-        failed=committable.failed,
+        segments=brought.segments,
+        records=brought.records,
+        bytes=brought.raw_bytes,
+        stored_bytes=brought.stored_bytes,
+        holes=hole_reports(whole.holes),
+        failed=whole.failed,
         cut_back=branch_reports(state, since=plan.base.seq + 1),
         missing_topics=plan.source.missing,
         vanished_topics=plan.gone.vanished,

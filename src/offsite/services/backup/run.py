@@ -127,17 +127,17 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     try:
         if plan.bundles:
             with last.wait, job_named(_job_name(plan)):
-                runner.run_all(plan.bundles, copy, on_progress=last, on_outcome=copying.take)
+                runner.run_each(plan.bundles, copy, copying.take, on_progress=last)
     except KeyboardInterrupt:
         _save_if_possible(copying)
         raise
     except OffsiteError:
         copying.save()
         raise
-    committable = copying.complete()
+    whole = copying.complete()
     if not copying.commits:
         return Ended(result=None, state=plan.base, against=commits.against)
-    result = result_of(plan, committable, copying, commits, last.worker_peak_rss_bytes)
+    result = result_of(plan, whole, copying, commits, last.worker_peak_rss_bytes)
     return Ended(
         result=result,
         state=copying.state,
