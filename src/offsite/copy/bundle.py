@@ -77,14 +77,20 @@ def is_small(task: CopyTask) -> bool:
 
 
 def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Iterator[CopyBundle]:
-    """In turn, as cards are: tasks of a plan go round the partitions, so each bundle asks all leaders."""
+    """Round by round, as many bundles as run at once, and in a round in turn, as cards are: tasks of a plan go round
+    the partitions, so each bundle asks all leaders, and at any time about the beginning of the plan has ended, which
+    can be committed."""
     total_bytes = sum(tasks[number].estimated_bytes for number in small)
     needed = max(slots * BUNDLES_PER_SLOT, -(-total_bytes // BUNDLE_BYTES_MAX), -(-len(small) // BUNDLE_RANGES_MAX))
     count = max(1, min(needed, len(small) // 2))
-    for first in range(count):
-        numbers = tuple(small[first::count])
-        packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
-        yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
+    each, more = divmod(len(small), count)
+    for first in range(0, count, slots):
+        after = min(first + slots, count)
+        begin, end = (number * each + min(number, more) for number in (first, after))
+        for place in range(begin, begin + after - first):
+            numbers = tuple(small[place : end : after - first])
+            packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
+            yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
 
 
 class CopyOne(Protocol):

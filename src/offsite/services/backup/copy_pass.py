@@ -41,13 +41,13 @@ class CommitEvery:
     of 10,000 segments is 10 MB, and takes the driver some 40 MB of memory.
 
     To find what is new, a commit goes over all tasks of the pass. So the next one waits for `times_longer` times what
-    that took, and it costs 5 % of the time at most.
+    that took, and it costs a sixth of the time at most.
     """
 
     bytes: int = 10 * GIB
     segments: int = 10_000
     seconds: float = 300.0
-    times_longer: float = 20.0
+    times_longer: float = 5.0
 
 
 class CopyPass:

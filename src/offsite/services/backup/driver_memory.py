@@ -10,9 +10,10 @@ from offsite.services.backup.copy_pass import CommitEvery
 IDLE_BYTES = 310 * MIB
 """A driver with little to do: its Python process, and the JVM beside it."""
 TASK_BYTES = 900
-SEGMENT_BYTES = 1_650
-"""A segment that was copied is held until the end of the run."""
-COMMITTED_SEGMENT_BYTES = 4_000
+SEGMENT_BYTES = 550
+"""What is held until the end of the run of a segment that was copied and committed: that it ended well, and where its
+catalog has it."""
+NEW_SEGMENT_BYTES = 5_600
 """And so much more for each segment of the commit that is being written."""
 
 
@@ -21,4 +22,4 @@ def driver_bytes(plan: CopyPlan) -> int:
     segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
     at_once = min(segments, CommitEvery().segments)
     held = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
-    return IDLE_BYTES + held + at_once * COMMITTED_SEGMENT_BYTES
+    return IDLE_BYTES + held + at_once * NEW_SEGMENT_BYTES
