@@ -34,7 +34,7 @@ def what_it_says(results: Results) -> str:
 **The backup window.** Cores are not what is short: one copies {core:.0f} MiB a second. {middle.world.name} are copied
 after {time_of(copied_s(middle))}, which {middle.backup.ran.bound_by} bounds, {big.world.name} after
 {time_of(copied_s(big))} ({big.backup.ran.bound_by}). A pass commits every {gib} GiB or {every.seconds / 60:.0f} min,
-and each commit searches all that the pass has brought for what is new. So that this does not grow with the square, a
+and each commit goes over all tasks of the pass to find what is new. So that this does not grow with the square, a
 commit waits until {every.times_longer:.0f} times what the last search took has passed, whatever the rest of the commit
 took: searches take {time_of(big.backup.ran.search_s)} of the driver in {big.world.name}, all of the commits
 {time_of(big.backup.ran.commit_s)}, beside the copy, and the last one makes it {time_of(big.backup.seconds)}. And a plan

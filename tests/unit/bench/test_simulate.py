@@ -23,6 +23,7 @@ from bench.at_scale.worlds import FOLLOWING, GB, PB, TB, Prices, World
 from offsite.copy.plan import TASKS_MAX
 from offsite.repository import backup
 from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
+from offsite.services.backup.copy_pass import CommitEvery
 
 WORLD = World(name="w", log_bytes=2 * TB, partitions=400, largest_bytes=150 * GB, executors=4, brokers=100, prefixes=10)
 
@@ -91,16 +92,17 @@ def test_puts_bound_where_the_store_takes_few(costs: UnitCosts, monkeypatch: pyt
 
 
 def test_commits_that_go_over_all_segments_take_little_of_a_long_pass(costs: UnitCosts) -> None:
-    """Each but the last waits for 20 times what the search before took, which went over less; the last one goes over
-    all, once."""
-    slow = replace(costs, driver=replace(costs.driver, commit_ended_task_ms=0.2))
+    """Each but the last waits for several times what the search before took, which went over less; the last one goes
+    over all, once."""
+    each_ms = 0.8
+    slow = replace(costs, driver=replace(costs.driver, commit_ended_task_ms=each_ms))
     usual, found = simulate(WORLD, costs).backup, simulate(WORLD, slow).backup
-    last_s = found.segments * 0.2 / 1000
+    last_s = found.segments * each_ms / 1000
     tail_s = found.ran.seconds - found.ran.copied_s
 
     assert found.ran.copied_s == usual.ran.copied_s
     assert 5 <= found.ran.commits < usual.ran.commits / 2
-    assert found.ran.search_s - 2 * last_s <= found.ran.copied_s / 20
+    assert found.ran.search_s - 2 * last_s <= found.ran.copied_s / CommitEvery().times_longer
     written_s = (found.ran.commits * 2 + found.segments * costs.driver.commit_segment_ms) / 1000
     assert found.ran.search_s < found.ran.commit_s <= found.ran.search_s + written_s
     assert last_s <= tail_s <= 2 * last_s
