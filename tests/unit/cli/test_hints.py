@@ -27,7 +27,10 @@ A_VALUE = "VALUE"
 def hints() -> Iterator[tuple[str, str]]:
     """(file:line, text) of every hint in the sources: what is given as `hint=`, and constants that are named so."""
     for path in sorted(SOURCES.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        if "hint" not in source.lower():
+            continue  # every process of a run reads them all before its first test, and parsing is what takes long
+        tree = ast.parse(source)
         constants = _constants(tree)
         for node in ast.walk(tree):
             for value in _hint_values(node):
