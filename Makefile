@@ -7,6 +7,7 @@ JAVA    := $(STAMPS)/java
 TOOLS   := $(STAMPS)/tools
 RUNTIME := $(STAMPS)/runtime
 DEV     := $(STAMPS)/dev
+CLASSES := $(VENV)/spark-classes.jsa
 
 # More test processes than cores: the tests wait for brokers and JVMs a good part of their time.
 TEST_WORKERS ?= 3
@@ -32,10 +33,10 @@ demo: $(JAVA) $(RUNTIME) ## Back up a real Kafka, lose it, restore it, compare
 test soak bench scale: export PYTHONDONTWRITEBYTECODE =
 test soak bench scale: export PYTHONPYCACHEPREFIX = $(CURDIR)/$(VENV)/pycache
 
-test: $(JAVA) $(DEV) ## Run all tests but the long ones
+test: $(JAVA) $(DEV) $(CLASSES) ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(TESTS)
 
-soak: $(JAVA) $(DEV) ## Run the long tests
+soak: $(JAVA) $(DEV) $(CLASSES) ## Run the long tests
 	@$(BIN)/python -m pytest -m soak $(TESTS)
 
 # With SEED=n one course of events, printed; with SEEDS=n so many; with WORLD=processor or WORLD=source one world alone.
@@ -85,3 +86,7 @@ $(DEV): $(RUNTIME) requirements/dev.txt
 	@echo "installing what the tests need"
 	@$(call install,requirements/dev.txt)
 	@touch $@
+
+$(CLASSES): $(JAVA) $(DEV)
+	@echo "recording the classes of Spark's JVMs, which start twice as fast then"
+	@$(BIN)/python -m tests.spark_classes > $(STAMPS)/spark-classes.log 2>&1 || { cat $(STAMPS)/spark-classes.log; exit 1; }

@@ -10,9 +10,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.shared_spark import end_shared_spark
+from tests.spark_cluster import QUICK
 
 _LIGHT = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+    "spark.driver.extraJavaOptions": f"{QUICK} -XX:-UsePerfData",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

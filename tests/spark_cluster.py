@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.spark.local.jvm import spark_home
+from tests import spark_classes
 from tests.processes import wait_until
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {spark_classes.USED}"
 QUICK_JVMS = {f"spark.{each}.extraJavaOptions": QUICK for each in ("driver", "executor")}
 """Settings for who runs a few small jobs on the cluster: the optimising compiler never pays off."""
 
