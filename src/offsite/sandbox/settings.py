@@ -32,6 +32,7 @@ _SMALL_AND_QUICK = {
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     "broker.session.timeout.ms": "3000",  # how long a start after a kill has to wait for the dead broker's session
     "broker.heartbeat.interval.ms": "500",
+    "metadata.max.idle.interval.ms": "5000",  # else an idle broker writes twice a second that nothing happens
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
