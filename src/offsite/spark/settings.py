@@ -67,15 +67,17 @@ def common_settings() -> dict[str, str]:
     }
 
 
-def light_jvms(chosen: Mapping[str, str]) -> dict[str, str]:
-    """What goes with `chosen` settings for JVMs that only hand bytes on: their optimising compiler would take more CPU
-    than a job of a few seconds, and never give it back. With Spark's AES encryption it stays: Java's cipher needs it.
+def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """What goes with `chosen` settings, over the cluster's `defaults`, for JVMs that only hand bytes on: their optimising
+    compiler would take more CPU than a job of a few seconds, and never give it back. With Spark's AES encryption it
+    stays: Java's cipher needs it.
 
-    As default options: those of the person and of the cluster come behind them, and win.
+    As default options: what a person or the cluster sets as extra ones comes behind them, and wins.
     """
-    if _by_aes(chosen):
+    if _by_aes({**defaults, **chosen}):
         return {}
-    return {f"spark.{each}.defaultJavaOptions": "-XX:TieredStopAtLevel=1" for each in ("driver", "executor")}
+    names = {f"spark.{each}.defaultJavaOptions" for each in ("driver", "executor")}
+    return dict.fromkeys(sorted(names - defaults.keys()), "-XX:TieredStopAtLevel=1")
 
 
 def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:

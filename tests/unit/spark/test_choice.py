@@ -119,8 +119,15 @@ def test_who_encrypts_is_asked_for_less_by_nobody_and_spills_nothing_readable() 
 def test_jvms_do_without_their_optimising_compiler_unless_they_encrypt() -> None:
     quick = "-XX:TieredStopAtLevel=1"
     light = {"spark.driver.defaultJavaOptions": quick, "spark.executor.defaultJavaOptions": quick}
-    assert light_jvms({"spark.authenticate": "true"}) == light
-    assert light_jvms({"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}) == {}
+    assert light_jvms({"spark.authenticate": "true"}, {}) == light
+    encrypts = {"spark.network.crypto.enabled": "true"}
+    assert light_jvms({"spark.authenticate": "true", **encrypts}, {}) == {}
+    assert light_jvms({"spark.authenticate": "true"}, encrypts) == {}
+
+
+def test_what_a_cluster_says_of_its_jvms_is_left() -> None:
+    found = light_jvms({}, {"spark.executor.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError"})
+    assert found == {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 def test_the_environment_chooses_the_same_again() -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsite.spark.sessions.cluster_session import _why
+import pytest
+
+from offsite.spark.sessions.cluster_session import _why, cluster_defaults
 
 
 def test_why_a_context_did_not_come_up_is_not_the_end_of_its_log(tmp_path: Path) -> None:
@@ -29,3 +31,12 @@ def test_a_stack_is_not_the_reason(tmp_path: Path) -> None:
         f"WARN NativeCodeLoader: no\n{said}\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
     )
     assert _why(log) == said
+
+
+def test_settings_that_spark_will_read_by_itself_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = "# ours\nspark.executor.defaultJavaOptions  -XX:+ExitOnOutOfMemoryError -Da=b\n"
+    (tmp_path / "spark-defaults.conf").write_text(written)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert cluster_defaults() == {"spark.executor.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError -Da=b"}
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert cluster_defaults() == {}

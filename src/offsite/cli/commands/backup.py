@@ -84,8 +84,8 @@ def run(
 ) -> None:
     """Copy what is new since the last run, and commit it as one restore point.
 
-    A run of many hours commits every 5 minutes or 10 GiB what it has. With --follow it goes on until it is told to
-    stop: what is copied then is committed, and the exit code is 0.
+    A run of many hours commits every 5 minutes, 10 GiB or 10,000 segments what it has. With --follow it goes on until
+    it is told to stop: what is copied then is committed, and the exit code is 0.
 
     Exit code 3: committed, but the source had lost records (holes, logs that were cut back), or some partitions,
     groups or settings of topics could not be read.

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offsite.model.untrusted.properties import parse_properties
 from offsite.spark.archive import ArchiveSettings, with_archive
 from offsite.spark.local.daemon import PRELOAD_VARIABLE
-from offsite.spark.local.jvm import java_binary, last_words
+from offsite.spark.local.jvm import java_binary, last_words, spark_home
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
 from offsite.spark.sessions.session import Session
@@ -45,7 +46,7 @@ class ClusterSession(Session):
         return {
             "spark.master": self._master,
             **common_settings(),
-            **light_jvms(self._chosen),
+            **light_jvms(self._chosen, cluster_defaults()),
             **beside_encryption(self._chosen),
             **of_executors({PRELOAD_VARIABLE: " ".join(self._preload)}),
         }
@@ -70,6 +71,17 @@ def _why(log: Path) -> str:
         return found[1].strip()
     errors = re.findall(r"^(?:Exception in thread.*|Error: .*|\S*(?:Exception|Error): .*)$", text, re.MULTILINE)
     return errors[-1].strip() if errors else last_words(log)
+
+
+def cluster_defaults() -> Mapping[str, str]:
+    """The settings in the `spark-defaults.conf` that Spark will read, as far as it can be read here."""
+    home = Path(os.environ.get("SPARK_HOME") or spark_home())
+    file = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {each.name: each.value.strip() for each in parse_properties(text)}
 
 
 def _python_of_environment() -> str:
