@@ -9,8 +9,12 @@ from pathlib import Path
 
 KEPT = Path(__file__).parents[1] / "results" / "unit_costs.json"
 SEGMENT_BYTES, TASK_BYTES = 1_300, 315
-"""Of Python's memory for each segment that a pass has brought, and for each of its tasks besides. From a check by hand,
-rounded up: 1,135 to 1,300 bytes a segment where a task had eight or more, 1,615 where it had one."""
+"""Of Python's memory for each segment that a pass has brought and not let go of, and for each of its tasks besides.
+From a check by hand, rounded up: 1,135 to 1,300 bytes a segment where a task had eight or more, 1,615 where it had
+one."""
+HELD_COMMITS = 2
+"""As many segments as the largest commit has are held so often: those that are to be committed, and those that the
+state has until its next catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill
 
-from bench.at_scale.costs import SEGMENT_BYTES, TASK_BYTES, UnitCosts
+from bench.at_scale.costs import HELD_COMMITS, SEGMENT_BYTES, TASK_BYTES, UnitCosts
 from bench.at_scale.money import following_day, money, prices_taken
 from bench.at_scale.results import Results, in_tb
 from bench.at_scale.said import chain_s, what_it_says
@@ -84,15 +84,16 @@ producer, and a byte of its log is a byte in the store. Listings are among the p
 A task of Spark costs {driver.task_ms:.1f} ms of CPU, {driver.driver_task_ms:.1f} of them in the driver and the JVM
 (which is the executor's too here: on a cluster it is less), and holds {driver.task_heap_bytes:,.0f} bytes on
 Java's heap; with the segment that it brought {driver.task_python_bytes:,.0f} bytes more of the driver's memory, until
-the pass is over. A commit costs {driver.commit_ms:.1f} ms, {1000 * driver.commit_segment_ms:.0f} µs for each segment in
-it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and {1000 * driver.commit_ended_task_ms:.0f} µs for
-each task of the pass that has ended so far, to find what is new in all that they brought. A run takes
+that is committed. A commit costs {driver.commit_ms:.1f} ms, {1000 * driver.commit_segment_ms:.0f} µs for each segment
+in it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and {1000 * driver.commit_ended_task_ms:.0f} µs for
+each task of the pass that has ended so far, to find what is new. A run takes
 {driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets more.
 
 These tasks had one segment each; the larger tasks of a plan of more than {full_tb:.0f} TB have many. The
 {1000 * driver.brought_segment_ms:.0f} µs for a task with its segment are reckoned for each segment here: too much, if
 anything. Of the memory, a check by hand gave 1,135 to 1,300 bytes a segment where a task had eight or more, and 1,615
-where it had one; so {SEGMENT_BYTES:,} are reckoned for a segment, and {TASK_BYTES} for a task besides."""
+where it had one; so {SEGMENT_BYTES:,} are reckoned for a segment, and {TASK_BYTES} for a task besides. What is
+committed is let go of: {HELD_COMMITS} times the segments of the largest commit are reckoned."""
 
 
 def _machine(costs: UnitCosts) -> str:

@@ -52,7 +52,7 @@ in the store, too, {LOOK_UPS_TOGETHER} at once. If each look takes {LOOK_UP_MS} 
 driver's time, and what the last one has to write makes it {time_of(far_big.seconds)}.
 **None of this was tried: for tens of TB and more, make several backups**, each of a part of the topics. {SPLIT} of
 {big.world.name}, side by side, take {time_of(far_split.seconds)} then, with {split.driver_bytes / GB:.2f} GB of memory
-each. To change: more look-ups at once; segments that are let go once they are committed.
+each. To change: more look-ups at once.
 
 **Restore.** A byte goes to {big.world.replicas} replicas, and {big.restore.ran.bound_by} bounds it:
 {time_of(big.restore.seconds)} for {big.world.name}. More executors do not help. The largest partition takes {chain_tb}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.at_scale.costs import SEGMENT_BYTES, TASK_BYTES, CheckRun, CopyCosts, DriverCosts, UnitCosts
+from bench.at_scale.costs import HELD_COMMITS, SEGMENT_BYTES, TASK_BYTES, CheckRun, CopyCosts, DriverCosts, UnitCosts
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.stage import Committing, Ran, Work, run_stage
 from bench.at_scale.worlds import Prices, World
@@ -79,7 +79,8 @@ def simulate(world: World, costs: UnitCosts) -> Simulated:
         backup=backup,
         restore=_stage(world, costs.restore, driver, restore_tasks(sizes, slots=world.slots), copies=world.replicas),
         proof=_stage(world, costs.proof, driver, proof_tasks(sizes, slots=world.slots), reads=2),
-        driver_bytes=backup.tasks * (driver.task_heap_bytes + TASK_BYTES) + backup.segments * SEGMENT_BYTES,
+        driver_bytes=backup.tasks * (driver.task_heap_bytes + TASK_BYTES)
+        + HELD_COMMITS * backup.ran.most_new * SEGMENT_BYTES,
     )
 
 

@@ -68,9 +68,9 @@ def common_settings() -> dict[str, str]:
 
 
 def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """What goes with `chosen` settings, over the cluster's `defaults`, for JVMs that only hand bytes on: their optimising
-    compiler would take more CPU than a job of a few seconds, and never give it back. With Spark's AES encryption it
-    stays: Java's cipher needs it.
+    """What goes with `chosen` settings, over the cluster's `defaults`, for JVMs that only hand bytes on: their
+    optimising compiler would take more CPU than a job of a few seconds, and never give it back. With Spark's AES
+    encryption it stays: Java's cipher needs it.
 
     As default options: what a person or the cluster sets as extra ones comes behind them, and wins.
     """

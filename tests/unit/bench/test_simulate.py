@@ -129,7 +129,7 @@ def test_beyond_what_tasks_of_ordinary_size_hold_they_are_larger_and_have_more_s
     assert some.backup.segments == pytest.approx(some.backup.tasks, rel=0.01)
     assert many.backup.tasks == pytest.approx(TASKS_MAX, rel=0.02)
     assert many.backup.segments >= 40 * TB / TARGET_SEGMENT_BYTES
-    held = many.backup.segments * 1_300 + many.backup.tasks * (costs.driver.task_heap_bytes + 315)
+    held = 2 * many.backup.ran.most_new * 1_300 + many.backup.tasks * (costs.driver.task_heap_bytes + 315)
     assert many.driver_bytes == held
 
 
@@ -186,7 +186,7 @@ def test_requests_are_those_that_one_counts_by_hand() -> None:
     assert (found.backup.tasks, found.backup.puts, found.backup.gets) == (4, 4 * 2 + 2 + 10, 4 * 1 + 5 + 7)
     assert found.backup.seconds == pytest.approx(2 * 0.5 + 4 * (0.004 + 0.096) + 1 + 4 * 0.5)
     assert (found.restore.puts, found.restore.gets) == (2 * 3 + 10, 2 * 192 / 4 + 3 * 1 + 2 * 4 + 7)
-    assert found.driver_bytes == 4 * (2 + 1_615)
+    assert found.driver_bytes == 4 * (2 + 315) + 2 * found.backup.ran.most_new * 1_300
 
 
 def test_storage_is_paid_by_steps() -> None:
