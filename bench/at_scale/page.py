@@ -85,9 +85,9 @@ A task of Spark costs {driver.task_ms:.1f} ms of CPU, {driver.driver_task_ms:.1f
 (which is the executor's too here: on a cluster it is less), and holds {driver.task_heap_bytes:,.0f} bytes on
 Java's heap; with the segment that it brought {driver.task_python_bytes:,.0f} bytes more of the driver's memory, until
 that is committed. A commit costs {driver.commit_ms:.1f} ms, {1000 * driver.commit_segment_ms:.0f} µs for each segment
-in it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and {1000 * driver.commit_ended_task_ms:.0f} µs for
-each task of the pass that has ended so far, to find what is new. A run takes
-{driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets more.
+in it, {driver.commit_puts:.0f} puts and {driver.commit_gets:.0f} gets; and
+{1000 * driver.commit_ended_task_ms:.0f} µs for each task of the pass that has ended so far, to find what is new. A run
+takes {driver.run_puts:.0f} puts and {driver.run_gets:.0f} gets more.
 
 These tasks had one segment each; the larger tasks of a plan of more than {full_tb:.0f} TB have many. The
 {1000 * driver.brought_segment_ms:.0f} µs for a task with its segment are reckoned for each segment here: too much, if
