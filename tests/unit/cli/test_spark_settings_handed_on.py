@@ -10,6 +10,7 @@ import pytest
 from offsite.cli.options.spark import CONF_VARIABLE, PROPERTIES_VARIABLE, SparkOptions
 from offsite.model.errors import BadOption
 from offsite.services.checkpoint.background import Background
+from tests.processes import wait_until
 
 SETTING = "spark.authenticate.secret=hunter2"
 
@@ -66,8 +67,10 @@ def test_a_background_process_has_them_in_its_environment(tmp_path: Path) -> Non
     background.begin()
     process = background._process
     assert isinstance(process, subprocess.Popen)
+    shown = Path(f"/proc/{process.pid}/environ")
     try:
-        seen = Path(f"/proc/{process.pid}/environ").read_bytes()
+        wait_until(lambda: shown.read_bytes() != b"", "the kernel has put its environment in place")
+        seen = shown.read_bytes()
         assert SETTING.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     finally:
         process.kill()
