@@ -115,8 +115,9 @@ def _settle(ask: Callable[[], object], expected: object, *, limit_s: float = 10)
     assert found == expected
 
 
-def wait_until(condition: Callable[[], bool], *, limit_s: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], *, limit_s: float = 30, every_s: float = 0.02) -> None:
+    """`every_s`: longer where a look costs what it waits for a part of its time."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline_s, "waited too long"
-        time.sleep(0.02)
+        time.sleep(every_s)

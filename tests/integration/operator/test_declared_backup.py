@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,12 @@ from tests.integration.kafka.cluster import Cluster, wait_until
 from tests.s3_servers import ENVIRONMENT, moto_server, new_s3_store
 
 LIMIT_S = 90.0
+LOOKS_EVERY_S = 0.25
+"""Most looks are commands, and what is waited for takes steps of a second."""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    wait_until(condition, limit_s=LIMIT_S, every_s=LOOKS_EVERY_S)
 
 
 @dataclass
@@ -36,7 +42,7 @@ class Home:
     def declare(self, **spec: Any) -> None:
         before = self.generation()
         self.apply("Backup", topics=[self.topic], agents={"replicas": 2}, parameters={"interval": "1s"}, **spec)
-        wait_until(lambda: self.generation() > before, limit_s=LIMIT_S)
+        until(lambda: self.generation() > before)
 
     def apply(self, kind: str, **spec: Any) -> None:
         resource = {"apiVersion": "offsite.dev/v1alpha1", "kind": kind, "metadata": {"name": "shop"}, "spec": spec}
@@ -62,7 +68,7 @@ class Home:
         return bool((self.status().get("status") or {}).get("reconciled"))
 
     def await_reconciled(self) -> None:
-        wait_until(self.is_reconciled, limit_s=LIMIT_S)
+        until(self.is_reconciled)
 
     def newest_commit(self, account: str, backup: str) -> int:
         return Repository.open(self.stores[account]).backup(backup).state().seq
@@ -119,7 +125,7 @@ def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
         home.cluster.produce(home.topic, [b"3"])
         home.declare(state="running")
         home.await_reconciled()
-        wait_until(lambda: home.newest_commit("main", first["backup"]) > stopped_at, limit_s=LIMIT_S)
+        until(lambda: home.newest_commit("main", first["backup"]) > stopped_at)
 
         home.apply(
             "Restore",
@@ -127,20 +133,20 @@ def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
             cluster="shop",
             rename=[f"{home.topic}={home.topic}-back"],
         )
-        wait_until(lambda: (home.status("restore").get("status") or {}).get("reconciled") is True, limit_s=LIMIT_S)
+        until(lambda: (home.status("restore").get("status") or {}).get("reconciled") is True)
         restored = home.status("restore")["status"]
         assert (restored["phase"], restored["verified"]) == ("Completed", True)
         assert [each.value for each in home.cluster.records(f"{home.topic}-back")] == [b"1", b"2", b"3"]
 
         home.declare(destination={"account": "other"})
-        wait_until(lambda: [each["account"] for each in home.lows()][-1:] == ["other"], limit_s=LIMIT_S)
+        until(lambda: [each["account"] for each in home.lows()][-1:] == ["other"])
         home.await_reconciled()
         second = home.lows()[-1]
-        wait_until(lambda: [each["backup"] for each in home.lows()] == [second["backup"]], limit_s=LIMIT_S)
+        until(lambda: [each["backup"] for each in home.lows()] == [second["backup"]])
         assert not Repository.open(home.stores["main"]).backups(), "the older one was deleted whole"
         assert Repository.open(home.stores["other"]).backups() == (second["backup"],)
 
         done = offsite("operator", "delete", "backup", "shop", "--dir", home.folder, "--yes")
         assert done.exit_code == 0, done.stderr
-        wait_until(lambda: not home.status(), limit_s=LIMIT_S)
+        until(lambda: not home.status())
         assert not Repository.open(home.stores["other"]).backups()
