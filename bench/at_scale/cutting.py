@@ -63,8 +63,7 @@ def backup_tasks(sizes: Sizes, *, slots: int, packed_from: int = PACKED_FROM) ->
         return ranges
     needed = max(
         slots * backup_bundle.BUNDLES_PER_SLOT,
-        -(-small_bytes // backup_bundle.BUNDLE_BYTES_MAX),
-        -(-count // backup_bundle.BUNDLE_RANGES_MAX),
+        -(-(small_bytes + count * backup_bundle.RANGE_BYTES) // backup_bundle.BUNDLE_BYTES_MAX),
     )
     bundles = max(1, min(needed, count // 2))
     large = [each for each in ranges if each.size_bytes >= backup_bundle.SMALL_BYTES]

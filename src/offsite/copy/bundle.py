@@ -8,10 +8,12 @@ In a bundle a range that cannot be copied spares the others.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
 from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, begun_reads, copy_range, paced
@@ -30,8 +32,9 @@ SMALL_BYTES = 4 * MIB
 SMALL_OFFSETS = 10_000
 """A range of so many offsets is small where sizes are not known."""
 BUNDLE_BYTES_MAX = 32 * MIB
-BUNDLE_RANGES_MAX = 500
-"""Ranges of a bundle at most: each takes a few milliseconds, and a bundle that fails is tried again as a whole."""
+"""What the ranges of a bundle weigh, about: a bundle that fails is tried again as a whole."""
+RANGE_BYTES = BUNDLE_BYTES_MAX // 500
+"""What a range weighs besides its bytes, for it takes a few milliseconds: 500 empty ones make a bundle."""
 BUNDLES_PER_SLOT = 1
 AHEAD = 2
 """Ranges of a bundle whose first fetch is sent before their turn: each has a connection of its own until then."""
@@ -79,18 +82,18 @@ def is_small(task: CopyTask) -> bool:
 def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Iterator[CopyBundle]:
     """Round by round, as many bundles as run at once, and in a round in turn, as cards are: tasks of a plan go round
     the partitions, so each bundle asks all leaders, and at any time about the beginning of the plan has ended, which
-    can be committed."""
-    total_bytes = sum(tasks[number].estimated_bytes for number in small)
-    needed = max(slots * BUNDLES_PER_SLOT, -(-total_bytes // BUNDLE_BYTES_MAX), -(-len(small) // BUNDLE_RANGES_MAX))
-    count = max(1, min(needed, len(small) // 2))
-    each, more = divmod(len(small), count)
+    can be committed. All rounds weigh the same, wherever in the plan the larger ones stand."""
+    weights = list(accumulate(tasks[number].estimated_bytes + RANGE_BYTES for number in small))
+    count = max(1, min(max(slots * BUNDLES_PER_SLOT, -(-weights[-1] // BUNDLE_BYTES_MAX)), len(small) // 2))
+    begin = 0
     for first in range(0, count, slots):
-        after = min(first + slots, count)
-        begin, end = (number * each + min(number, more) for number in (first, after))
-        for place in range(begin, begin + after - first):
-            numbers = tuple(small[place : end : after - first])
+        at_once = min(slots, count - first)
+        end = bisect_left(weights, weights[-1] * (first + at_once) // count) + 1
+        for place in range(begin, min(begin + at_once, end)):
+            numbers = tuple(small[place:end:at_once])
             packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
             yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
+        begin = end
 
 
 class CopyOne(Protocol):

@@ -69,12 +69,13 @@ def common_settings() -> dict[str, str]:
 
 def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """What goes with `chosen` settings, over the cluster's `defaults`, for JVMs that only hand bytes on: their
-    optimising compiler would take more CPU than a job of a few seconds, and never give it back. With Spark's AES
-    encryption it stays: Java's cipher needs it.
+    optimising compiler would take more CPU than a job of a few seconds, and never give it back. Where Spark
+    encrypts it stays: Java's ciphers need it.
 
     As default options: what a person or the cluster sets as extra ones comes behind them, and wins.
     """
-    if _by_aes({**defaults, **chosen}):
+    settings = {**defaults, **chosen}
+    if _by_aes(settings) or any(_is_on(settings, f"spark.{each}.enabled") for each in ("ssl.rpc", "io.encryption")):
         return {}
     names = {f"spark.{each}.defaultJavaOptions" for each in ("driver", "executor")}
     return dict.fromkeys(sorted(names - defaults.keys()), "-XX:TieredStopAtLevel=1")

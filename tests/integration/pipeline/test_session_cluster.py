@@ -49,7 +49,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def runner(master: str) -> Iterator[Runner]:
     end_shared_spark()
     limits = RateLimits(read_bytes_per_s=READ_BYTES_PER_S)
-    spark = SparkRunner(SparkChoice(master=master, conf=SETTINGS), preload=[PRELOADED, "no.such"], limits=limits)
+    spark = SparkRunner(SparkChoice(master=master, conf=SETTINGS), preload=[PRELOADED, "no.such", "."], limits=limits)
     try:
         yield spark
     finally:

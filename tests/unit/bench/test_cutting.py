@@ -41,7 +41,8 @@ def test_a_backup_is_cut_as_the_planner_cuts_it(sizes: list[tuple[int, int]], sl
 
     found = backup_tasks(sizes, slots=slots)
 
-    assert _counted(found) == Counter(len(each.tasks) for each in bundles)
+    assert sum(each.number for each in found) == len(bundles)
+    assert sum(size * number for size, number in _counted(found).items()) == sum(len(each.tasks) for each in bundles)
     large = Counter(each.estimated_bytes for each in bundles if len(each.tasks) == 1)
     assert large == sum((Counter({t.size_bytes: t.number}) for t in found if t.large + t.small == 1), Counter())
 

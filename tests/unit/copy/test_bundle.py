@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offsite.copy.backup import BackupEnds, BackupReceipt
 from offsite.copy.bundle import (
     BUNDLE_BYTES_MAX,
-    BUNDLE_RANGES_MAX,
+    RANGE_BYTES,
     SMALL_BYTES,
     SMALL_OFFSETS,
     CopyBundle,
@@ -119,5 +120,23 @@ def test_each_range_is_in_one_bundle_at_its_number(given_sizes: list[int], slots
 @given(st.integers(1, 4), st.integers(2, 4000))
 def test_no_bundle_is_too_large(slots: int, count: int) -> None:
     for bundle in bundled([task(n, SMALL_BYTES // 2) for n in range(count)], slots=slots, packed_from=2):
-        assert len(bundle.tasks) <= BUNDLE_RANGES_MAX
-        assert bundle.estimated_bytes <= BUNDLE_BYTES_MAX + SMALL_BYTES
+        weight_bytes = bundle.estimated_bytes + len(bundle.tasks) * RANGE_BYTES
+        assert weight_bytes <= BUNDLE_BYTES_MAX + 2 * (SMALL_BYTES // 2 + RANGE_BYTES)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8, 16])
+def test_bundles_weigh_alike_wherever_the_larger_ranges_stand(slots: int) -> None:
+    sizes = [*[2_000] * 2_000, *[SMALL_BYTES - 1] * 200, *[2_000] * 500]
+    bundles = bundled([task(n, size) for n, size in enumerate(sizes)], slots=slots, packed_from=2)
+    weights = [each.estimated_bytes + len(each.tasks) * RANGE_BYTES for each in bundles]
+    assert max(weights) <= BUNDLE_BYTES_MAX + 2 * SMALL_BYTES
+    assert sum(weights) / len(weights) >= BUNDLE_BYTES_MAX * 0.9
+
+
+def test_what_ends_first_is_the_beginning_of_each_partition() -> None:
+    """Ranges of a plan go round the partitions: here fifty of each."""
+    tasks = [task(number % 100, 1_000) for number in range(5_000)]
+    bundles = bundled(tasks, slots=2, packed_from=2)
+    assert len(bundles) > 8
+    half = [number for each in bundles[: len(bundles) // 2] for number in each.numbers]
+    assert max(half) < 0.6 * len(tasks)

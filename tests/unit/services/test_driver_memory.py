@@ -16,7 +16,8 @@ def of(partitions: int, *, bytes_each: int) -> CopyPlan:
 
 
 def test_many_small_ranges_need_what_was_measured_for_them() -> None:
-    assert 450 * MIB < driver_bytes(of(100_000, bytes_each=100)) < 600 * MIB  # measured: 309 of Python, 194 of Java
+    assert 560 * MIB < driver_bytes(of(100_000, bytes_each=100)) < 650 * MIB
+    """Measured: 285 to 367 MiB of Python and 194 of Java; 440 of Python where outcomes cost nothing."""
 
 
 def test_a_small_backup_needs_little_more_than_an_idle_driver() -> None:

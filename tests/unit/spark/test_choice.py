@@ -123,6 +123,11 @@ def test_jvms_do_without_their_optimising_compiler_unless_they_encrypt() -> None
     encrypts = {"spark.network.crypto.enabled": "true"}
     assert light_jvms({"spark.authenticate": "true", **encrypts}, {}) == {}
     assert light_jvms({"spark.authenticate": "true"}, encrypts) == {}
+    assert (
+        light_jvms({"spark.ssl.rpc.enabled": "true"}, {})
+        == light_jvms({}, {"spark.io.encryption.enabled": "true"})
+        == {}
+    )
 
 
 def test_what_a_cluster_says_of_its_jvms_is_left() -> None:

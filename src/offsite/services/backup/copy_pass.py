@@ -38,7 +38,7 @@ complete with this one; else None. The state with the commit, or None if there w
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEvery:
     """How much a pass may copy, in bytes of the log, in segments or in seconds, before it commits what it has: a commit
-    of 10,000 segments is 10 MB, and takes the driver some 40 MB of memory.
+    of 10,000 segments is 10 MB, and takes the driver some 60 MB of memory.
 
     To find what is new, a commit goes over all tasks of the pass. So the next one waits for `times_longer` times what
     that took, and it costs a sixth of the time at most.

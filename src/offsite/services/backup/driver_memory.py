@@ -15,11 +15,14 @@ SEGMENT_BYTES = 550
 catalog has it."""
 NEW_SEGMENT_BYTES = 5_600
 """And so much more for each segment of the commit that is being written."""
+LARGEST_COMMIT = 1 / 3
+"""The share of all segments that one commit may have where outcomes come so quickly that finding what is new takes
+long: see `CommitEvery`."""
 
 
 def driver_bytes(plan: CopyPlan) -> int:
     """About so many bytes, whatever the topics hold: it grows with segments, and flattens with large ones."""
     segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
-    at_once = min(segments, CommitEvery().segments)
+    at_once = max(min(segments, CommitEvery().segments), int(segments * LARGEST_COMMIT))
     held = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES
     return IDLE_BYTES + held + at_once * NEW_SEGMENT_BYTES

@@ -68,14 +68,14 @@ def import_ahead(modules: list[str]) -> None:
     """Import in the parent what each worker would import: forked workers then share it, in time and in memory, and the
     collection of garbage that pyspark does after each task leaves it alone.
 
-    Modules that start threads at import must stay out: threads do not survive a fork. One that cannot be imported is
-    left to the first task that needs it: it says of which offsite an executor is.
+    Modules that start threads at import must stay out: threads do not survive a fork. One that cannot be imported, for
+    whatever reason, is left to the first task that needs it: that one can say why, and of which offsite an executor is.
     """
     gc.disable()  # imports make no garbage, and a collection over them costs a tenth of the time
     for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job"):
         importlib.import_module(module)
     for module in modules:
-        with suppress(ImportError):
+        with suppress(Exception):
             importlib.import_module(module)
     gc.freeze()
     gc.enable()
