@@ -15,6 +15,7 @@ from tests.integration.e2e.cut_evidence import (
     assert_commits_are_all,
     assert_ends_alone_cut_transactions_in_half,
     assert_whole_where_clean,
+    seen_at_work,
 )
 from tests.integration.e2e.transacting import keys_of, member, producer, write
 from tests.integration.kafka.cluster import Cluster
@@ -27,7 +28,7 @@ def cluster(broker: SandboxInfo) -> Cluster:
 
 @pytest.fixture(scope="module")
 def seen(cluster: Cluster) -> Seen:
-    return Seen(cluster)
+    return seen_at_work(cluster)
 
 
 def test_transactions_of_a_clean_producer_are_whole_or_not_there(seen: Seen) -> None:
