@@ -10,7 +10,7 @@ DEV     := $(STAMPS)/dev
 CLASSES := $(VENV)/spark-classes.jsa
 
 # More test processes than cores: the tests wait for brokers and JVMs a good part of their time.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 # More arguments for pytest, such as: make test TESTS='tests/unit -k crc'
 TESTS ?=
 

@@ -91,7 +91,7 @@ class Again:
         )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_parts_are_what_looking_at_everything_again_finds(data: st.DataObject) -> None:
     found = [data.draw(outcomes_of(number)) for number in range(len(PLAN.tasks))]
