@@ -103,12 +103,12 @@ def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: 
 
 
 def test_the_page_of_spark_clusters_does_what_it_says(tutorial: Tutorial, tmp_path: Path) -> None:
-    """From what `make setup` made to a backup by two workers without offsite: each unpacks 250 MB a command."""
+    """From what `make setup` made to a backup by three workers without offsite."""
     steps, cluster_folder = tmp_path / "steps", tmp_path / "cluster"
     steps.mkdir()
     cluster_folder.mkdir()
     end_shared_spark()
-    with spark_cluster(cluster_folder, environments=[bare_environment(cluster_folder)] * 2) as cluster:
+    with spark_cluster(cluster_folder, environments=[bare_environment(cluster_folder)] * 3) as cluster:
         settings = {**QUICK_JVMS, "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
         environment = {
             "OFFSITE_REPO": "backups",
@@ -117,7 +117,7 @@ def test_the_page_of_spark_clusters_does_what_it_says(tutorial: Tutorial, tmp_pa
         }
         _check(f"docs/how-to/{SPARK_PAGE}.md", tutorial.folder, steps, environment, port=tutorial.port)
         executors = [each for folder in cluster.folders for each in (folder / "work").glob("app-*/*/offsite.pex")]
-    assert {each.parents[3] for each in executors} == set(cluster.folders), "both had something to do"
+    assert {each.parents[3] for each in executors} == set(cluster.folders), "all three had something to do"
 
 
 def test_every_page_with_commands_is_run() -> None:
