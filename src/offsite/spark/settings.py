@@ -75,7 +75,7 @@ def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[s
     As default options: what a person or the cluster sets as extra ones comes behind them, and wins.
     """
     settings = {**defaults, **chosen}
-    if _by_aes(settings) or any(_is_on(settings, f"spark.{each}.enabled") for each in ("ssl.rpc", "io.encryption")):
+    if _encrypts_network(settings) or _is_on(settings, "spark.io.encryption.enabled"):
         return {}
     names = {f"spark.{each}.defaultJavaOptions" for each in ("driver", "executor")}
     return dict.fromkeys(sorted(names - defaults.keys()), "-XX:TieredStopAtLevel=1")
@@ -165,8 +165,11 @@ def is_private(settings: Mapping[str, str]) -> bool:
 
     Authentication alone encrypts nothing. Source: Spark's page "Security", AES-based encryption and SSL for RPC.
     """
-    is_here = is_loopback(settings.get("spark.driver.host", ""))
-    return _by_aes(settings) or _is_on(settings, "spark.ssl.rpc.enabled") or is_here
+    return _encrypts_network(settings) or is_loopback(settings.get("spark.driver.host", ""))
+
+
+def _encrypts_network(settings: Mapping[str, str]) -> bool:
+    return _by_aes(settings) or _is_on(settings, "spark.ssl.rpc.enabled")
 
 
 def _by_aes(settings: Mapping[str, str]) -> bool:

@@ -122,7 +122,7 @@ def test_parts_are_what_looking_at_everything_again_finds(data: st.DataObject) -
     assert wholes == [ended]
     assert ended.failed == again.committed[-1].failed
     assert ended.holes == tuple(hole for each in again.committed for hole in each.holes)
-    assert (ended.brought.segments, ended.brought.records) == (
+    assert (ended.segments, ended.figures.records) == (
         len([each for before in again.committed for each in before.segments]),
         sum(each.records for before in again.committed for each in before.segments),
     )

@@ -24,10 +24,11 @@ from offsite.model.journal import decided
 from offsite.model.size import GIB
 from offsite.repository.backup import news
 from offsite.repository.commit import Changes, RecordedHole
+from offsite.repository.segments.figures import SegmentFigures
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.backup.committable import NOTHING_YET, Committable, Outcome, Reached, find_committable
-from offsite.services.backup.whole_pass import Brought, WholePass
+from offsite.services.backup.whole_pass import WholePass
 from offsite.spark.runner import Done, Failed
 
 Commit = Callable[[Committable, BackupState, WholePass | None], BackupState | None]
@@ -71,7 +72,7 @@ class CopyPass:
         self._reached: Mapping[PositionKey, Reached] = NOTHING_YET
         self._told: Committable | None = None  # of the newest commit, with what those before had of unsettled tasks
         self._holes: list[RecordedHole] = []
-        self._brought = Brought()
+        self._segments, self._figures = 0, SegmentFigures()  # of all that is committed
         self._is_committing = False
         self._since_s = clock.monotonic_s()
         self._since_bytes = self._since_segments = 0
@@ -119,7 +120,8 @@ class CopyPass:
             holes=(*self._holes, *new.holes),
             failed=found.failed,
             receipts=_receipts(self._outcomes),
-            brought=self._brought.plus(new.segments),
+            segments=self._segments + len(new.segments),
+            figures=SegmentFigures.of((self._figures, *new.segments)),
         )
         self._make(new, whole)
         return whole
@@ -139,7 +141,8 @@ class CopyPass:
         """Let go of what is committed: `found`, of which the newest commit has what is `new`."""
         self._told, self._reached = found, found.reached
         self._holes += new.holes
-        self._brought = self._brought.plus(new.segments)
+        self._segments += len(new.segments)
+        self._figures = SegmentFigures.of((self._figures, *new.segments))
         for number in found.settled:
             self._outcomes[number] = _emptied(self._outcomes[number])
 

@@ -58,16 +58,16 @@ def result_of(
     plan: BackupPlan, whole: WholePass, copying: CopyPass, made: PassCommits, peak_rss_bytes: int
 ) -> BackupResult:
     """What the run added; `made` tells of its last commit."""
-    brought, state = whole.brought, copying.state
+    figures, state = whole.figures, copying.state
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
         topics=len(plan.source.shapes),
         partitions=len(plan.copy.bounds),
-        segments=brought.segments,
-        records=brought.records,
-        bytes=brought.raw_bytes,
-        stored_bytes=brought.stored_bytes,
+        segments=whole.segments,
+        records=figures.records,
+        bytes=figures.raw_bytes,
+        stored_bytes=figures.stored_bytes,
         holes=hole_reports(whole.holes),
         failed=whole.failed,
         cut_back=branch_reports(state, since=plan.base.seq + 1),
