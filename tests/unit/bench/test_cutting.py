@@ -11,7 +11,7 @@ import pytest
 
 from bench.at_scale.cutting import Tasks, backup_tasks, proof_tasks, restore_tasks
 from bench.at_scale.worlds import GB, TB, World
-from offsite.copy.bundle import bundled
+from offsite.copy.bundle import bundled, is_small
 from offsite.copy.compare.bundle import bundled as proof_bundled
 from offsite.copy.plan import PartitionBounds, plan_copy
 from offsite.copy.restore.task import bundled as restore_bundled
@@ -43,6 +43,8 @@ def test_a_backup_is_cut_as_the_planner_cuts_it(sizes: list[tuple[int, int]], sl
 
     assert sum(each.number for each in found) == len(bundles)
     assert sum(size * number for size, number in _counted(found).items()) == sum(len(each.tasks) for each in bundles)
+    small_bytes = sum(each.estimated_bytes for each in bundles if all(map(is_small, each.tasks)))
+    assert sum(t.number * t.size_bytes for t in found if t.small) == pytest.approx(small_bytes, rel=0.001)
     large = Counter(each.estimated_bytes for each in bundles if len(each.tasks) == 1)
     assert large == sum((Counter({t.size_bytes: t.number}) for t in found if t.large + t.small == 1), Counter())
 
