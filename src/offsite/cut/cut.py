@@ -66,12 +66,14 @@ class Hold:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
     """The offset that `group` has to have for `partition` after a restore of the cut. `committed` is what it committed
-    itself: more than `offset` where a plain group was clamped."""
+    itself: more than `offset` where a plain group was clamped. `metadata`: the text of that commit; empty where the
+    group was clamped, because the text may describe what the group had read."""
 
     group: str
     partition: PartitionKey
     offset: int
     committed: int
+    metadata: str = ""
 
     @property
     def is_clamped(self) -> bool:

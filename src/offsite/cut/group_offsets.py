@@ -92,4 +92,5 @@ def _of(commit: GroupCommit, ends: Ends) -> GroupOffset:
         partition=commit.partition,
         offset=min(commit.offset, end),
         committed=commit.offset,
+        metadata=commit.metadata if commit.offset <= end else "",
     )

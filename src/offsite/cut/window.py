@@ -77,7 +77,7 @@ class GroupCommit:
     `exactly_once` is true for a commit inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone:
     the group was deleted, or its offset expired. `outputs`: the highest offset that a participant had written to each
     partition since its commit before, None where it cannot say; empty for whoever is no participant, and for a commit
-    from before the ends were first read, whose outputs are all below any cut.
+    from before the ends were first read, whose outputs are all below any cut. `metadata` is the client's own text.
     """
 
     group: str
@@ -87,6 +87,7 @@ class GroupCommit:
     position: int
     exactly_once: bool = False
     outputs: tuple[tuple[PartitionKey, int], ...] | None = ()
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,11 @@ ORDERS = TopicOffsets.of(
 GROUPS = {"pay": GroupOffsets(group="pay", kind="classic", topics=(ORDERS,))}
 
 
-def _entry(group: str, partition: int, offset: int, *, topic: str = "orders", topic_id: str = "id") -> CutGroup:
+def _entry(  # noqa: PLR0913  # the fields of an entry
+    group: str, partition: int, offset: int, *, topic: str = "orders", topic_id: str = "id", metadata: str = ""
+) -> CutGroup:
     partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=partition)
-    return CutGroup(group=group, partition_id=partition_id, offset=offset)
+    return CutGroup(group=group, partition_id=partition_id, offset=offset, metadata=metadata)
 
 
 def _rows(group: GroupOffsets) -> list[tuple[str, str, CommittedOffset]]:
@@ -32,8 +34,17 @@ def test_offsets_of_the_cut_take_the_place_of_the_commits_own() -> None:
     assert _rows(found["new"]) == [("a", "", CommittedOffset(0, 4))]
 
 
-def test_an_offset_that_stays_keeps_what_the_client_wrote_beside_it() -> None:
-    assert as_of_cut(GROUPS, [_entry("pay", 0, 10)]) == GROUPS
+def test_an_offset_brings_the_metadata_of_its_own_commit() -> None:
+    found = as_of_cut(GROUPS, [_entry("pay", 0, 10, metadata="stream time 7"), _entry("pay", 1, 15, metadata="at-15")])
+    assert _rows(found["pay"]) == [
+        ("orders", "id", CommittedOffset(0, 10, metadata="stream time 7")),
+        ("orders", "id", CommittedOffset(1, 15, metadata="at-15")),
+    ]
+
+
+def test_offsets_without_an_entry_stay_as_they_are() -> None:
+    found = as_of_cut(GROUPS, [_entry("pay", 1, 15)])
+    assert _rows(found["pay"])[0] == ("orders", "id", CommittedOffset(0, 10, 3, "mine"))
 
 
 def test_a_group_without_any_offset_is_gone() -> None:

@@ -44,12 +44,13 @@ class CutPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutGroup:
-    """The offset of a group that belongs to the cut, where the commit's own snapshot of groups has another one; -1: the
-    group has none there."""
+    """The offset of a group that belongs to the cut, with the `metadata` that the group committed with that offset,
+    where the commit's own snapshot of groups has others; -1: the group has none there."""
 
     group: str
     partition_id: PartitionId
     offset: int
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +108,7 @@ def encode_cut(cut: CommitCut) -> bytes:
         {
             "format": FORMAT,
             "partitions": [_partition_to_json(each) for each in cut.partitions],
-            "groups": [
-                {"group": each.group, **partition_to_json(each.partition_id), "offset": each.offset}
-                for each in cut.groups
-            ],
+            "groups": [_group_to_json(group) for group in cut.groups],
             "classes": dict(cut.classes),
             "left_out": [_left_out_to_json(each) for each in cut.left_out],
             "left_out_count": cut.left_out_count,
@@ -166,8 +164,19 @@ def _is_rising(offsets: Sequence[int]) -> bool:
     return all(low < high for low, high in pairwise(offsets))
 
 
+def _group_to_json(group: CutGroup) -> JsonValue:
+    fields: dict[str, JsonValue] = {"group": group.group, **partition_to_json(group.partition_id)}
+    fields["offset"] = group.offset
+    return fields | ({"metadata": group.metadata} if group.metadata else {})
+
+
 def _group(item: JsonObject) -> CutGroup:
-    return CutGroup(group=item.text("group"), partition_id=partition_from_json(item), offset=item.integer("offset"))
+    return CutGroup(
+        group=item.text("group"),
+        partition_id=partition_from_json(item),
+        offset=item.integer("offset"),
+        metadata=item.optional_text("metadata") or "",
+    )
 
 
 def _left_out_to_json(each: LeftOutTransactions) -> JsonValue:

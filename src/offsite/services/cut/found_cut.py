@@ -12,7 +12,7 @@ from offsite.cut.cut import Cut, LeftOut, Refusal, TopicClass
 from offsite.cut.effect import UNSEEN
 from offsite.cut.episodes import window_of
 from offsite.cut.greatest import greatest_cut
-from offsite.cut.group_offsets import first_without_outputs
+from offsite.cut.group_offsets import GroupKey, first_without_outputs
 from offsite.cut.readings import Evidence
 from offsite.cut.window import (
     REMOVED,
@@ -195,28 +195,37 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
 
 
 def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
-    stored = {
-        (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
-        for group in groups.offsets.values()
-        for topic in group.topics
-        for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
-    }
-    found = {(each.group, each.partition): each.offset for each in cut.groups} | _removed(cut, window, evidence)
-    for (group, partition), offset in sorted(found.items()):
-        is_told = stored.get((group, partition), REMOVED) == offset
+    stored = _stored(groups.offsets)
+    found = {(each.group, each.partition): (each.offset, each.metadata) for each in cut.groups}
+    found |= dict.fromkeys(_removed(cut, window, evidence), _NO_COMMIT)
+    for (group, partition), (offset, metadata) in sorted(found.items()):
+        is_told = stored.get((group, partition), _NO_COMMIT) == (offset, metadata)
         if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
             topic, topic_id, number = partition
             partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=number)
-            yield CutGroup(group=group, partition_id=partition_id, offset=offset)
+            yield CutGroup(group=group, partition_id=partition_id, offset=offset, metadata=metadata)
 
 
-def _removed(cut: Cut, window: Window, evidence: Evidence) -> dict[tuple[str, PartitionKey], int]:
+_NO_COMMIT = (REMOVED, "")
+
+
+def _stored(groups: GroupTable) -> dict[GroupKey, tuple[int, str]]:
+    """Offset and metadata of each group and partition in a snapshot."""
+    return {
+        (group.group, PartitionKey(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
+        for group in groups.values()
+        for topic in group.topics
+        for row in topic
+    }
+
+
+def _removed(cut: Cut, window: Window, evidence: Evidence) -> AbstractSet[GroupKey]:
     """Offsets that were deleted while the ends were read, of groups and partitions without a part in what is left
     out. Behind a commit that does not count, nothing of its group and partition does."""
     deleted = {(each.commit.group, each.commit.partition) for each in evidence.commits if each.commit.offset == REMOVED}
     kept = {(each.group, each.partition) for each in cut.groups}
     left_out = {(read.group, read.partition) for each in cut.left_out for read in each.span.reads}
-    return dict.fromkeys(deleted - kept - left_out - first_without_outputs(cut.ends, window).keys(), REMOVED)
+    return deleted - kept - left_out - first_without_outputs(cut.ends, window).keys()
 
 
 def _open(tails: Mapping[PartitionKey, PartitionTail], positions: Mapping[PartitionId, int]) -> Iterator[OpenAtEnd]:

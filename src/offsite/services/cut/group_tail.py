@@ -94,6 +94,7 @@ def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_
         position=record.position,
         exactly_once=header.is_transactional,
         outputs=() if committed is None else _outputs(committed.metadata, topic_ids),
+        metadata="" if committed is None else committed.metadata,
     )
     return LoggedCommit(commit, header.producer_id if header.is_transactional else _PLAIN)
 

@@ -11,15 +11,15 @@ from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, GroupTable
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.commit_cut import CutGroup
 
-_Entries = dict[TopicIncarnation, dict[int, int]]
+_Entries = dict[TopicIncarnation, dict[int, CutGroup]]
 
 
 def as_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
-    """`groups`, sorted by name, with the offsets of `entries` in the place of their own; -1 takes one away. An offset
-    that is not the commit's own has neither leader epoch nor metadata: those belong to the other one."""
+    """`groups`, sorted by name, with the offsets and metadata of `entries` in the place of their own; -1 takes one
+    away. An offset that is not the commit's own has no leader epoch: that belongs to the other one."""
     changed: defaultdict[str, _Entries] = defaultdict(lambda: defaultdict(dict))
     for each in entries:
-        changed[each.group][each.partition_id.incarnation][each.partition_id.partition] = each.offset
+        changed[each.group][each.partition_id.incarnation][each.partition_id.partition] = each
     found = {
         name: _overlaid(groups.get(name, GroupOffsets(group=name)), changed[name]) if name in changed else groups[name]
         for name in sorted({*groups, *changed})
@@ -37,7 +37,7 @@ def _overlaid(group: GroupOffsets, entries: _Entries) -> GroupOffsets:
     return replace(group, topics=tuple(sorted((each for each in topics if len(each)), key=lambda each: each.topic)))
 
 
-def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, int]:
+def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, CutGroup]:
     """The entries of the topic, which are taken out. A snapshot may not know the topic's id."""
     for each in list(entries):
         if each.topic == known.topic and known.topic_id in ("", each.topic_id):
@@ -45,13 +45,12 @@ def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, int]:
     return {}
 
 
-def _replaced(known: TopicOffsets, offsets: dict[int, int]) -> TopicOffsets:
-    return TopicOffsets.of(known.topic, _rows(known, offsets), topic_id=known.topic_id) if offsets else known
+def _replaced(known: TopicOffsets, entries: dict[int, CutGroup]) -> TopicOffsets:
+    return TopicOffsets.of(known.topic, _rows(known, entries), topic_id=known.topic_id) if entries else known
 
 
-def _rows(known: TopicOffsets, offsets: dict[int, int]) -> Iterator[CommittedOffset]:
-    yield from (row for row in known if offsets.get(row.partition, row.offset) == row.offset)
-    kept = known.by_partition()
-    for partition, offset in offsets.items():
-        if offset >= 0 and kept.get(partition) != offset:
-            yield CommittedOffset(partition=partition, offset=offset)
+def _rows(known: TopicOffsets, entries: dict[int, CutGroup]) -> Iterator[CommittedOffset]:
+    yield from (row for row in known if row.partition not in entries)
+    for partition, entry in entries.items():
+        if entry.offset >= 0:
+            yield CommittedOffset(partition=partition, offset=entry.offset, metadata=entry.metadata)
