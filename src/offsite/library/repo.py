@@ -93,7 +93,7 @@ class Repo:
         Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.services.backup.options import parse_backup, parse_limits
-        from offsite.services.backup.planned import plan_backup
+        from offsite.services.backup.planned import plan_backup, planning_again
         from offsite.services.backup.run import run_backup
         from offsite.services.cluster import connect
 
@@ -101,7 +101,12 @@ class Repo:
         with self._engine.runner(parse_limits(words)) as runner:
             plan = plan_backup(self._repository, cluster.admin, request, slots=runner.slots)
             return run_backup(
-                plan, repository=self._repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+                plan,
+                repository=self._repository,
+                kafka=cluster.config,
+                runner=runner,
+                on_progress=on_progress,
+                again=planning_again(self._repository, cluster.admin, request, slots=runner.slots),
             )
 
     def import_archive(  # noqa: PLR0913  # all by keyword

@@ -109,14 +109,26 @@ class Position:
         return self.leader_epoch != NO_EPOCH
 
 
+CONSUMED, DECLARED = "consumed", "declared"
+"""Reasons of holes that are no loss."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedHole:
-    """Offsets `[start, end)` that the source no longer had when it was read. `reason`: `retention` or `truncation`."""
+    """Offsets `[start, end)` that the source no longer had when it was read.
+
+    `reason`: `retention` or `truncation`. `consumed`: all groups that read the partition had committed beyond it.
+    `declared`: whoever made the backup said that the topic is emptied on purpose.
+    """
 
     partition_id: PartitionId
     start: int
     end: int
     reason: str
+
+    @property
+    def is_loss(self) -> bool:
+        return self.reason not in {CONSUMED, DECLARED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +248,8 @@ class Changes:
     `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too, `cut` the consistent cut for the ends that the commit leaves. `gaps` complete what
-    `segments` and `holes` account for of the moved positions;
+    `segments` and `holes` account for of the moved positions; `explained` are holes of earlier commits of the same run,
+    with the reason that was found since;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
     partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
     complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
@@ -252,6 +265,7 @@ class Changes:
     segments: tuple[Segment, ...] = ()
     removed: tuple[str, ...] = ()
     holes: tuple[RecordedHole, ...] = ()
+    explained: tuple[RecordedHole, ...] = ()
     gaps: tuple[ProvenGap, ...] = ()
     accounted: bool = False
     cut_back: tuple[CutBack, ...] = ()
@@ -297,7 +311,8 @@ class Changes:
     @property
     def entries(self) -> int:
         """How many there are of what a commit may hold thousands of: what it costs to read them."""
-        return sum(map(len, (self.segments, self.removed, self.holes, self.gaps, self.positions, self.expired)))
+        parts = (self.segments, self.removed, self.holes, self.explained, self.gaps, self.positions, self.expired)
+        return sum(map(len, parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

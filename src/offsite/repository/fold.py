@@ -95,6 +95,7 @@ class Folding:
         for compacted in changes.compacted:
             self._compact(compacted)
         self._holes.extend(changes.holes)
+        self._explain(changes.explained)
         self._pin(commit)
         if changes.checkpoint is not None:
             self._checkpoints[changes.checkpoint.id] = self._known_by_commit(changes.checkpoint)
@@ -177,6 +178,14 @@ class Folding:
         if found := self._segments.get(known):
             _lay(self._segments, known, expire(found, each))
         self._expired[known] = joined((*(self._expired.get(known) or ()), (each.start, each.end)))
+
+    def _explain(self, explained: Collection[RecordedHole]) -> None:
+        """Give holes the reason that was found since."""
+        if explained:
+            reasons = {(hole.partition_id, hole.start, hole.end): hole for hole in explained}
+            holes = (*self._state.holes, *self._holes)
+            self._holes = [reasons.get((hole.partition_id, hole.start, hole.end), hole) for hole in holes]
+            self._state = replace(self._state, holes=())
 
     def _forget_holes(self, partitions: Collection[PartitionId]) -> None:
         """Those that lie in what was let go of `partitions`."""

@@ -114,7 +114,7 @@ def run(
     if retain != "off":
         raise BadOption("--retain is for a run that goes on", hint="add --follow, or use: offsite retention apply")
     from offsite.cli.progress import progress
-    from offsite.services.backup.planned import plan_backup
+    from offsite.services.backup.planned import plan_backup, planning_again
     from offsite.services.backup.run import run_backup
 
     request, limits = parse_backup(options.backup, options.words), parse_limits(options.words)
@@ -123,7 +123,12 @@ def run(
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
         with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
             result = run_backup(
-                plan, repository=repository, kafka=cluster.config, runner=runner, on_progress=on_progress
+                plan,
+                repository=repository,
+                kafka=cluster.config,
+                runner=runner,
+                on_progress=on_progress,
+                again=planning_again(repository, cluster.admin, request, slots=runner.slots),
             )
     for topic in result.missing_topics:
         note(f"warning: topic {topic} does not exist")

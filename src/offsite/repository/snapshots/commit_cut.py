@@ -78,7 +78,8 @@ class OpenAtEnd:
 class CommitCut:
     """The consistent cut of a commit. `classes`: the class of each topic by name. `left_out` names at most the first
     hundred of `left_out_count`. `refused` says why the cut must not be used, and is empty where it may. `participants`:
-    whose positions it was held against, and keeps."""
+    whose positions it was held against, and keeps. `behind`: groups below records that the source had deleted before
+    they could be read, where that is known."""
 
     partitions: tuple[CutPartition, ...] = ()
     groups: tuple[CutGroup, ...] = ()
@@ -89,6 +90,7 @@ class CommitCut:
     notes: tuple[str, ...] = ()
     refused: str = ""
     participants: tuple[CheckpointParticipant, ...] = ()
+    behind: tuple[CutGroup, ...] = ()
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
@@ -123,6 +125,7 @@ def encode_cut(cut: CommitCut) -> bytes:
             "notes": list(cut.notes),
             "refused": cut.refused,
             **participants_to_json(cut.participants),
+            **({"behind": [_group_to_json(group) for group in cut.behind]} if cut.behind else {}),
         }
     )
 
@@ -140,6 +143,7 @@ def decode_cut(data: bytes, *, key: str) -> CommitCut:
         notes=item.texts("notes"),
         refused=item.text("refused"),
         participants=participants_from_json(item),
+        behind=_parts(item, "behind", _group),
     )
 
 

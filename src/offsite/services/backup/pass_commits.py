@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, ParticipantFailed
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
+from offsite.model.selections.selection import ALL_GROUPS
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
@@ -17,6 +18,7 @@ from offsite.repository.commit import (
     LeftBehind,
     PartitionId,
     PassProgress,
+    RecordedHole,
     SnapshotRef,
     TopicShape,
 )
@@ -28,11 +30,24 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.committable import Committable
 from offsite.services.backup.copy_pass import is_news
 from offsite.services.backup.former import Former
-from offsite.services.backup.pass_cut import NoCut, cut_of_pass
+from offsite.services.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.whole_pass import WholePass
+from offsite.services.cut.deletions import consumed, offsets_of_cut
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judgement:
+    """What a pass as a whole is worth."""
+
+    checkpoint: Checkpoint | None
+    cut: PassCut | NoCut
+
+    @property
+    def lost(self) -> frozenset[PartitionId]:
+        return self.cut.lost if isinstance(self.cut, PassCut) else frozenset()
 
 
 class PassCommits:
@@ -42,6 +57,10 @@ class PassCommits:
     contradicts them, or records that the source has lost meanwhile. Then that commit is a plain restore point with a
     cut of its own. `no_cut` says why restores of the last one go to the ends as they were copied, and is empty where
     they need not.
+
+    `lost`: where the source has deleted what a group had not read as of the cut. If the run `may_go_on`, then the last
+    commit says that the run is not complete. `explained`: holes of the run that are no loss, with that for their
+    reason; `earlier_holes` are those of the passes before.
     """
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
@@ -55,8 +74,13 @@ class PassCommits:
         only_news: bool,
         on_commit: Callable[[], None] | None,
         participants_complete: Callable[[], None] | None = None,
+        earlier_holes: Sequence[RecordedHole] = (),
+        may_go_on: bool = False,
     ) -> None:
         self.groups: GroupsSaved | None = None
+        self.lost: frozenset[PartitionId] = frozenset()
+        self.explained: dict[RecordedHole, RecordedHole] = {}
+        self._earlier_holes, self._may_go_on = earlier_holes, may_go_on
         self.against = self.no_cut = ""
         self.took_s: list[float] = []
         self._former, self._on_commit = former, on_commit
@@ -68,21 +92,27 @@ class PassCommits:
     def make(self, found: Committable, base: BackupState, whole: WholePass | None) -> BackupState | None:
         """One commit of what was `found` since the one before, unless nothing is new. The one that completes the pass
         has the groups and the partitions that failed, and is judged by the `whole` of it."""
-        snapshot, cut = None, None
+        snapshot, cut, judged = None, None, None
         if whole is not None:
             snapshot, self.groups = save_groups(
                 self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former.groups
             )
+            judged = self._judged(whole)
+            self._explain(whole, judged)
+            if self._may_go_on and judged.lost:
+                self.lost = judged.lost
+                snapshot, whole = None, None
         changes = replace(self._changes(found, base), groups=snapshot)
         if whole is None:  # what failed before stays so until a pass is known to have got further
             progress = _progress(self._plan, found)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
-        if whole is not None:
+        if whole is not None and judged is not None:
             topics = (*changes.topics, *_marked(self._backup, self._plan))
-            checkpoint, cut = self._judged(whole)
-            changes = replace(changes, topics=topics, checkpoint=checkpoint)
+            cut = self._told(judged.cut)
+            explained = tuple(self.explained[hole] for hole in self._committed_before(found) if hole in self.explained)
+            changes = replace(changes, topics=topics, checkpoint=judged.checkpoint, explained=explained)
         has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
         if self._only_news and not has_news:
             return None
@@ -93,11 +123,13 @@ class PassCommits:
             state = self._backup.commit(changes, base=base, writer=random_id(16))
             SeenHead(repository=self._repository, backup=self._plan.backup).remember(head_of(state))
         self.took_s.append(self._clock.monotonic_s() - began_s)
+        if self.lost and judged is not None and isinstance(judged.cut, PassCut):
+            self._former.cut.keep_amid(state, judged.cut.cut)
         if self._on_commit is not None:
             self._on_commit()
         return state
 
-    def _judged(self, whole: WholePass) -> tuple[Checkpoint | None, CommitCut | None]:
+    def _judged(self, whole: WholePass) -> _Judgement:
         """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
         have read; and the cut."""
         carried, taken = _completed(self._plan, whole), self._plan.checkpoint
@@ -107,7 +139,20 @@ class PassCommits:
         self.against = lost or self._not_complete(participants) or self._contradiction(cut, participants)
         if self.against and participants:
             cut = self._cut(whole, ())
-        return None if self.against else carried, self._told(cut)
+        return _Judgement(checkpoint=None if self.against else carried, cut=cut)
+
+    def _explain(self, whole: WholePass, judged: _Judgement) -> None:
+        """Find the holes of the run that are no loss: whoever reads there had read what was deleted."""
+        if self._plan.groups is None or self._plan.group_patterns != ALL_GROUPS:
+            return  # a group that nobody looked at may read there
+        cut = judged.cut
+        offsets = cut.offsets if isinstance(cut, PassCut) else offsets_of_cut(self._former.groups.newest, ())
+        self.explained = consumed((*self._earlier_holes, *whole.holes), offsets)
+
+    def _committed_before(self, found: Committable) -> list[RecordedHole]:
+        """The holes of the run that are in earlier commits."""
+        now = set(found.holes)
+        return [hole for hole in self.explained if hole not in now]
 
     def _not_complete(self, participants: tuple[CheckpointParticipant, ...]) -> str:
         if not participants or self._participants_complete is None:
@@ -118,16 +163,17 @@ class PassCommits:
             return error.message
         return ""
 
-    def _contradiction(self, cut: CommitCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
+    def _contradiction(self, cut: PassCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
         """Why a restore could not go to a cut that keeps what they have read, or that their stamps say; empty where it
         can."""
         if self._plan.stamps is None and not any(each.positions for each in participants):
             return ""
         if isinstance(cut, NoCut):
             return f"there is no consistent cut that its participants could be held against: {cut.why}"
-        return f"its cut contradicts its participants, or cannot be used: {cut.refused}" if cut.refused else ""
+        refused = cut.cut.refused
+        return f"its cut contradicts its participants, or cannot be used: {refused}" if refused else ""
 
-    def _cut(self, whole: WholePass, participants: tuple[CheckpointParticipant, ...]) -> CommitCut | NoCut:
+    def _cut(self, whole: WholePass, participants: tuple[CheckpointParticipant, ...]) -> PassCut | NoCut:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
@@ -135,13 +181,13 @@ class PassCommits:
         except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
             return NoCut(why=error.message, error=error.id)
 
-    def _told(self, cut: CommitCut | NoCut) -> CommitCut | None:
+    def _told(self, cut: PassCut | NoCut) -> CommitCut | None:
         """The cut that the commit gets. Why it has none, or one that must not be used, is told once."""
-        missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.refused)
+        missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.cut.refused)
         self.no_cut = missing.why
         if missing.why:
             warned("no_cut", why=missing.why, **({"error": missing.error} if missing.error else {}))
-        return None if isinstance(cut, NoCut) else cut
+        return None if isinstance(cut, NoCut) else cut.cut
 
     def _put_cut(self, cut: CommitCut, base: BackupState) -> SnapshotRef:
         ref = put_commit_cut(self._backup.store, base, cut)
@@ -152,7 +198,7 @@ class PassCommits:
         plan = self._plan
         return Changes(
             segments=found.segments,
-            holes=found.holes,
+            holes=tuple(self.explained.get(hole, hole) for hole in found.holes),
             gaps=found.gaps,
             accounted=True,
             left_behind=tuple(_left_behind(plan, found)),

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsite.copy.plan import PositionKey
 from offsite.copy.stamps import NONE_BEHIND, SeenStamps, StampWindows, joined_stamps
 from offsite.copy.tails import joined_tails
+from offsite.cut.group_offsets import GroupKey
 from offsite.cut.window import PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.log.transactions import OpenTransaction
 from offsite.model.named import named
 from offsite.participant.number import Form
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import PartitionId, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.whole_pass import WholePass
-from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, found_cut, key_of
+from offsite.services.cut.deletions import (
+    DeletedBelow,
+    UnreadDeletion,
+    judged_by_deletions,
+    offsets_of_cut,
+    unread_deletions,
+)
+from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, found_cut, key_of, partition_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassCut:
+    """The cut of a pass, and the groups that it sets below records that the backup lacks. `offsets`: those of all
+    groups as of the cut."""
+
+    cut: CommitCut
+    offsets: Mapping[GroupKey, int]
+    unread: tuple[UnreadDeletion, ...] = ()
+
+    @property
+    def lost(self) -> frozenset[PartitionId]:
+        """The partitions in which a group would miss records that the source gave to it."""
+        return frozenset(partition_of(deletion.partition) for deletion in self.unread if not deletion.at_source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +59,11 @@ def cut_of_pass(
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
     participants: tuple[CheckpointParticipant, ...] = (),
-) -> CommitCut | NoCut:
+) -> PassCut | NoCut:
     """The cut of a pass that is complete with `whole`; none where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
-    `participants`: whose positions it is held against."""
+    `participants`: whose positions it is held against. The cut is refused where the backup lacks records that a group
+    would have read next."""
     positions = {position.partition_id: position.end for position in whole.positions}
     if why := _why_not(plan, whole, positions):
         return NoCut(why=why, error=plan.seen.error)
@@ -53,15 +77,44 @@ def cut_of_pass(
     by_key = {key_of(each): tail for each, tail in tails.items()}
     evidence = plan.seen.evidence(by_key)
     wanted = plan.group_patterns.select({each.commit.group for each in evidence.commits})
-    return found_cut(
+    doubts = tuple(_doubts(plan))
+    cut = found_cut(
         evidence,
         positions,
-        SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=tuple(_doubts(plan))),
+        SnapshotGroups(offsets=groups, wanted=frozenset(wanted), doubts=doubts),
         notes=(*_notes(plan), *_notes_of_stamps(plan, stamps)),
         participants=participants,
         stamps=stamps,
         partial=plan.seen.taken.partial if plan.seen.taken else frozenset(),
     )
+    offsets = offsets_of_cut(groups, cut.groups)
+    if doubts:  # nothing is claimed, and nobody knows who has rested
+        return PassCut(cut=cut, offsets=offsets)
+    unread = tuple(unread_deletions(offsets, evidence, deleted_below(plan, whole.holes, offsets)))
+    return PassCut(cut=judged_by_deletions(cut, unread), offsets=offsets, unread=unread)
+
+
+def deleted_below(
+    plan: BackupPlan, holes: Iterable[RecordedHole], offsets: Iterable[GroupKey]
+) -> dict[PartitionKey, DeletedBelow]:
+    """Of each partition that a group of `offsets` reads: below which offset the backup lacks records. `holes`: those
+    that the pass has found.
+
+    What is missing before the first segment counts where the source has no more of it either: what the retention of the
+    backup let go of is another matter.
+    """
+    ends: dict[PartitionKey, int] = {}
+    for hole in (*plan.base.holes, *holes):
+        key = key_of(hole.partition_id)
+        ends[key] = max(hole.end, ends.get(key, 0))
+    bounds = {PartitionKey(*each.key): each for each in plan.copy.bounds}
+    deleted = {}
+    for key in bounds.keys() & {partition for _, partition in offsets}:
+        told, known = bounds[key].log_start, partition_of(key)
+        begin = plan.base.held_range(known)[0] if known in plan.base.positions else told
+        end = max(ends.get(key, 0), begin if begin <= told else 0)
+        deleted[key] = DeletedBelow(end=end, told=told)
+    return deleted
 
 
 def _notes(plan: BackupPlan) -> Iterator[str]:

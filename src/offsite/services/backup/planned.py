@@ -3,11 +3,12 @@ copied from where to where."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from offsite.copy.bundle import CopyBundle, bundled
-from offsite.copy.plan import CopyPlan, PartitionBounds, plan_copy, without
+from offsite.copy.plan import CopyPlan, CopyTask, PartitionBounds, PositionKey, plan_copy, without
 from offsite.copy.stamps import StampWindows, with_stamps
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups.committed_offsets import FetchedGroups
@@ -19,7 +20,7 @@ from offsite.model.selections.selection import GroupPatterns, TopicSelection, dr
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
-from offsite.repository.commit import CutBack
+from offsite.repository.commit import CONSUMED, CutBack, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -28,6 +29,7 @@ from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.source import Source, read_source, with_new_bounds
+from offsite.services.cut.caught_records import PARTITIONS_MAX, CaughtRange, CaughtRecords
 from offsite.services.cut.seen_ends import SeenEnds, begin, see_ends
 from offsite.services.groups.history import decide_history
 from offsite.services.groups.snapshots import read_groups
@@ -38,6 +40,8 @@ from offsite.services.records.schemas_topic import decide_schemas_topic
 PACKED_FROM = 64
 """Small ranges from which on a single run puts them into packs. Fewer are objects that Kafka's own tools read at once;
 a run that follows packs from two on, because it will write such objects for ever."""
+_HOLES_LOOKED_AT = 10_000
+"""The newest ones, to find who empties its topics: each round of an application leaves one for each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,8 @@ class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
     are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from.
     `checkpoint`: the one that the run is to complete, taken at the ends of this plan. `stamps`: where what participants
-    have stamped with it is looked for; None: it was not opened to any."""
+    have stamped with it is looked for; None: it was not opened to any. `caught`: what was read already of some tasks,
+    by their numbers."""
 
     backup: str
     selection: TopicSelection
@@ -64,6 +69,12 @@ class BackupPlan:
     bundles: tuple[CopyBundle, ...] = ()
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
+    caught: Mapping[int, CaughtRange] = field(default_factory=dict)
+
+    @property
+    def for_workers(self) -> tuple[CopyBundle, ...]:
+        """The bundles of which nothing was read yet. They come first."""
+        return tuple(bundle for bundle in self.bundles if not self.caught.keys() & set(bundle.numbers))
 
 
 Opening = Callable[[Sequence[PartitionBounds]], StampWindows | None]
@@ -97,9 +108,11 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     known: Known | None = None,
     packed_from: int = PACKED_FROM,
     opening: Opening | None = None,
+    catching: Collection[PartitionId] = (),
 ) -> BackupPlan:
     """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before. `opening` is
-    called when groups and ends were read for the first time, and before the readings of a cut.
+    called when groups and ends were read for the first time, and before the readings of a cut. `catching`: partitions
+    to read while ends are read, beside those that the backup knows for having been emptied by who reads them.
 
     Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
     partition that cannot be copied now is listed as sick in the plan, unless all are.
@@ -127,7 +140,8 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     stamps = opening(source.bounds) if opening is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
-    seen, bounds = see_ends(admin, begun, source.bounds)
+    caught = CaughtRecords(admin.reader(), _to_catch(base, catching))
+    seen, bounds = see_ends(admin, begun, source.bounds, caught)
     if stamps is not None and (grown := _grown(seen, selection, source)):
         doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"
         stamps = replace(stamps, doubts=(doubt,))
@@ -139,6 +153,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     sick = [*source.sick, *gone.sick(base), *truncations.sick, *made_anew(admin, repository.store, base, bounds)]
     planned = plan_copy(bounds, positions, slots=slots, borders=borders, window_starts=seen.window_starts)
     copy = without(planned if stamps is None else with_stamps(planned, stamps), sick)
+    ranges = caught.of(copy.tasks)
     return BackupPlan(
         backup=request.backup,
         selection=selection,
@@ -154,9 +169,50 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         cuts=_of_sound_partitions(truncations.cuts, copy),
         gone=gone,
         seen=seen,
-        bundles=bundled(copy.tasks, slots=slots, packed_from=packed_from),
+        bundles=_bundles(copy.tasks, ranges, slots=slots, packed_from=packed_from),
         stamps=stamps,
+        caught=ranges,
     )
+
+
+PlanAgain = Callable[[BackupState, Collection[PartitionId]], BackupPlan]
+"""The plan of the rest of a run: from a state that the run has left, with these partitions caught."""
+
+
+def planning_again(
+    repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int, packed_from: int = PACKED_FROM
+) -> PlanAgain:
+    """What a run that was planned so asks for more plans."""
+
+    def plan(state: BackupState, catching: Collection[PartitionId]) -> BackupPlan:
+        known = Known(backup=repository.backup(request.backup), state=state)
+        return plan_backup(
+            repository, admin, request, slots=slots, known=known, packed_from=packed_from, catching=catching
+        )
+
+    return plan
+
+
+def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PositionKey, int]:
+    """Where the backup stands in the partitions to catch: those asked for, and the last ones that were emptied by who
+    reads them."""
+    wanted = dict.fromkeys(catching)
+    for hole in islice(reversed(base.holes), _HOLES_LOOKED_AT):
+        if hole.reason == CONSUMED and len(wanted) < PARTITIONS_MAX:
+            wanted.setdefault(hole.partition_id)
+    return {(each.topic, each.topic_id, each.partition): end for each, end in base.reached(wanted).items()}
+
+
+def _bundles(
+    tasks: Sequence[CopyTask], caught: Collection[int], *, slots: int, packed_from: int
+) -> tuple[CopyBundle, ...]:
+    """The tasks for workers in bundles, then those that were caught, in one."""
+    numbers = [number for number in range(len(tasks)) if number not in caught]
+    bundles = bundled([tasks[number] for number in numbers], slots=slots, packed_from=packed_from)
+    renumbered = (replace(each, numbers=tuple(numbers[n] for n in each.numbers)) for each in bundles)
+    own = [tasks[number] for number in sorted(caught)]
+    alone = bundled(own, slots=1, packed_from=min(packed_from, 2)) if own else ()
+    return (*renumbered, *(replace(each, numbers=tuple(sorted(caught)[n] for n in each.numbers)) for each in alone))
 
 
 def _grown(seen: SeenEnds, selection: TopicSelection, source: Source) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offsite.repository.state import BackupState
 from offsite.services.backup.committable import PartitionFailure
-from offsite.services.backup.copy_pass import CopyPass
 from offsite.services.backup.pass_commits import PassCommits
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.backup.whole_pass import WholePass
+from offsite.services.backup.whole_pass import PassesSoFar
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.snapshots import GroupsSaved
 from offsite.services.hole_report import HoleReport, hole_reports
@@ -17,10 +17,11 @@ from offsite.services.hole_report import HoleReport, hole_reports
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
     """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
-    the new ones. Partitions in `failed` stand where they were (or where their first failed range begins): the next run
-    continues. `cut_back` are logs of which this run found that a new leader had cut them back: the old history is kept.
-    `not_read` are settings of the cluster that it did not let us read, `unread_topics` topics whose settings are those
-    of an earlier run, since this one was not allowed to read them; `groups` is None when none were asked for.
+    the new ones that are a loss, and `expected_deletions` those that are none. Partitions in `failed` stand where they
+    were (or where their first failed range begins): the next run continues. `cut_back` are logs of which this run found
+    that a new leader had cut them back: the old history is kept. `not_read` are settings of the cluster that it did not
+    let us read, `unread_topics` topics whose settings are those of an earlier run, since this one was not allowed to
+    read them; `groups` is None when none were asked for.
     `head_hash` is that of the commit's bytes; `no_cut` says why restores of it go to the ends as they were copied, and
     is empty where it has a consistent cut."""
 
@@ -47,6 +48,7 @@ class BackupResult:
     commits: int
     unread_topics: tuple[str, ...] = ()
     no_cut: str = ""
+    expected_deletions: tuple[HoleReport, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -55,10 +57,12 @@ class BackupResult:
 
 
 def result_of(
-    plan: BackupPlan, whole: WholePass, copying: CopyPass, made: PassCommits, peak_rss_bytes: int
+    plan: BackupPlan, passes: PassesSoFar, state: BackupState, made: PassCommits, *, since: int
 ) -> BackupResult:
-    """What the run added; `made` tells of its last commit."""
-    figures, state = whole.figures, copying.state
+    """What the run added to commit `since`. `plan`: of its last pass; `made` tells of its last commit, which left
+    `state`."""
+    whole, figures = passes.whole, passes.whole.figures
+    holes = [made.explained.get(hole, hole) for hole in whole.holes]
     return BackupResult(
         backup=plan.backup,
         commit=state.seq,
@@ -68,9 +72,9 @@ def result_of(
         records=figures.records,
         bytes=figures.raw_bytes,
         stored_bytes=figures.stored_bytes,
-        holes=hole_reports(whole.holes),
+        holes=hole_reports([hole for hole in holes if hole.is_loss]),
         failed=whole.failed,
-        cut_back=branch_reports(state, since=plan.base.seq + 1),
+        cut_back=branch_reports(state, since=since + 1),
         missing_topics=plan.source.missing,
         vanished_topics=plan.gone.vanished,
         deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
@@ -79,8 +83,9 @@ def result_of(
         groups=made.groups,
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,
-        worker_peak_rss_bytes=peak_rss_bytes,
-        commits=copying.commits,
+        worker_peak_rss_bytes=passes.worker_peak_rss_bytes,
+        commits=passes.commits,
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
         no_cut=made.no_cut,
+        expected_deletions=hole_reports([hole for hole in holes if not hole.is_loss]),
     )

@@ -6,47 +6,54 @@ The state of a backup is its repository: a run continues from the committed posi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from offsite.copy.backup import BackupEnds
-from offsite.copy.bundle import copy_bundle
+from offsite.copy.backup import BackupEnds, BackupReceipt, RangeReads, copy_read
+from offsite.copy.bundle import Copied, CopyBundle, copy_bundle
+from offsite.copy.plan import CopyTask
 from offsite.kafka.config.config import KafkaConfig
+from offsite.kafka.read_task import Item, ReadTask
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import Bug, OffsiteError
-from offsite.model.journal import warned
+from offsite.model.journal import decided, safe_trace, warned
 from offsite.model.named import amount
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
+from offsite.repository.segments.pack import PackWriter
 from offsite.repository.state import BackupState
 from offsite.services.backup.copy_pass import CommitEvery, CopyPass
 from offsite.services.backup.former import Former
 from offsite.services.backup.last_progress import LastProgress
 from offsite.services.backup.pass_commits import PassCommits
-from offsite.services.backup.planned import BackupPlan
+from offsite.services.backup.planned import BackupPlan, PlanAgain
 from offsite.services.backup.result import BackupResult, result_of
+from offsite.services.backup.whole_pass import PassesSoFar, WholePass
 from offsite.services.groups.history import history_options
 from offsite.services.records.schemas_topic import schemas_options
 from offsite.spark.job_name import job_named
-from offsite.spark.runner import OnProgress, Runner
+from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 
-def run_backup(
+def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     plan: BackupPlan,
     *,
     repository: Repository,
     kafka: KafkaConfig,
     runner: Runner,
     on_progress: OnProgress | None = None,
+    again: PlanAgain | None = None,
 ) -> BackupResult:
-    """Copy and commit; the first run makes the backup.
+    """Copy and commit; the first run makes the backup. `again`: see `carry_out`.
 
     Raises `CommitLost` when another writer was first (then what is not committed of this run does not count), and the
     first error when not a single range could be copied. Interrupted, it commits what it has and raises that.
     """
     backup = make_backup(repository, plan)
-    ended = carry_out(plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress)
+    ended = carry_out(
+        plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, again=again
+    )
     if ended.result is None:
         raise Bug("a run that was to make a commit made none")
     return ended.result
@@ -60,6 +67,10 @@ def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
         selection=plan.selection,
         options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
     )
+
+
+PASSES_MAX = 5
+"""Of one run that reads the ends again. From the second on, what would be deleted is read while ends are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,53 +109,109 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     former: Former | None = None,
     on_commit: Callable[[], None] | None = None,
     participants_complete: Callable[[], None] | None = None,
+    again: PlanAgain | None = None,
 ) -> Ended:
     """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: what
     was read of the commit before. `on_commit` is called after each commit; `participants_complete` before the
     one that would complete a checkpoint with participants: it raises `ParticipantFailed` where they have not completed
-    theirs, and then that one is a plain commit. Raises as `run_backup`."""
-    ends, clock = ends_of(plan, backup, kafka), clock or SystemClock()
-    commits = PassCommits(
-        repository,
-        backup,
-        plan,
-        clock=clock,
-        former=former or Former(),
-        only_news=only_news,
-        on_commit=on_commit,
-        participants_complete=participants_complete,
+    theirs, and then that one is a plain commit.
+
+    `again`: where the source has deleted records that a group had not read at the ends of the plan, this plans the rest
+    up to later ends, and the run goes on with it, `PASSES_MAX` passes at most. A checkpoint has the ends of its plan.
+
+    Raises as `run_backup`.
+    """
+    clock, former = clock or SystemClock(), former or Former()
+    first_plan, passes = plan, PassesSoFar()
+    while True:
+        commits = PassCommits(
+            repository,
+            backup,
+            plan,
+            clock=clock,
+            former=former,
+            only_news=only_news,
+            on_commit=on_commit,
+            participants_complete=participants_complete,
+            earlier_holes=passes.whole.holes,
+            may_go_on=again is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
+        )
+        copying = CopyPass(
+            copy=plan.copy,
+            bundles=plan.bundles,
+            base=plan.base,
+            commit=commits.make,
+            every=every or CommitEvery(),
+            clock=clock,
+        )
+        last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
+        whole = _copied(plan, copying, ends=ends_of(plan, backup, kafka), runner=runner, last=last)
+        passes = passes.with_one(
+            PassesSoFar(
+                whole=whole,
+                count=1,
+                commits=copying.commits,
+                commits_s=tuple(commits.took_s),
+                throttled_s=last.throttled_s,
+                worker_peak_rss_bytes=last.worker_peak_rss_bytes,
+            )
+        )
+        if again is None or not commits.lost:
+            break
+        decided("read_again", why="the source deleted what a group had not read", partitions=len(commits.lost))
+        plan = again(copying.state, commits.lost)
+    if not passes.commits:
+        return Ended(result=None, state=plan.base, against=commits.against)
+    return Ended(
+        result=result_of(plan, passes, copying.state, commits, since=first_plan.base.seq),
+        state=copying.state,
+        commits_s=passes.commits_s,
+        throttled_s=passes.throttled_s,
+        against=commits.against,
     )
-    copying = CopyPass(
-        copy=plan.copy,
-        bundles=plan.bundles,
-        base=plan.base,
-        commit=commits.make,
-        every=every or CommitEvery(),
-        clock=clock,
-    )
-    copy = partial(copy_bundle, ends=ends, base=plan.base.seq)
-    last = LastProgress(on_progress, clock=clock, open_partitions=copying.open_partitions)
+
+
+def _copied(plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Runner, last: LastProgress) -> WholePass:
+    """Copy the bundles of `plan`: those that were caught here, the others by workers."""
+    copy, workers = partial(copy_bundle, ends=ends, base=plan.base.seq), plan.for_workers
     try:
-        if plan.bundles:
+        for index in range(len(workers), len(plan.bundles)):
+            copying.take(index, _copied_here(plan, plan.bundles[index], ends))
+        if workers:
             with last.wait, job_named(_job_name(plan)):
-                runner.run_each(plan.bundles, copy, copying.take, on_progress=last)
+                runner.run_each(workers, copy, copying.take, on_progress=last)
     except KeyboardInterrupt:
         _save_if_possible(copying)
         raise
     except OffsiteError:
         copying.save()
         raise
-    whole = copying.complete()
-    if not copying.commits:
-        return Ended(result=None, state=plan.base, against=commits.against)
-    result = result_of(plan, whole, copying, commits, last.worker_peak_rss_bytes)
-    return Ended(
-        result=result,
-        state=copying.state,
-        commits_s=tuple(commits.took_s),
-        throttled_s=last.throttled_s,
-        against=commits.against,
-    )
+    return copying.complete()
+
+
+def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done[tuple[Copied, ...]] | Failed:
+    """The outcome of a bundle whose records wait in memory."""
+    ranges = {caught.range: caught for caught in plan.caught.values()}
+
+    def copy(
+        task: CopyTask,
+        *,
+        ends: BackupEnds,
+        pack: PackWriter | None = None,
+        reads: RangeReads | None = None,
+    ) -> BackupReceipt:
+        live = reads or RangeReads(task, ends=ends, pack=pack)
+
+        def read(asked: ReadTask) -> Iterator[Item]:
+            """The batch before the range is asked of the cluster, as ever."""
+            return iter(ranges[asked.range].items) if asked.range in ranges else live(asked)
+
+        return copy_read(task, read, ends=ends, pack=pack)
+
+    try:
+        return Done(value=copy_bundle(bundle, ends=ends, base=plan.base.seq, copy=copy, begin=lambda *_, **__: None))
+    except OffsiteError as error:
+        return Failed(error=error, trace=safe_trace(error))
 
 
 def _save_if_possible(copying: CopyPass) -> None:

@@ -19,6 +19,7 @@ class FormerCut:
     def __init__(self) -> None:
         self._ref: SnapshotRef | None = None
         self._cut = CommitCut()
+        self._amid: tuple[str, CommitCut] | None = None
 
     def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]] | None:
         """The transactions that were open where `base` ends; None: it has no cut that tells."""
@@ -44,7 +45,13 @@ class FormerCut:
     def keep(self, ref: SnapshotRef, cut: CommitCut) -> None:
         self._ref, self._cut = ref, cut
 
+    def keep_amid(self, base: BackupState, cut: CommitCut) -> None:
+        """`base` is amid a run and has no cut; `cut` is what was found for its ends."""
+        self._amid = base.head_hash, cut
+
     def _get(self, backup: Backup, base: BackupState) -> CommitCut | None:
+        if self._amid is not None and self._amid[0] == base.head_hash:
+            return self._amid[1]
         if base.cut is None:
             return None
         if base.cut != self._ref:

@@ -201,9 +201,7 @@ def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups
     for (group, partition), (offset, metadata) in sorted(found.items()):
         is_told = stored.get((group, partition), _NO_COMMIT) == (offset, metadata)
         if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
-            topic, topic_id, number = partition
-            partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=number)
-            yield CutGroup(group=group, partition_id=partition_id, offset=offset, metadata=metadata)
+            yield CutGroup(group=group, partition_id=partition_of(partition), offset=offset, metadata=metadata)
 
 
 _NO_COMMIT = (REMOVED, "")
@@ -276,6 +274,11 @@ def _refused(refusals: tuple[Refusal, ...]) -> str:
 def key_of(partition_id: PartitionId) -> PartitionKey:
     """A partition of the backup as the cut names it."""
     return PartitionKey(partition_id.topic, partition_id.topic_id, partition_id.partition)
+
+
+def partition_of(key: PartitionKey) -> PartitionId:
+    """The same the other way round."""
+    return PartitionId(topic=key.topic, topic_id=key.topic_id, partition=key.partition)
 
 
 def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:

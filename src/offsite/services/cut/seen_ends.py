@@ -12,6 +12,7 @@ from offsite.cut.window import Ends, PartitionKey
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.transaction_tail import PartitionTail
 from offsite.model.errors import OffsiteError
+from offsite.services.cut.caught_records import CaughtRecords
 from offsite.services.cut.group_tail import GroupTail, read_group_tail
 from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, take_readings
 
@@ -69,15 +70,18 @@ def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
 
 
 def see_ends(
-    admin: ClusterAdmin, begun: Begun | OffsiteError, bounds: Sequence[PartitionBounds]
+    admin: ClusterAdmin, begun: Begun | OffsiteError, bounds: Sequence[PartitionBounds], caught: CaughtRecords
 ) -> tuple[SeenEnds, tuple[PartitionBounds, ...]]:
-    """The readings of all partitions, and `bounds` with the ends of the last one; as they are if there is no cut."""
+    """The readings of all partitions, and `bounds` with the ends of the last one; as they are if there is no cut.
+    `caught` has then what it is to catch, up to these ends."""
     as_told = tuple(bounds)
     if isinstance(begun, OffsiteError):
         return SeenEnds(trouble=begun.message, error=begun.id), as_told
     keys = [PartitionKey(*each.key) for each in bounds]
     try:
+        caught.begin(bounds)
         taken = take_readings(admin, begun, keys, unclean=unsettled)
+        caught.read_to(taken.readings[-1].ends)
         groups = read_group_tail(admin, begun, taken, {each.topic: each.topic_id for each in bounds})
     except OffsiteError as error:
         return SeenEnds(trouble=error.message, error=error.id), as_told

@@ -19,7 +19,7 @@ from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.former import Former
-from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup
+from offsite.services.backup.planned import BackupPlan, Known, find_known, plan_backup, planning_again
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.roll_up import RollUpWatch, roll_up_step
@@ -196,6 +196,13 @@ class Follower:
                 only_news=began_s - self._committed_s < HEARTBEAT_S,
                 on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
                 participants_complete=self._checkpoints.participants_complete,
+                again=planning_again(
+                    follow.repository,
+                    follow.cluster.admin,
+                    follow.request,
+                    slots=follow.runner.slots,
+                    packed_from=PACKED_FROM,
+                ),
             )
         except BaseException as error:
             self._checkpoints.broke(error)

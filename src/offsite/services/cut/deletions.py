@@ -1,0 +1,113 @@
+"""What a source deleted of its topics, held against what the groups that read them had committed (rule C6). Pure.
+
+Kafka Streams deletes the records of a repartition topic that it has read and committed (DeleteRecords). A backup that
+reads group offsets first and copies records later may then hold an offset whose next records are gone: a group that
+goes on there has lost them. So a cut is only usable where the backup holds everything from each group's offset on.
+
+A group may also lie below what its source deleted for good, as one that nobody has run for weeks. The backup loses
+nothing there: the source had nothing more for that group. This is known only of a group that committed nothing until
+the last reading, in a log that began behind its offset before the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsite.cut.group_offsets import GroupKey
+from offsite.cut.readings import Evidence
+from offsite.cut.window import REMOVED, PartitionKey
+from offsite.log.groups.offsets import GroupTable
+from offsite.model.named import named
+from offsite.repository.commit import CONSUMED, RecordedHole
+from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup
+from offsite.services.cut.found_cut import key_of, partition_of
+
+_NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedBelow:
+    """The backup lacks records of one partition below offset `end`. `told`: where its leader said that the log begins,
+    before the ends were read for the first time."""
+
+    end: int
+    told: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadDeletion:
+    """Group `group` has committed `offset` of `partition`, and the backup lacks records from there to `end`.
+    `at_source`: the source had lost them before the group could read them."""
+
+    group: str
+    partition: PartitionKey
+    offset: int
+    end: int
+    at_source: bool
+
+    def __str__(self) -> str:
+        return f"group {self.group} had read {self.partition} to {self.offset}, deleted to {self.end}"
+
+
+def offsets_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[GroupKey, int]:
+    """The offset of each group and partition as of a cut: those of `groups`, but where the cut names others."""
+    offsets = {
+        (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
+        for group in groups.values()
+        for topic in group.topics
+        for partition, offset in topic.by_partition().items()
+    }
+    offsets |= {(entry.group, key_of(entry.partition_id)): entry.offset for entry in entries}
+    return {key: offset for key, offset in offsets.items() if offset != REMOVED}
+
+
+def unread_deletions(
+    offsets: Mapping[GroupKey, int], evidence: Evidence, deleted: Mapping[PartitionKey, DeletedBelow]
+) -> Iterator[UnreadDeletion]:
+    """The groups that a cut with these `offsets` sets below records that the backup lacks."""
+    newest = _newest_commits(evidence)
+    for (group, partition), offset in sorted(offsets.items()):
+        below = deleted.get(partition)
+        if below is not None and offset < below.end:
+            has_rested = newest.get((group, partition), offset) == offset
+            yield UnreadDeletion(
+                group=group,
+                partition=partition,
+                offset=offset,
+                end=below.end,
+                at_source=has_rested and below.end <= below.told,
+            )
+
+
+def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> CommitCut:
+    """`cut` with the groups that the source itself had left behind; refused where the backup would leave one behind."""
+    lost = [deletion for deletion in unread if not deletion.at_source]
+    behind = tuple(
+        CutGroup(group=deletion.group, partition_id=partition_of(deletion.partition), offset=deletion.offset)
+        for deletion in unread
+        if deletion.at_source
+    )
+    why = f"C6: {named([str(deletion) for deletion in lost], most=_NAMED_MAX)} before it was copied" if lost else ""
+    return replace(cut, behind=behind, refused="; ".join(filter(None, (cut.refused, why))))
+
+
+def consumed(holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int]) -> dict[RecordedHole, RecordedHole]:
+    """Of `holes` those that are no loss, and what they are recorded as: every group that reads the partition had
+    committed beyond them, and at least one group does."""
+    lowest: dict[PartitionKey, int] = {}
+    for (_, partition), offset in offsets.items():
+        lowest[partition] = min(offset, lowest.get(partition, offset))
+    return {
+        hole: replace(hole, reason=CONSUMED)
+        for hole in holes
+        if hole.is_loss and lowest.get(key_of(hole.partition_id), 0) >= hole.end
+    }
+
+
+def _newest_commits(evidence: Evidence) -> dict[GroupKey, int]:
+    """The last offset that each group committed until the last reading, whatever became of its transaction."""
+    newest: dict[GroupKey, int] = {}
+    for logged in sorted(evidence.commits, key=lambda logged: logged.commit.position):
+        newest[logged.commit.group, logged.commit.partition] = logged.commit.offset
+    return newest
