@@ -140,7 +140,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     stamps = opening(source.bounds) if opening is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
-    caught = CaughtRecords(admin.reader(), _to_catch(base, catching))
+    caught = CaughtRecords(admin, _to_catch(base, catching))
     seen, bounds = see_ends(admin, begun, source.bounds, caught)
     if stamps is not None and (grown := _grown(seen, selection, source)):
         doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"

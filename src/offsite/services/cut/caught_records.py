@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from uuid import UUID
 
 from offsite.copy.plan import CopyTask, PartitionBounds, PositionKey
 from offsite.cut.window import Ends, PartitionKey
+from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.chunk import Chunk
@@ -52,9 +54,9 @@ class CaughtRange:
 class CaughtRecords:
     """The records of some partitions between where the backup stands and an end that rises."""
 
-    def __init__(self, reader: PartitionReader, starts: Mapping[PositionKey, int]) -> None:
+    def __init__(self, admin: ClusterAdmin, starts: Mapping[PositionKey, int]) -> None:
         """`starts`: the next offset to copy of each partition that is to be caught, as far as it is known."""
-        self._reader, self._starts = reader, starts
+        self._admin, self._starts = admin, starts
         self._caught: dict[PositionKey, _Caught] = {}
         self._left_bytes = BYTES_MAX
 
@@ -82,6 +84,10 @@ class CaughtRecords:
             if caught is not None and (task.range.start, task.range.end) == (caught.start, caught.end):
                 found[number] = CaughtRange(range=task.range, items=caught.items)
         return found
+
+    @cached_property
+    def _reader(self) -> PartitionReader:
+        return self._admin.reader()
 
     def _read(self, key: PositionKey, end: int) -> None:
         caught = self._caught[key]
