@@ -227,6 +227,6 @@ def _summary(commit: Commit) -> tuple[int, ...]:
         commit.records,
         commit.raw_bytes,
         commit.stored_bytes,
-        len(commit.changes.holes),
+        sum(hole.is_loss for hole in commit.changes.holes),
         NO_CHECKPOINT if checkpoint is None else checkpoint.id,
     )

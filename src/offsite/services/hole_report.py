@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,17 @@ class HoleReport:
     reason: str
 
 
-def hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
-    """One report for each hole, in the same order."""
+def hole_reports(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
+    """One report for each hole that is a loss, in the same order."""
+    return _reports(hole for hole in holes if hole.is_loss)
+
+
+def expected_deletions(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
+    """One report for each hole that is none: who reads there had read it, or it was declared."""
+    return _reports(hole for hole in holes if not hole.is_loss)
+
+
+def _reports(holes: Iterable[RecordedHole]) -> tuple[HoleReport, ...]:
     return tuple(
         HoleReport(
             topic=hole.partition_id.topic,
@@ -38,9 +47,9 @@ def hole_reports(holes: Sequence[RecordedHole]) -> tuple[HoleReport, ...]:
     )
 
 
-def lacking(plan: RestorePlan, commit: BackupState) -> tuple[HoleReport, ...]:
+def holes_within(plan: RestorePlan, commit: BackupState) -> list[RecordedHole]:
     """The holes in what `plan` brings back of `commit`: not those behind its end, nor of partitions it leaves out."""
     ends = {chain.source: chain.end for chain in plan.all_chains}
     left_out = commit.segments.keys() - ends.keys()
-    within = [hole for hole in plan.holes if hole.start < ends.get(hole.partition_id, hole.end)]
-    return hole_reports([hole for hole in within if hole.partition_id not in left_out])
+    within = (hole for hole in plan.holes if hole.start < ends.get(hole.partition_id, hole.end))
+    return [hole for hole in within if hole.partition_id not in left_out]

@@ -11,7 +11,7 @@ ORDERS = TopicOffsets.of(
 GROUPS = {"pay": GroupOffsets(group="pay", kind="classic", topics=(ORDERS,))}
 
 
-def _entry(  # noqa: PLR0913  # the fields of an entry
+def _entry(  # the fields of an entry
     group: str, partition: int, offset: int, *, topic: str = "orders", topic_id: str = "id", metadata: str = ""
 ) -> CutGroup:
     partition_id = PartitionId(topic=topic, topic_id=topic_id, partition=partition)

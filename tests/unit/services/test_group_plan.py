@@ -11,6 +11,7 @@ from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffse
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.selections.rename import parse_renames
+from offsite.services.groups.missing_records import HeldRecords
 from offsite.services.groups.plan import GroupPlan, OffsetMove, plan_groups
 from offsite.services.groups.translation import SameOffsets, translate
 
@@ -30,6 +31,7 @@ class Shifted:
     """Source offsets of partition N are N lower on the target; maps are counted as they are read."""
 
     read: int = 0
+    held: HeldRecords | None = None
 
     def target(self, topic: str) -> str | None:
         return None if topic == "absent" else f"{topic}-back"
@@ -40,14 +42,15 @@ class Shifted:
 
 
 def planned(groups: dict[str, GroupOffsets], current: dict[str, GroupOffsets] | None = None) -> GroupPlan:
-    moved, absent = translate(groups, Shifted())
+    translation = translate(groups, Shifted())
+    moved, absent = translation.moved, translation.absent
     return plan_groups(groups, moved, current or {}, absent_topics=absent)
 
 
 def test_each_map_is_read_once_for_all_groups() -> None:
     groups = {f"g{n}": group(f"g{n}", "t", *(CommittedOffset(p, 10) for p in range(5))) for n in range(20)}
     mapping = Shifted()
-    moved, _ = translate(groups, mapping)
+    moved = translate(groups, mapping).moved
     assert mapping.read == 5
     assert all(each[0].offsets.tolist() == [10, 9, 8, 7, 6] for each in moved.values())
 
@@ -55,7 +58,7 @@ def test_each_map_is_read_once_for_all_groups() -> None:
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 1200)), unique_by=lambda row: row[0], min_size=1))
 def test_every_offset_goes_by_the_map_of_its_partition(rows: list[tuple[int, int]]) -> None:
     mapping = Shifted()
-    moved, _ = translate({"g": group("g", "t", *(CommittedOffset(*row) for row in rows))}, mapping)
+    moved = translate({"g": group("g", "t", *(CommittedOffset(*row) for row in rows))}, mapping).moved
     for row, new in zip(moved["g"][0].source, moved["g"][0].offsets, strict=True):
         known = mapping.offset_map("t", row.partition)
         assert new == (-1 if known is None else known.lookup(row.offset).target)

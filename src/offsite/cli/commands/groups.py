@@ -45,6 +45,14 @@ Rename = Annotated[
     list[str] | None,
     typer.Option("--rename", help="old=new: the topic's name on the cluster; a restore knows its own."),
 ]
+Clamp = Annotated[
+    bool,
+    typer.Option(
+        "--clamp",
+        help="With --restore: also set offsets that would skip missing records or repeat work, to the next record that "
+        "there is or to the end.",
+    ),
+]
 Change = Annotated[
     str | None, typer.Option("--change", help="Id that apply printed [default: the newest change of this cluster].")
 ]
@@ -61,6 +69,7 @@ class GroupOptions:
     commit: Commit = None
     at: At = None
     rename: Rename = None
+    clamp: Clamp = False
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -98,7 +107,8 @@ def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
 def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat.TABLE) -> None:
     """Commit for each group where it goes on, after remembering what it has now.
 
-    Exit code 3: some groups were refused, such as those with active members; the others are done.
+    Exit code 3: some groups were refused, such as those with active members, or offsets that would skip records that
+    are missing; the others are done.
     """
     from offsite.services.groups.report import report_groups
     from offsite.services.groups.run import apply_groups
@@ -110,7 +120,7 @@ def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat
         confirm(f"commit these offsets on cluster {planned.change.cluster_id}?")
     result = apply_groups(planned, cluster.admin)
     emit(result, output=output, render=render_applied)
-    if result.failed:
+    if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -151,6 +161,7 @@ def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
         commit=options.commit,
         at=options.at,
         renames=parse_renames(options.rename or ()),
+        clamp=options.clamp,
     )
     return prepare_groups(open_repository(options.repo).backup(options.backup), cluster.admin, request)
 
@@ -187,16 +198,28 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     counts = report.counts
     console.print(
         f"{len(report.groups):,} groups of backup {report.backup} as of commit {report.commit} ({report.origin}): "
-        f"{counts.to_set:,} offsets to set, {counts.unchanged:,} stand already, {counts.clamped:,} clamped to the log, "
-        f"{counts.missing:,} without a partition"
+        f"{counts.to_set:,} offsets to set, {counts.unchanged:,} already set, {counts.clamped:,} clamped to the log, "
+        f"{counts.missing:,} without a partition, {counts.refused:,} refused"
     )
 
 
 def render_applied(console: Console, result: GroupsApplied) -> None:
     """The groups that were put in place; also the last lines of a restore."""
     console.print(
-        f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} stood already"
+        f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
     )
+    for refused in result.refused[:ROWS_SHOWN]:
+        where = f"{refused.topic}/{refused.partition}"
+        console.print(f"  REFUSED: group {refused.group} at {refused.offset:,} of {where}: {refused.why}")
+    if result.refused:
+        console.print(
+            f"  hint: these were left as they are on the target. To set them all the same: offsite groups apply "
+            f"--backup {result.backup} --restore {result.restore} --clamp"
+        )
+    if result.behind:
+        console.print(
+            f"  {result.behind:,} offsets were below what the source had deleted: they go on at the next record"
+        )
     if result.clamped:
         console.print(f"  warning: {result.clamped:,} offsets lay outside the log and were set to its nearest end")
     if result.missing:

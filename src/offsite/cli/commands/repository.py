@@ -142,6 +142,9 @@ def _render_list(console: Console, result: BackupList) -> None:
 def _render_holes(console: Console, detail: BackupDetail) -> None:
     for hole in detail.holes:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    if detail.expected_deletions:
+        topics = {hole.topic for hole in detail.expected_deletions}
+        console.print(f"expected deletions in {len(topics)} topics, no loss: who reads there had read them (-o json)")
     if detail.pins:
         console.print(f"holes as of commit {detail.commit}; offsite status counts those of pinned points too")
 

@@ -120,7 +120,7 @@ def run(
         emit(result, output=output, render=_render_result if options.keeps_backup else render_what_came_back)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
-    if (verify and result.verified is None) or (result.groups is not None and result.groups.failed):
+    if (verify and result.verified is None) or (result.groups is not None and not result.groups.complete):
         raise typer.Exit(EXIT_PARTIAL)
 
 

@@ -20,7 +20,16 @@ class BackupOptions:
     backup: BackupName
     words: Annotated[
         BackupWords,
-        Taken(but=("compression", "read_limit", "write_limit", "executor_read_limit", "executor_write_limit")),
+        Taken(
+            but=(
+                "compression",
+                "expect_deletes",
+                "read_limit",
+                "write_limit",
+                "executor_read_limit",
+                "executor_write_limit",
+            )
+        ),
     ] = field(default_factory=BackupWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsite.model.head import Head
+from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
     from offsite.services.backup.result import BackupResult
     from offsite.services.groups.snapshots import GroupsSaved
+
+
+_NAMED_MAX = 5
+"""Topics named in one line."""
 
 
 def render_result(console: Console, result: BackupResult) -> None:
@@ -42,6 +47,13 @@ def _render_troubles(console: Console, result: BackupResult) -> None:
     """What somebody has to know of: holes, logs that were cut back, partitions that failed."""
     for hole in result.holes:
         console.print(f"  hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
+    if result.expected_deletions:
+        deleted = sum(hole.end - hole.start for hole in result.expected_deletions)
+        topics = sorted({hole.topic for hole in result.expected_deletions})
+        console.print(
+            f"  expected deletions, no loss: {deleted:,} offsets of {named(topics, most=_NAMED_MAX)} had been read by "
+            "all groups, or were declared"
+        )
     for branch in result.cut_back:
         console.print(f"  ALARM: {branch}")
         if branch.last_commit:

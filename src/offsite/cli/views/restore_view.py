@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.copy.incarnations import KnownIncarnation
+    from offsite.services.groups.outlook import ForeseenGroup, GroupOutlook
     from offsite.services.point_report import CutReport
     from offsite.services.restore.plan_report import (
         OffsetsReport,
@@ -52,6 +53,8 @@ def _render_incarnations(console: Console, incarnations: Sequence[KnownIncarnati
         console.print(f"  {line}")
 
 
+_GROUPS_MAX = 12
+"""Groups shown that do not go on exactly where they were."""
 _PARTITIONS_MAX = 12
 """Partitions shown for a topic; the JSON has all."""
 
@@ -111,6 +114,9 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
     if report.lacking:
         console.print("  the backup itself lacks, and so will what is restored:")
         render_lacking(console, report.lacking)
+    _render_expected(console, report.expected_deletions)
+    if report.groups is not None:
+        render_outlook(console, report.groups)
     _render_offsets(console, report)
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
@@ -118,6 +124,50 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
         console.print(f"  skipped: {skipped}: {reason}")
     for note in report.notes:
         console.print(f"  note: {note}")
+
+
+def _render_expected(console: Console, count: int) -> None:
+    if count:
+        console.print(
+            f"  {count:,} ranges were deleted at the source on purpose, after all groups had read them: no loss"
+        )
+
+
+def render_outlook(console: Console, outlook: GroupOutlook) -> None:
+    """How many groups go on where they were, and a line for each that does not."""
+    offsets = sum(group.offsets for group in outlook.groups)
+    as_before = sum(not (group.refused or group.clamped or group.behind) for group in outlook.groups)
+    console.print(
+        f"  groups: {len(outlook.groups):,} with {offsets:,} offsets, {as_before:,} go on exactly where they were"
+    )
+    others = [group for group in outlook.groups if group.refused or group.clamped or group.behind]
+    for group in others[:_GROUPS_MAX]:
+        _render_group(console, group)
+    if len(others) > _GROUPS_MAX:
+        console.print(f"    {len(others) - _GROUPS_MAX:,} more groups do not, see -o json")
+    if outlook.refused:
+        console.print(
+            "    the restore leaves these groups as they are on the target, and ends with exit code 3; to set them all "
+            "the same afterwards: offsite groups apply --restore ID --groups NAME --clamp"
+        )
+    for note in outlook.notes:
+        console.print(f"    note: {note}")
+
+
+def _render_group(console: Console, group: ForeseenGroup) -> None:
+    name = f"{group.group} (exactly once)" if group.exactly_once else group.group
+    for refused in group.refused[:_PARTITIONS_MAX]:
+        console.print(
+            f"    REFUSED: {name} at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}"
+        )
+    if len(group.refused) > _PARTITIONS_MAX:
+        console.print(f"    REFUSED: {name}: {len(group.refused) - _PARTITIONS_MAX} partitions more, see -o json")
+    if group.clamped:
+        console.print(f"    {name}: {group.clamped:,} offsets go back to the restored end: it reads some records again")
+    if group.behind:
+        console.print(
+            f"    {name}: {group.behind:,} offsets were below what the source had deleted: it skips nothing more"
+        )
 
 
 def _render_newer(console: Console, told: RestorePlanReport | RestoreResult) -> None:
@@ -152,6 +202,7 @@ def _render_verdict(console: Console, result: RestoreResult) -> None:
     if result.lacking:
         console.print("  the backup itself lacks:")
         render_lacking(console, result.lacking)
+    _render_expected(console, result.expected_deletions)
     render_open(console, result.findings, result.uncompared)
     if result.findings or result.uncompared:
         console.print("  consumer groups were left as they are")

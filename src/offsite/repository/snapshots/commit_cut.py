@@ -79,7 +79,8 @@ class CommitCut:
     """The consistent cut of a commit. `classes`: the class of each topic by name. `left_out` names at most the first
     hundred of `left_out_count`. `refused` says why the cut must not be used, and is empty where it may. `participants`:
     whose positions it was held against, and keeps. `behind`: groups below records that the source had deleted before
-    they could be read, where that is known."""
+    they could be read, where that is known. `exactly_once`: groups that were seen to commit in transactions, now or
+    before."""
 
     partitions: tuple[CutPartition, ...] = ()
     groups: tuple[CutGroup, ...] = ()
@@ -91,6 +92,7 @@ class CommitCut:
     refused: str = ""
     participants: tuple[CheckpointParticipant, ...] = ()
     behind: tuple[CutGroup, ...] = ()
+    exactly_once: tuple[str, ...] = ()
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
@@ -126,6 +128,7 @@ def encode_cut(cut: CommitCut) -> bytes:
             "refused": cut.refused,
             **participants_to_json(cut.participants),
             **({"behind": [_group_to_json(group) for group in cut.behind]} if cut.behind else {}),
+            **({"exactly_once": list(cut.exactly_once)} if cut.exactly_once else {}),
         }
     )
 
@@ -144,6 +147,7 @@ def decode_cut(data: bytes, *, key: str) -> CommitCut:
         refused=item.text("refused"),
         participants=participants_from_json(item),
         behind=_parts(item, "behind", _group),
+        exactly_once=item.texts("exactly_once"),
     )
 
 

@@ -55,6 +55,13 @@ class BackupWords(TypedDict, total=False):
             default=False,
         ),
     ]
+    expect_deletes: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Topics whose records are deleted on purpose, same syntax as --topics: holes in them are no loss. Not "
+            "needed where every group that reads the topic has committed beyond what was deleted."
+        ),
+    ]
     read_limit: Annotated[
         str | None,
         Option(
@@ -101,6 +108,7 @@ def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
         groups=parse_groups(words["groups"] or ()),
         group_history=words["group_history"],
         compression=chosen(CompressionChoice, words["compression"]),
+        expect_deletes=parse_selection(words["expect_deletes"], internal=True) if words["expect_deletes"] else None,
     )
 
 

@@ -33,7 +33,7 @@ from offsite.services.backup.former import Former
 from offsite.services.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.whole_pass import WholePass
-from offsite.services.cut.deletions import consumed, offsets_of_cut
+from offsite.services.cut.deletions import consumed, declared, offsets_of_cut
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
@@ -142,12 +142,14 @@ class PassCommits:
         return _Judgement(checkpoint=None if self.against else carried, cut=cut)
 
     def _explain(self, whole: WholePass, judged: _Judgement) -> None:
-        """Find the holes of the run that are no loss: whoever reads there had read what was deleted."""
-        if self._plan.groups is None or self._plan.group_patterns != ALL_GROUPS:
-            return  # a group that nobody looked at may read there
-        cut = judged.cut
-        offsets = cut.offsets if isinstance(cut, PassCut) else offsets_of_cut(self._former.groups.newest, ())
-        self.explained = consumed((*self._earlier_holes, *whole.holes), offsets)
+        """Find the holes of the run that are no loss: they were declared, or whoever reads there had read what was
+        deleted."""
+        holes, plan, cut = (*self._earlier_holes, *whole.holes), self._plan, judged.cut
+        if plan.groups is not None and plan.group_patterns == ALL_GROUPS:  # else somebody unseen may read there
+            offsets = cut.offsets if isinstance(cut, PassCut) else offsets_of_cut(self._former.groups.newest, ())
+            self.explained = consumed(holes, offsets)
+        if plan.expect_deletes is not None:
+            self.explained = declared(holes, plan.expect_deletes) | self.explained
 
     def _committed_before(self, found: Committable) -> list[RecordedHole]:
         """The holes of the run that are in earlier commits."""
@@ -177,7 +179,14 @@ class PassCommits:
         known_open = self._former.cut.open_at(self._backup, self._plan.base)
         groups = self._former.groups.newest
         try:
-            return cut_of_pass(self._plan, whole, groups, known_open=known_open, participants=participants)
+            return cut_of_pass(
+                self._plan,
+                whole,
+                groups,
+                known_open=known_open,
+                participants=participants,
+                exactly_once=self._former.cut.exactly_once(self._backup, self._plan.base),
+            )
         except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
             return NoCut(why=error.message, error=error.id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.copy.plan import PositionKey
 from offsite.copy.stamps import NONE_BEHIND, SeenStamps, StampWindows, joined_stamps
@@ -52,17 +52,19 @@ class NoCut:
     error: str = ""
 
 
-def cut_of_pass(
+def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known before it
     plan: BackupPlan,
     whole: WholePass,
     groups: GroupTable,
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
     participants: tuple[CheckpointParticipant, ...] = (),
+    exactly_once: frozenset[str] = frozenset(),
 ) -> PassCut | NoCut:
     """The cut of a pass that is complete with `whole`; none where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
-    `participants`: whose positions it is held against. The cut is refused where the backup lacks records that a group
+    `participants`: whose positions it is held against. `exactly_once`: groups that have committed in transactions. The
+    cut is refused where the backup lacks records that a group
     would have read next."""
     positions = {position.partition_id: position.end for position in whole.positions}
     if why := _why_not(plan, whole, positions):
@@ -88,6 +90,8 @@ def cut_of_pass(
         partial=plan.seen.taken.partial if plan.seen.taken else frozenset(),
     )
     offsets = offsets_of_cut(groups, cut.groups)
+    seen = exactly_once | {commit.group for commit, _ in evidence.commits if commit.exactly_once}
+    cut = replace(cut, exactly_once=tuple(sorted(seen & {group for group, _ in offsets})))
     if doubts:  # nothing is claimed, and nobody knows who has rested
         return PassCut(cut=cut, offsets=offsets)
     unread = tuple(unread_deletions(offsets, evidence, deleted_below(plan, whole.holes, offsets)))
@@ -100,8 +104,8 @@ def deleted_below(
     """Of each partition that a group of `offsets` reads: below which offset the backup lacks records. `holes`: those
     that the pass has found.
 
-    What is missing before the first segment counts where the source has no more of it either: what the retention of the
-    backup let go of is another matter.
+    What is missing before the first segment counts as far as the source has no more of it either: what the retention of
+    the backup let go of is another matter.
     """
     ends: dict[PartitionKey, int] = {}
     for hole in (*plan.base.holes, *holes):
@@ -112,8 +116,7 @@ def deleted_below(
     for key in bounds.keys() & {partition for _, partition in offsets}:
         told, known = bounds[key].log_start, partition_of(key)
         begin = plan.base.held_range(known)[0] if known in plan.base.positions else told
-        end = max(ends.get(key, 0), begin if begin <= told else 0)
-        deleted[key] = DeletedBelow(end=end, told=told)
+        deleted[key] = DeletedBelow(end=max(ends.get(key, 0), min(begin, told)), told=told)
     return deleted
 
 

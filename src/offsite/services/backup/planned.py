@@ -60,6 +60,7 @@ class BackupPlan:
     settings: FoundSettings
     groups: FetchedGroups | None
     group_patterns: GroupPatterns
+    expect_deletes: TopicSelection | None
     group_history: bool
     base: BackupState
     copy: CopyPlan
@@ -163,6 +164,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         settings=read_cluster_settings(admin),
         groups=groups,
         group_patterns=request.groups,
+        expect_deletes=request.expect_deletes,
         group_history=history,
         base=base,
         copy=copy,

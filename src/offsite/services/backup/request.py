@@ -11,7 +11,8 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicS
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRequest:
     """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
-    an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well."""
+    an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well.
+    `expect_deletes`: topics that applications empty by themselves; None: none."""
 
     backup: str
     selection: TopicSelection | None
@@ -20,3 +21,4 @@ class BackupRequest:
     schemas_topic: str | None = None
     groups: GroupPatterns = ALL_GROUPS
     group_history: bool = False
+    expect_deletes: TopicSelection | None = None

@@ -11,7 +11,7 @@ from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.whole_pass import PassesSoFar
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.groups.snapshots import GroupsSaved
-from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def result_of(
         records=figures.records,
         bytes=figures.raw_bytes,
         stored_bytes=figures.stored_bytes,
-        holes=hole_reports([hole for hole in holes if hole.is_loss]),
+        holes=hole_reports(holes),
         failed=whole.failed,
         cut_back=branch_reports(state, since=since + 1),
         missing_topics=plan.source.missing,
@@ -87,5 +87,5 @@ def result_of(
         commits=passes.commits,
         unread_topics=tuple(shape.topic for shape in plan.source.shapes if shape.configs_unread),
         no_cut=made.no_cut,
-        expected_deletions=hole_reports([hole for hole in holes if not hole.is_loss]),
+        expected_deletions=expected_deletions(holes),
     )

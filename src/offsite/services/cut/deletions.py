@@ -19,7 +19,8 @@ from offsite.cut.readings import Evidence
 from offsite.cut.window import REMOVED, PartitionKey
 from offsite.log.groups.offsets import GroupTable
 from offsite.model.named import named
-from offsite.repository.commit import CONSUMED, RecordedHole
+from offsite.model.selections.selection import TopicSelection
+from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup
 from offsite.services.cut.found_cut import key_of, partition_of
 
@@ -102,6 +103,14 @@ def consumed(holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int]) -> 
         hole: replace(hole, reason=CONSUMED)
         for hole in holes
         if hole.is_loss and lowest.get(key_of(hole.partition_id), 0) >= hole.end
+    }
+
+
+def declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[RecordedHole, RecordedHole]:
+    """Of `holes` those in topics that are emptied on purpose, and what they are recorded as."""
+    chosen = set(topics.select({hole.partition_id.topic for hole in holes}))
+    return {
+        hole: replace(hole, reason=DECLARED) for hole in holes if hole.is_loss and hole.partition_id.topic in chosen
     }
 
 

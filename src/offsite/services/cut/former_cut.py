@@ -33,6 +33,11 @@ class FormerCut:
             )
         return found
 
+    def exactly_once(self, backup: Backup, base: BackupState) -> frozenset[str]:
+        """The groups that were seen to commit in transactions up to `base`."""
+        former = self._get(backup, base)
+        return frozenset(former.exactly_once) if former is not None else frozenset()
+
     def is_healed_by(self, cut: CommitCut | None, backup: Backup, base: BackupState) -> bool:
         """Whether `cut`, of the same ends, keeps what that of `base` had to leave out: a producer that has ended since
         may never write again, and no later commit would bring its last transaction back."""

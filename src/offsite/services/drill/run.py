@@ -27,7 +27,7 @@ from offsite.repository.restores.record import RestoreRecord, unfinished_restore
 from offsite.services.cluster import Cluster
 from offsite.services.cut_report import report_consistency
 from offsite.services.drill.report import DrilledTopic, DrillReport
-from offsite.services.hole_report import lacking
+from offsite.services.hole_report import hole_reports, holes_within
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -167,7 +167,7 @@ class Drill:
         )
 
     def _note_plan(self, prepared: PlannedRestore) -> None:
-        holes = lacking(prepared.plan, prepared.point.commit)
+        holes = hole_reports(holes_within(prepared.plan, prepared.point.commit))
         self._report = replace(
             self._report,
             commit=prepared.plan.commit,

@@ -55,7 +55,7 @@ class FollowWatch:
             pass_complete=not failed,
             head_commit=state.seq,
             last_commit_ms=state.committed_at_ms,
-            holes=Counter(hole.reason for hole in state.holes),
+            holes=Counter(hole.reason for hole in state.holes if hole.is_loss),
             failed=failed,
             retried_partitions=Counter(view.retried_partitions) + Counter(view.failed),
             progress=1.0,

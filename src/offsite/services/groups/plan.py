@@ -17,7 +17,8 @@ from offsite.log.groups.offsets import (
     TopicOffsets,
     TopicOffsetsBuilder,
 )
-from offsite.services.groups.translation import CLAMPED, MATCHES, MISSING, NO_OFFSET, Translated
+from offsite.services.groups.missing_records import RefusedOffset
+from offsite.services.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, Translated
 
 IDLE_STATES = frozenset({"", "Empty", "Dead"})
 """States of groups without members; empty for a group that the target does not know."""
@@ -68,23 +69,27 @@ class GroupMove:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
     """Numbers of committed offsets in a plan: of all, of those that are already set, that will be set, that were
-    clamped to the restored log, and that have no partition on the target."""
+    clamped to the restored log, that have no partition on the target, that are refused, and that go on behind what
+    their source had deleted unread."""
 
     offsets: int
     unchanged: int
     to_set: int
     clamped: int
     missing: int
+    refused: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
     """A decided change of groups. `absent_topics` are topics of the groups that the target does not have. `notes` say
-    what else is to be known."""
+    what else is to be known. `refused`: the offsets that will not be set, and why."""
 
     groups: tuple[GroupMove, ...]
     absent_topics: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    refused: tuple[RefusedOffset, ...] = ()
 
     def changes(self) -> GroupTable:
         """The offsets to commit, group by group."""
@@ -97,29 +102,34 @@ class GroupPlan:
     def counts(self) -> GroupCounts:
         topics = [topic for group in self.groups for topic in group.topics]
         offsets = sum(len(topic.translated.source) for topic in topics)
-        missing = sum(topic.translated.matches.count(MISSING) for topic in topics)
         to_set = sum(len(topic.changes) for topic in topics)
+        missing, refused, behind = (
+            sum(topic.translated.matches.count(code) for topic in topics) for code in (MISSING, REFUSED, BEHIND)
+        )
         return GroupCounts(
             offsets=offsets,
-            unchanged=offsets - missing - to_set,
+            unchanged=offsets - missing - refused - to_set,
             to_set=to_set,
             clamped=sum(topic.translated.matches.count(code) for topic in topics for code in CLAMPED),
             missing=missing,
+            refused=refused,
+            behind=behind,
         )
 
 
-def plan_groups(
+def plan_groups(  # noqa: PLR0913  # all by keyword but the groups, then and now
     groups: GroupTable,
     moved: Mapping[str, Sequence[Translated]],
     current: GroupTable,
     *,
     absent_topics: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    refused: tuple[RefusedOffset, ...] = (),
 ) -> GroupPlan:
     """The plan for `groups`. `moved`: the offsets of `groups` as they are to be; `current`: the target's groups as they
     are."""
     moves = (_group(groups[name], moved[name], current.get(name)) for name in sorted(moved))
-    return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes)
+    return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes, refused=refused)
 
 
 def _group(group: GroupOffsets, moved: Sequence[Translated], current: GroupOffsets | None) -> GroupMove:

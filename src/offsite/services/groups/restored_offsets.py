@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
@@ -13,6 +13,7 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
+from offsite.services.groups.missing_records import HeldRecords, commit_cut, held_records
 from offsite.stores.store import Store
 
 
@@ -42,7 +43,7 @@ class MappedTopic:
 class RestoredOffsets:
     """The maps of one restore, read when they are asked for. `point` is the commit it restored, `topics` what of it
     went where, `starts` where the target partitions began, `makings` how often target topics were made: only maps
-    of the last one count."""
+    of the last one count. `held`: which offsets of groups would skip or repeat work; None: nobody asked."""
 
     store: Store
     layout: RestoreLayout
@@ -51,6 +52,7 @@ class RestoredOffsets:
     topics: Mapping[str, MappedTopic]
     starts: Mapping[TopicPartition, int]
     makings: Mapping[str, int]
+    held: HeldRecords | None = None
 
     def target(self, topic: str) -> str | None:
         """The name that `topic` was restored under, or None when it was not."""
@@ -103,15 +105,25 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     point = backup.state_at(record.commit)
     newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
     ids = newest | dict(record.incarnations)
+    topics = {source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics}
     return RestoredOffsets(
         store=backup.store,
         layout=layout,
         record=record,
         point=point,
-        topics={source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics},
+        topics=topics,
         starts=dict(targets.starts),
         makings=dict(targets.makings),
+        held=held_records(point, _partitions(point, topics), commit_cut(backup.store, point)),
     )
+
+
+def _partitions(point: BackupState, topics: Mapping[str, MappedTopic]) -> Iterator[PartitionId]:
+    """The partitions of the incarnations that were restored."""
+    for partition_id in point.positions:
+        restored = topics.get(partition_id.topic)
+        if restored is not None and restored.topic_id == partition_id.topic_id:
+            yield partition_id
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:

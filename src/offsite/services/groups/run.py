@@ -27,6 +27,7 @@ from offsite.repository.snapshots.group_change import (
     put_group_change,
     put_undone,
 )
+from offsite.services.groups.missing_records import RefusedOffset
 from offsite.services.groups.plan import GroupPlan, plan_groups
 from offsite.services.groups.restored_offsets import RestoredOffsets, restored_offsets
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
@@ -36,13 +37,15 @@ from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOf
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsRequest:
     """Which groups, and as of when: a restore's own point, or a commit (None: the newest), or a time. `renames` only
-    without a restore, which knows its own."""
+    without a restore, which knows its own. `clamp`: offsets whose next records are missing go on at the next record
+    there is, instead of being refused."""
 
     groups: GroupPatterns = ALL_GROUPS
     restore: str | None = None
     commit: int | None = None
     at: str | None = None
     renames: Renames = field(default_factory=Renames)
+    clamp: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,9 @@ class PlannedGroups:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsApplied:
     """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
-    are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target."""
+    are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target.
+    `refused` offsets were not set: their groups would have skipped or repeated work. `behind`: so many go on at the
+    next record there is, because the source had deleted the ones before it unread."""
 
     change: str
     backup: str
@@ -75,6 +80,13 @@ class GroupsApplied:
     absent_topics: tuple[str, ...]
     notes: tuple[str, ...]
     failed: tuple[GroupFailure, ...]
+    refused: tuple[RefusedOffset, ...] = ()
+    behind: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every group is where it was."""
+        return not self.failed and not self.refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +107,16 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
     """
     cluster_id = admin.cluster().cluster_id
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
-    moved, absent = translate(as_of.groups, mapping)
-    current = admin.groups.offsets(each for each in admin.groups.list() if each.group in moved)
+    translation = translate(as_of.groups, mapping)
+    current = admin.groups.offsets(each for each in admin.groups.list() if each.group in translation.moved)
     unreadable = {failure.group for failure in current.failed}
     plan = plan_groups(
         as_of.groups,
-        {name: topics for name, topics in moved.items() if name not in unreadable},
+        {name: topics for name, topics in translation.moved.items() if name not in unreadable},
         current.groups,
-        absent_topics=absent,
+        absent_topics=translation.absent,
         notes=as_of.notes,
+        refused=translation.refused,
     )
     change = _new_change(backup, request, cluster_id, as_of.point.seq)
     return PlannedGroups(backup=backup, change=change, origin=as_of.origin, plan=plan, unreadable=current.failed)
@@ -132,6 +145,8 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         absent_topics=planned.plan.absent_topics,
         notes=planned.plan.notes,
         failed=(*planned.unreadable, *failed),
+        refused=planned.plan.refused,
+        behind=counts.behind,
     )
 
 
@@ -189,6 +204,8 @@ def _of_restore(
     as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(maps.record)).only(request.groups)
     as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
     there = {name: each for name, each in maps.topics.items() if each.target in topics}
+    if request.clamp:
+        maps = replace(maps, held=None)
     notes = tuple(_repartitioned(as_of.groups, maps, topics))
     return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
 

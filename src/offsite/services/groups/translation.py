@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,18 +18,24 @@ from offsite.log.groups.offsets import GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
+from offsite.services.groups.missing_records import HeldRecords, RefusedOffset
 
-MATCHES = ("exact", "gap", "end", "below", "above", "missing")
-"""The ways in which an offset is found: the words of `MappedOffset`, and `missing` for a partition that the target has
-not."""
+MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
+"""The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target has not;
+`refused` for one that would skip or repeat work; `behind` for the next record of a group whose source had deleted the
+ones before it."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
-MISSING = _CODES["missing"]
+MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
 NO_OFFSET = -1
 
 
 class OffsetMapping(Protocol):
-    """A mapping from the offsets of a backup's source to those of one target."""
+    """A mapping from the offsets of a backup's source to those of one target. `held`: by which it is known what offsets
+    would skip or repeat work there; None: every offset is moved into the log."""
+
+    @property
+    def held(self) -> HeldRecords | None: ...
 
     def target(self, topic: str) -> str | None:
         """The name on the target, or None when the topic has none there."""
@@ -57,6 +63,7 @@ class SameOffsets:
 
     bounds: Mapping[TopicPartition, tuple[int, int]]
     names: Mapping[str, str]
+    held: HeldRecords | None = None
 
     def target(self, topic: str) -> str | None:
         name = self.names.get(topic, topic)
@@ -72,46 +79,57 @@ class SameOffsets:
         return builder.build()
 
 
-def translate(groups: GroupTable, mapping: OffsetMapping) -> tuple[dict[str, list[Translated]], tuple[str, ...]]:
-    """All offsets of `groups`: group → its topics that are on the target, and the topics that are not."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """`moved`: of each group its topics that are on the target. `absent`: the topics that are not. `refused`: offsets
+    that are not set."""
+
+    moved: Mapping[str, Sequence[Translated]]
+    absent: tuple[str, ...]
+    refused: tuple[RefusedOffset, ...]
+
+
+def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
+    """All offsets of `groups`."""
     members: dict[str, list[tuple[str, TopicOffsets]]] = {}
     for name, group in groups.items():
         for topic in group.topics:
             members.setdefault(topic.topic, []).append((name, topic))
     moved: dict[str, list[Translated]] = {}
     absent = []
+    refused: list[RefusedOffset] = []
     for source in sorted(members):
         target = mapping.target(source)
         if target is None:
             absent.append(source)
             continue
-        offsets = [topic for _, topic in members[source]]
-        for (name, _), translated in zip(
-            members[source], _translate_topic(mapping, source, target, offsets), strict=True
-        ):
+        drafts, lost = _translate_topic(mapping, source, target, members[source])
+        refused += lost
+        for (name, _), translated in zip(members[source], drafts, strict=True):
             moved.setdefault(name, []).append(translated)
-    return moved, tuple(absent)
+    return Translation(moved=moved, absent=tuple(absent), refused=tuple(refused))
 
 
 def _translate_topic(
-    mapping: OffsetMapping, topic: str, target: str, members: Sequence[TopicOffsets]
-) -> Sequence[Translated]:
+    mapping: OffsetMapping, topic: str, target: str, members: Sequence[tuple[str, TopicOffsets]]
+) -> tuple[Sequence[Translated], list[RefusedOffset]]:
     drafts = [
         Translated(
-            source=each,
+            source=offsets,
             target=target,
-            offsets=array("q", (NO_OFFSET,)) * len(each),
-            matches=bytearray((MISSING,)) * len(each),
+            offsets=array("q", (NO_OFFSET,)) * len(offsets),
+            matches=bytearray((MISSING,)) * len(offsets),
         )
-        for each in members
+        for _, offsets in members
     ]
-    for partition in sorted({number for each in members for number in each.partitions}):
+    refused: list[RefusedOffset] = []
+    for partition in sorted({number for _, offsets in members for number in offsets.partitions}):
         offset_map = mapping.offset_map(topic, partition)
         if offset_map is not None:
-            for draft in drafts:
-                _translate_row(draft, partition, offset_map)
+            for (name, _), draft in zip(members, drafts, strict=True):
+                refused += _translate_row(name, draft, partition, offset_map, mapping.held)
             _tell(topic, partition, drafts)
-    return drafts
+    return drafts, refused
 
 
 def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
@@ -131,8 +149,20 @@ def _row(draft: Translated, partition: int) -> int | None:
     return row if row < len(partitions) and partitions[row] == partition else None
 
 
-def _translate_row(draft: Translated, partition: int, offset_map: OffsetMap) -> None:
-    row = _row(draft, partition)
-    if row is not None:
-        found = offset_map.lookup(draft.source.offsets[row])
-        draft.offsets[row], draft.matches[row] = found.target, _CODES[found.match]
+def _translate_row(
+    group: str, draft: Translated, partition: int, offset_map: OffsetMap, held: HeldRecords | None
+) -> Iterator[RefusedOffset]:
+    """The offset of the group, unless it would skip or repeat work."""
+    if (row := _row(draft, partition)) is None:
+        return
+    offset, topic = draft.source.offsets[row], draft.source.topic
+    found = offset_map.lookup(offset)
+    draft.offsets[row], draft.matches[row] = found.target, _CODES[found.match]
+    where = None if held is None else held.partition_id(topic, partition)
+    if held is None or where is None:
+        return
+    if why := held.why_not(group, where, offset, end=offset_map.source_end):
+        draft.offsets[row], draft.matches[row] = NO_OFFSET, REFUSED
+        yield RefusedOffset(group=group, topic=topic, partition=partition, offset=offset, why=why)
+    elif held.is_behind(group, where, offset):
+        draft.matches[row] = BEHIND

@@ -19,7 +19,7 @@ from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
 from offsite.services.cut_report import ConsistencyReport, consistency_of
-from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports
 from offsite.services.import_origin import import_origin
 
 
@@ -82,7 +82,8 @@ class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
     imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
     the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
-    may be millions. `consistency` says to what a restore of the commit goes; None: there is no commit yet."""
+    may be millions. `consistency` says to what a restore of the commit goes; None: there is no commit yet.
+    `expected_deletions` are the holes that are no loss."""
 
     summary: BackupSummary
     selection: str
@@ -96,6 +97,7 @@ class BackupDetail:
     fidelity: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
     consistency: ConsistencyReport | None = None
+    expected_deletions: tuple[HoleReport, ...] = ()
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -130,6 +132,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         commit=state.seq,
         topics=tuple(_topic(shape, holding.get(shape.incarnation, {})) for shape in state.topics.values()),
         holes=hole_reports(state.holes),
+        expected_deletions=expected_deletions(state.holes),
         branches=branch_reports(state),
         restore_points=state.history,
         settings=get_cluster_snapshot(backup.store, state.metadata) if with_settings and state.metadata else None,
@@ -193,7 +196,7 @@ def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSu
         records=figures.records,
         bytes=figures.raw_bytes,
         stored_bytes=figures.stored_bytes,
-        holes=len(state.holes),
+        holes=sum(hole.is_loss for hole in state.holes),
         problem=state.unreadable,
     )
 

@@ -26,9 +26,10 @@ class Glance:
 def glance(backup: Backup) -> Glance:
     """What the newest state tells. Raises `DamagedCommit` and what the store raises."""
     state, now_ms = backup.sound_state(), reading_now_ms(backup.store)
+    losses = sum(hole.is_loss for hole in state.holes)
     facts = {
         "Last checkpoint": _checkpoint(backup),
-        "Holes": f"{len(state.holes):,}" if state.holes else "none",
+        "Holes": f"{losses:,}" if losses else "none",
         "Source deletes by age": source_deletes(state, now_ms),
     }
     return Glance(facts=facts, lines=tuple(lines_of(list(state.history[-POINTS_MAX:]), now_ms)))

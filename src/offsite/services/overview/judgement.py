@@ -56,11 +56,11 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
         told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
         yield f"the newest run could not back up {named(told, most=_NAMED_MAX)}"
     yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
-    if state.holes:
-        lost = sum(hole.end - hole.start for hole in state.holes)
-        older = len(state.holes) - len(state.as_point().holes)
+    if losses := [hole for hole in state.holes if hole.is_loss]:
+        lost = sum(hole.end - hole.start for hole in losses)
+        older = len(losses) - sum(hole.is_loss for hole in state.as_point().holes)
         only = f" ({older} of the holes only in older restore points that are kept)" if older else ""
-        yield f"{len(state.holes)} holes: {lost:,} offsets were gone before they were backed up{only}"
+        yield f"{len(losses)} holes: {lost:,} offsets were gone before they were backed up{only}"
 
 
 def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
@@ -104,6 +104,18 @@ def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
     yield from (str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
     yield from _deleted(state)
     yield from _unread_settings(state)
+    yield from _expected_deletions(state)
+
+
+def _expected_deletions(state: BackupState) -> Iterable[str]:
+    """No loss: applications empty some topics by themselves."""
+    topics = sorted({hole.partition_id.topic for hole in state.holes if not hole.is_loss})
+    if topics:
+        deleted = sum(hole.end - hole.start for hole in state.holes if not hole.is_loss)
+        yield (
+            f"{deleted:,} offsets of {named(topics, most=_NAMED_MAX)} were deleted at the source after all groups had "
+            "read them, or as declared"
+        )
 
 
 def _deleted(state: BackupState) -> Iterable[str]:

@@ -11,7 +11,8 @@ from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
 from offsite.services.cut_report import ConsistencyReport, report_consistency
-from offsite.services.hole_report import HoleReport, lacking
+from offsite.services.groups.outlook import GroupOutlook, foresee_groups
+from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
@@ -52,7 +53,8 @@ class TopicPlanReport:
 class RestorePlanReport:
     """The plan of a restore. `newer_commit` is the commit that the request means by now, where an unfinished run began
     with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back. `consistency`: how
-    far the topics belong together, and what is left out for it."""
+    far the topics belong together, and what is left out for it. `expected_deletions`: the number of holes that are no
+    loss. `groups`: where consumer groups will go on; None where none were asked for."""
 
     restore: str
     resumes: bool
@@ -73,11 +75,14 @@ class RestorePlanReport:
     lacking: tuple[HoleReport, ...]
     consistency: ConsistencyReport
     incarnations: tuple[KnownIncarnation, ...] = ()
+    expected_deletions: int = 0
+    groups: GroupOutlook | None = None
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
     """The report of what `prepared` will do, with notes on what a person should know before."""
     record, plan = prepared.record, prepared.plan
+    within = holes_within(plan, prepared.point.commit)
     offsets = {each.target: each for each in prepared.offsets}
     decided = {settings.topic: settings for settings in record.settings}
     return RestorePlanReport(
@@ -111,7 +116,9 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         metadata=prepared.metadata,
         until_ms=prepared.point.until_ms,
         cuts=report_cuts(prepared.point, plan),
-        lacking=lacking(plan, prepared.point.commit),
+        lacking=hole_reports(within),
+        expected_deletions=len(expected_deletions(within)),
+        groups=foresee_groups(prepared.backup, record, plan, prepared.groups),
         consistency=report_consistency(prepared.point.cut, plan.source_names),
         incarnations=incarnations_of(prepared.point, plan.source_names),
     )

@@ -55,7 +55,8 @@ class RestoreResult:
     back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
     `newer_commit`: that which the request means by now, where it is a later one than `commit`; None: it is not, or that
     could not be read. `consistency`: how far the topics belong together, and what was left out for it. `notes` are
-    sentences on what else a person should know, as of settings that somebody changed meanwhile."""
+    sentences on what else a person should know, as of settings that somebody changed meanwhile. `expected_deletions`:
+    the number of holes that are no loss, and are not among `holes`."""
 
     restore: str
     backup: str
@@ -83,6 +84,7 @@ class RestoreResult:
     notes: tuple[str, ...] = ()
     newer_commit: int | None = None
     consistency: ConsistencyReport | None = None
+    expected_deletions: int = 0
 
 
 _NAMED_MAX = 12

@@ -22,7 +22,7 @@ from offsite.services.compare.result import Proof
 from offsite.services.cut_report import report_consistency
 from offsite.services.groups.restore_groups import restore_groups
 from offsite.services.groups.run import GroupsApplied
-from offsite.services.hole_report import lacking
+from offsite.services.hole_report import expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import incarnations_of
 from offsite.services.restore.chains import write_chains
 from offsite.services.restore.cluster_settings import apply_metadata
@@ -153,7 +153,8 @@ def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> 
 
 def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Proof | None) -> RestoreResult:
     left_out = tuple((each.topic, left) for each in prepared.record.settings for left in each.left_out)
-    holes = lacking(prepared.plan, prepared.point.commit)
+    within = holes_within(prepared.plan, prepared.point.commit)
+    holes = hole_reports(within)
     return RestoreResult(
         restore=prepared.record.restore,
         backup=prepared.plan.backup,
@@ -176,6 +177,7 @@ def _result(prepared: PlannedRestore, receipts: Sequence[AnyReceipt], proof: Pro
         incarnations=incarnations_of(prepared.point, prepared.plan.source_names),
         newer_commit=newer_commit(prepared),
         consistency=report_consistency(prepared.point.cut, prepared.plan.source_names),
+        expected_deletions=len(expected_deletions(within)),
     )
 
 

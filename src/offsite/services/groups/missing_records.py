@@ -1,0 +1,97 @@
+"""Which groups of a restore point may not get their offsets, because records that they would read next are missing, or
+because what they have read is not restored. Pure.
+
+A group below records that the backup lacks would go on behind them, and nobody would ever do that work. An exactly-once
+group that is moved back to the restored end would do its work twice: its outputs are there. Both are refused by name. A
+plain group behind the restored end reads again what it has read, which is all that at-least-once ever promised.
+
+Not refused is a group whose next records the *source* had deleted before the group could read them: the backup's cut
+tells which (`CommitCut.behind`). That group is where it was, at the next record that there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import warned
+from offsite.repository.commit import PartitionId
+from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedOffset:
+    """Group `group` does not get `offset` of a partition of the source, and `why`."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: the table of names is made once
+class HeldRecords:
+    """What a restore point has of each restored partition: every record from offset `complete_from` on. `behind`:
+    group, partition and offset of those whose source had nothing more for them either. `exactly_once`: groups that were
+    seen to commit in transactions."""
+
+    complete_from: Mapping[PartitionId, int]
+    behind: frozenset[tuple[str, PartitionId, int]] = frozenset()
+    exactly_once: frozenset[str] = frozenset()
+
+    def why_not(self, group: str, partition_id: PartitionId, offset: int, *, end: int) -> str:
+        """Why the group may not get that offset in a partition that is restored to `end`; empty where it may."""
+        first = min(self.complete_from[partition_id], end)
+        if offset < first and not self.is_behind(group, partition_id, offset):
+            return f"records from {offset:,} to {first - 1:,} are missing"
+        if offset > end and group in self.exactly_once:
+            return f"it had read to {offset:,} in transactions, and {end:,} is the end: its outputs would be doubled"
+        return ""
+
+    def partition_id(self, topic: str, partition: int) -> PartitionId | None:
+        """The partition of that name, as it is restored; None where it is not."""
+        return self._by_name.get((topic, partition))
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[str, int], PartitionId]:
+        return {(known.topic, known.partition): known for known in self.complete_from}
+
+    def is_behind(self, group: str, partition_id: PartitionId, offset: int) -> bool:
+        return (group, partition_id, offset) in self.behind
+
+
+def held_records(point: BackupState, partitions: Iterable[PartitionId], cut: CommitCut | None) -> HeldRecords:
+    """What `point` has of `partitions`. `cut`: that of its commit, whether or not it is restored."""
+    cut = cut or CommitCut()
+    complete_from = {partition_id: _begin(point, partition_id) for partition_id in partitions}
+    for hole in point.holes:
+        if hole.partition_id in complete_from:
+            complete_from[hole.partition_id] = max(hole.end, complete_from[hole.partition_id])
+    return HeldRecords(
+        complete_from=complete_from,
+        behind=frozenset((group.group, group.partition_id, group.offset) for group in cut.behind),
+        exactly_once=frozenset(cut.exactly_once),
+    )
+
+
+def _begin(point: BackupState, partition_id: PartitionId) -> int:
+    """Where the records of a partition begin. Before the first segment nothing is missing that the source still has: it
+    was compacted away."""
+    position = point.positions.get(partition_id)
+    return min(point.held_range(partition_id)[0], position.log_start if position else 0)
+
+
+def commit_cut(store: Store, point: BackupState) -> CommitCut | None:
+    """The cut of the point's commit; None where it has none, or none that can be read."""
+    if point.cut is None:
+        return None
+    try:
+        return get_commit_cut(store, point.cut)
+    except OffsiteError as error:
+        warned("cut_unread", error=error.id, why=error.message)
+        return None

@@ -1,0 +1,89 @@
+"""What a source deleted, held against what groups had read: whose records are lost, and what is no loss."""
+
+from __future__ import annotations
+
+from offsite.cut.readings import Evidence, LoggedCommit, Reading
+from offsite.cut.window import GroupCommit, PartitionKey
+from offsite.model.selections.selection import parse_selection
+from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole
+from offsite.repository.snapshots.commit_cut import CommitCut
+from offsite.services.cut.deletions import (
+    DeletedBelow,
+    UnreadDeletion,
+    consumed,
+    declared,
+    judged_by_deletions,
+    unread_deletions,
+)
+from offsite.services.cut.found_cut import partition_of
+
+WORK = PartitionKey("work", "id", 0)
+LOG = PartitionKey("__consumer_offsets", "", 3)
+
+
+def evidence(*offsets: int, group: str = "g") -> Evidence:
+    """The group has committed these, one after the other, until the last reading."""
+    commits = tuple(
+        LoggedCommit(GroupCommit(group=group, partition=WORK, offset=offset, log=LOG, position=position), -1)
+        for position, offset in enumerate(offsets)
+    )
+    return Evidence(readings=(Reading(before={}, ends={WORK: 500}, after={}),), changes=(), commits=commits)
+
+
+def unread(offset: int, seen: Evidence, *, end: int, told: int) -> list[UnreadDeletion]:
+    return list(unread_deletions({("g", WORK): offset}, seen, {WORK: DeletedBelow(end=end, told=told)}))
+
+
+def test_a_group_at_the_end_of_what_was_deleted_has_read_it() -> None:
+    assert unread(120, evidence(120), end=120, told=0) == []
+
+
+def test_a_deletion_behind_the_readings_takes_what_the_cut_has_not_read() -> None:
+    (found,) = unread(100, evidence(100), end=120, told=0)
+    assert not found.at_source
+    cut = judged_by_deletions(CommitCut(), [found])
+    assert cut.refused == "C6: group g had read work/0 to 100, deleted to 120 before it was copied"
+    assert cut.behind == ()
+
+
+def test_a_group_that_rests_below_the_log_has_lost_nothing_by_the_backup() -> None:
+    (found,) = unread(100, evidence(), end=120, told=120)
+    assert found.at_source
+    cut = judged_by_deletions(CommitCut(), [found])
+    assert cut.refused == ""
+    assert [(each.group, each.offset) for each in cut.behind] == [("g", 100)]
+
+
+def test_a_group_that_committed_meanwhile_did_not_rest_although_the_cut_leaves_that_out() -> None:
+    """It committed 120, deleted to there, and the log start was read: the cut goes back to 100."""
+    (found,) = unread(100, evidence(100, 120), end=120, told=120)
+    assert not found.at_source
+
+
+def test_a_cut_that_was_refused_before_says_both() -> None:
+    (found,) = unread(100, evidence(100), end=120, told=0)
+    assert judged_by_deletions(CommitCut(refused="C5: x"), [found]).refused.startswith("C5: x; C6: group g")
+
+
+def hole(start: int, end: int, reason: str = "retention") -> RecordedHole:
+    return RecordedHole(partition_id=partition_of(WORK), start=start, end=end, reason=reason)
+
+
+def test_what_all_groups_had_read_is_no_loss() -> None:
+    found = consumed([hole(0, 100), hole(100, 130)], {("g", WORK): 120, ("other", WORK): 400})
+    assert [(before.end, now.reason) for before, now in found.items()] == [(100, CONSUMED)]
+
+
+def test_what_nobody_reads_is_a_loss() -> None:
+    assert consumed([hole(0, 100)], {}) == {}
+    assert consumed([hole(0, 100)], {("g", PartitionKey("else", "id", 0)): 500}) == {}
+
+
+def test_a_slow_group_makes_a_loss_of_it() -> None:
+    assert consumed([hole(0, 100)], {("g", WORK): 120, ("slow", WORK): 99}) == {}
+
+
+def test_a_topic_may_be_declared_as_one_that_is_emptied() -> None:
+    found = declared([hole(0, 100), hole(1, 2, CONSUMED)], parse_selection(["wor*"]))
+    assert [now.reason for now in found.values()] == [DECLARED]
+    assert declared([hole(0, 100)], parse_selection(["else"])) == {}
