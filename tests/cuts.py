@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, PartitionId
+from offsite.repository.commit import Changes, PartitionId, PassProgress
 from offsite.repository.segments.reader import stored_markers
 from offsite.repository.snapshots.commit_cut import CommitCut, CutPartition, put_commit_cut
 from offsite.repository.state import BackupState
@@ -17,6 +18,15 @@ def commit_cut(backup: Backup, cut: CommitCut) -> BackupState:
     base = backup.sound_state()
     ref = put_commit_cut(backup.store, base, cut)
     return backup.commit(Changes(cut=ref), base=base, writer=random_id())
+
+
+def commit_amid(backup: Backup) -> BackupState:
+    """What a pass commits that was stopped: each partition ends one offset later, and no record came with it."""
+    base = backup.sound_state()
+    positions = tuple(replace(each, end=each.end + 1) for each in base.positions.values())
+    progress = PassProgress(copied=1, planned=2)
+    changes = Changes(incomplete=True, progress=progress, positions=positions)
+    return backup.commit(changes, base=base, writer=random_id())
 
 
 def partition_of(state: BackupState, topic: str, partition: int = 0) -> PartitionId:

@@ -1,6 +1,7 @@
 """Restore points: what is asked for, and what that is in a backup.
 
-A commit is named by number, by time (`committed_at`) or through a checkpoint, else it is the newest. `at` (a time of
+A commit is named by number, by time (`committed_at`) or through a checkpoint, else it is the newest; for who goes to a
+consistent cut, the newest that has one. `at` (a time of
 records), `ends` (an offset for each partition) and `before` (an offset for some) then take only a part of it. Of a
 topic that was deleted and made anew one incarnation is taken: the one asked for, the one of `at`, or the newest; all
 offsets are of that one.
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.copy.compaction.exactness import check_exact
 from offsite.copy.incarnations import KnownIncarnation, Wanted, emptied, find_incarnations, without_others
-from offsite.copy.point_cut import choose_cut
+from offsite.copy.point_cut import choose_cut, default_point
 from offsite.copy.point_in_time import PointInTime, point_in_time
 from offsite.log.offset_vector import OffsetVector
 from offsite.log.range import TopicPartition
@@ -35,7 +36,7 @@ ALL_TOPICS = TopicSelection(include=("*",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointRequest:
     """A restore point as it is asked for, and what of it is read. At most one of `commit`, `committed_at` and
-    `checkpoint` names the commit to go by; none means the newest.
+    `checkpoint` names the commit to go by; none means the newest, or the newest with a consistent cut.
 
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
     `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
@@ -57,6 +58,12 @@ class PointRequest:
     def read_committed(self) -> bool:
         """Whether records of aborted and undecided transactions are left out."""
         return self.isolation == Isolation.READ_COMMITTED
+
+    def means_cut(self, choice: CutChoice) -> bool:
+        """Whether it leaves it to us which commit is gone to, for the sake of its consistent cut."""
+        names = (self.commit, self.committed_at, self.checkpoint, self.at)
+        is_open = all(each is None for each in names) and not self.ends and not self.before
+        return is_open and choice is not CutChoice.AS_COPIED and not _reads_all(self, choice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +101,8 @@ def find_point(
     `BadOption` for a time that is none or partitions that are not there.
     """
     head = backup.sound_state()
-    fixed = fixed or fix_point(backup, request, head)
+    default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
+    fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))
     known = backup.state_at(fixed.commit, head=head)
     incarnations = _incarnations(backup, known, request, head, fixed)
     latest = {shape.incarnation for shape in known.latest_shapes().values()}
@@ -110,6 +118,7 @@ def find_point(
         backup.store,
         known,
         choice,
+        head=head,
         ends_elsewhere=_ends_elsewhere(known, request, ends) or _reads_all(request, choice),
         unasked="" if choice is cut else "the restore that goes on began so",
     )
@@ -120,14 +129,14 @@ def find_point(
         partitions=request.partitions,
         incarnations=incarnations,
     )
-    point = replace(point, cut=taken)
+    point = replace(point, cut=taken if default is None else replace(taken, newer=default.newer))
     check_exact(point, head, request.selection.select(shapes, internal=PROTECTED_TOPICS))
     return point
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
-    """The point that `request` means now, when `head` is the newest state. Raises `NoSuchRestorePoint`,
-    `DamagedCommit`, `BadOption` for a time that is none."""
+    """The point that `request` means now where nobody asks for a cut, when `head` is the newest state. Raises
+    `NoSuchRestorePoint`, `DamagedCommit`, `BadOption` for a time that is none."""
     commit = commit_meant(backup, request, head)
     if request.commit is not None:  # a backup without a commit has no newest one either: who reads it knows what to say
         backup.check_point(commit, head=head)
@@ -153,9 +162,11 @@ def _reads_all(request: PointRequest, choice: CutChoice) -> str:
     return "--isolation read_uncommitted brings back what no transaction has decided, too" if is_all else ""
 
 
-def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> int:
+def commit_meant(
+    backup: Backup, request: PointRequest, head: BackupState, *, cut: CutChoice = CutChoice.AS_COPIED
+) -> int:
     """The number of the commit that `request` means now; whether one that is named by its number exists is not looked
-    at. Raises `NoSuchRestorePoint`, `BadOption` for a time that is none."""
+    at. Raises `NoSuchRestorePoint`, `BadOption` for a time that is none, `DamagedObject` for a damaged cut."""
     if request.commit is not None:
         return request.commit
     if request.committed_at is not None:
@@ -174,7 +185,7 @@ def commit_meant(backup: Backup, request: PointRequest, head: BackupState) -> in
                 hint=f"see its commits with: offsite show {head.backup}",
             )
         return found
-    return head.seq
+    return default_point(backup.store, head).commit if request.means_cut(cut) else head.seq
 
 
 def _incarnations(

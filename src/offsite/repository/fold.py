@@ -19,6 +19,7 @@ from offsite.repository.commit import (
     PartitionId,
     Position,
     RecordedHole,
+    SnapshotRef,
     StoredCommit,
     TopicShape,
 )
@@ -28,7 +29,7 @@ from offsite.repository.history import HistoryBuilder
 from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment, SegmentList
-from offsite.repository.state import BackupState, segment_partition
+from offsite.repository.state import CUTS_MAX, BackupState, KnownCut, segment_partition
 
 HeldT = TypeVar("HeldT", SegmentList, Spans)
 
@@ -100,6 +101,8 @@ class Folding:
         if changes.checkpoint is not None:
             self._checkpoints[changes.checkpoint.id] = self._known_by_commit(changes.checkpoint)
         is_catalogued = bool(commit.catalog)
+        consistent = changes.cut or (None if changes.outdates_cut else self._state.cut)
+        completed_at_ms = self._completed_at_ms(commit)
         self._state = replace(
             self._state,
             seq=commit.seq,
@@ -107,11 +110,12 @@ class Folding:
             committed_at_ms=commit.committed_at_ms,
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
-            cut=changes.cut or (None if changes.outdates_cut else self._state.cut),
+            cut=consistent,
+            cuts=_with_cut(self._state, commit.seq, consistent, completed_at_ms),
             left_behind=changes.left_behind,
             incomplete=changes.incomplete,
             progress=changes.progress,
-            completed_at_ms=self._completed_at_ms(commit),
+            completed_at_ms=completed_at_ms,
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
             loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,
@@ -314,6 +318,16 @@ class Folding:
 
 def _is_of(branch: Branch, expired: ExpiredRange) -> bool:
     return (branch.partition_id, branch.number) == (expired.partition_id, expired.branch)
+
+
+def _with_cut(base: BackupState, seq: int, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[KnownCut, ...]:
+    """The newest cuts as of commit `seq`, which has `cut` and follows `base`."""
+    if cut is None:
+        return base.cuts
+    older, newest = base.cuts[:-1], base.cuts[-1:]
+    first = next((each.first for each in newest if (each.last, each.ref) == (base.seq, cut)), seq)
+    known = KnownCut(first=first, last=seq, completed_at_ms=completed_at_ms, ref=cut)
+    return (*older, *(newest if first == seq else ()), known)[-CUTS_MAX:]
 
 
 def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:

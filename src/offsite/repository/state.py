@@ -27,6 +27,19 @@ from offsite.repository.history import History
 from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
+CUTS_MAX = 16
+"""Consistent cuts that a state remembers, the newest: whoever looks for one that may be used reads them one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCut:
+    """A consistent cut, and the commits that have it: `first` to `last`, both inclusive. `completed_at_ms`: when the
+    newest pass was completed that `last` knows of."""
+
+    first: int
+    last: int
+    completed_at_ms: int
+    ref: SnapshotRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +59,9 @@ class BackupState:
     `configs_since`: the commit from which on, at the latest, each topic has the settings that it has in `topics`.
     `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
 
-    Not part of what a backup is: `loose_commits` and `loose_entries`, how much was committed since the newest catalog
-    that a commit names; `is_own`: the run that holds the state made its newest commit.
+    Not part of what a backup is: `cuts`, the newest cuts, ascending, also those that are none of the positions any more
+    (states that an earlier version kept know `cut` alone); `loose_commits` and `loose_entries`, how much was committed
+    since the newest catalog that a commit names; `is_own`: the run that holds the state made its newest commit.
     """
 
     backup: str
@@ -74,6 +88,7 @@ class BackupState:
     history: History = field(default_factory=History)
     unreadable: str = ""
     configs_since: Mapping[TopicIncarnation, int] = field(default_factory=dict, compare=False)
+    cuts: tuple[KnownCut, ...] = field(default=(), compare=False)
     loose_commits: int = field(default=0, compare=False)
     loose_entries: int = field(default=0, compare=False)
     is_own: bool = field(default=False, compare=False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from offsite.copy.point_cut import PointCut, choose_cut
+from offsite.copy.point_cut import NewerCommit, PointCut, choose_cut
 from offsite.cut.cut import TopicClass
 from offsite.model.choices import CutChoice
 from offsite.model.errors import Damaged
@@ -33,7 +33,8 @@ class ConsistencyReport:
     """How far the topics of a restore point belong together. `cut`: consistent or as-copied, then `why` says why it is
     no consistent one. `weakest` is the weakest of the `classes`, which are by topic. `left_out` are those of the first
     hundred transactions left out that wrote to the topics, of `left_out_count` in the whole commit. `refused`: why the
-    commit's cut must not be used. `notes`: what else a person should know of the cut."""
+    commit's cut must not be used. `notes`: what else a person should know of the cut. `newer`: the newest commit, where
+    it was left aside for the cut of an earlier one; None where it was not."""
 
     cut: str
     why: str
@@ -43,6 +44,7 @@ class ConsistencyReport:
     left_out: tuple[LeftOutReport, ...] = ()
     refused: str = ""
     notes: tuple[str, ...] = ()
+    newer: NewerCommit | None = None
 
 
 def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyReport:
@@ -59,13 +61,15 @@ def report_consistency(cut: PointCut, topics: Collection[str]) -> ConsistencyRep
         left_out=tuple(_left_out(known, set(topics))),
         refused=cut.refused,
         notes=(*known.notes, *(f"participant {each.described}" for each in known.participants)),
+        newer=cut.newer,
     )
 
 
-def consistency_of(store: Store, commit: BackupState) -> ConsistencyReport:
-    """What a restore of `commit` would go to. A cut that is damaged is told of, and hides nothing else."""
+def consistency_of(store: Store, commit: BackupState, *, head: BackupState) -> ConsistencyReport:
+    """What a restore of `commit` would go to, when `head` is the newest state. A cut that is damaged is told of, and
+    hides nothing else."""
     try:
-        cut = choose_cut(store, commit, CutChoice.AUTO)
+        cut = choose_cut(store, commit, CutChoice.AUTO, head=head)
     except Damaged as error:
         cut = PointCut(why=error.message, refused=error.message)
     return report_consistency(cut, commit.latest_shapes().keys() - PROTECTED_TOPICS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,10 +28,11 @@ from offsite.services.checkpoint.options import parse_participants
 from offsite.services.zeebe.options import parse_zeebe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
+    from offsite.repository.repository import Repository
     from offsite.services.backup.planned import BackupPlan
 
 
@@ -121,7 +123,10 @@ def run(
     cluster, repository = connect(options.bootstrap, options.kafka_config), open_repository(options.repo)
     with spark(engine.choice(), preload="offsite.copy.bundle", limits=limits) as runner:
         plan = plan_backup(repository, cluster.admin, request, slots=runner.slots)
-        with progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress:
+        with (
+            _told_of_commits(repository, plan),
+            progress(f"backup {options.backup}", total_bytes=plan.copy.estimated_bytes) as on_progress,
+        ):
             result = run_backup(
                 plan,
                 repository=repository,
@@ -138,6 +143,18 @@ def run(
     emit(result, output=output, render=render_result)
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
+
+
+@contextmanager
+def _told_of_commits(repository: Repository, plan: BackupPlan) -> Iterator[None]:
+    """A block in which `plan` is carried out: whoever interrupts it is told what was committed."""
+    from offsite.services.overview.newest_commit import told_commits
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"interrupted: {told_commits(repository, plan.backup, since=plan.base.seq)}")
+        raise
 
 
 @app.command()

@@ -41,6 +41,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
     from offsite.services.monitor.store_requests import StoreRequests, counted
     from offsite.services.monitor.view import FollowView
     from offsite.services.outages import Outages
+    from offsite.services.overview.newest_commit import told_commits
     from offsite.services.waiting import WaitingTeller, waiting_now
 
     request, stamping = parse_backup(options.backup, options.words), parse_participants(options.applications)
@@ -93,7 +94,7 @@ def follow_backup(options: BackupRunOptions, times: FollowTimes, *, engine: Spar
         try:
             following.run()
         except KeyboardInterrupt:
-            note(f"stopped: {shown.commits} commits")
+            note(f"stopped: {told_commits(repository, request.backup, since=following.since)}")
 
 
 def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
@@ -114,10 +115,8 @@ class _Shown:
     """What people and scripts see of the rounds."""
 
     def __init__(self, output: OutputFormat) -> None:
-        self.commits = 0
         self._output = OutputFormat.TABLE if output is OutputFormat.TABLE else OutputFormat.JSONL
 
     def round(self, ended: Round) -> None:
         if ended.result is not None:
-            self.commits += ended.result.commits
             emit(ended.result, output=self._output, render=render_commit)

@@ -192,9 +192,15 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
         console.print(f"pinned: commit {pin.seq}, {until}: {pin.reason}")
     console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
+    _render_consistency(console, detail)
+
+
+def _render_consistency(console: Console, detail: BackupDetail) -> None:
     if detail.consistency is not None:
         console.print(f"what a restore of commit {detail.commit} goes to:")
         render_consistency(console, detail.consistency)
+    if detail.default is not None and detail.default.newer is not None:
+        console.print(f"without --commit a restore goes to commit {detail.default.commit}: {detail.default.newer}")
 
 
 def _render_detail_and_settings(console: Console, detail: BackupDetail) -> None:

@@ -21,6 +21,8 @@ def render_consistency(console: Console, report: ConsistencyReport) -> None:
         console.print(f"  as copied, {report.weakest}: {report.why}")
         return
     console.print(f"  consistent cut, {report.weakest}")
+    if report.newer is not None:
+        console.print(f"    newer: {report.newer}")
     if len({found for _, found in report.classes}) > 1:
         named = ", ".join(f"{topic} {found}" for topic, found in report.classes[:_TOPICS_MAX])
         more = len(report.classes) - _TOPICS_MAX

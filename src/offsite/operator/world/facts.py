@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from offsite.model.errors import NoRepository
+from offsite.copy.point_cut import default_point
+from offsite.model.errors import Damaged, NoRepository
 from offsite.model.named import named
 from offsite.operator.world.ports import BackupFacts
 from offsite.repository.commit import PassProgress
+from offsite.repository.history import CommitSummary
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -49,7 +51,7 @@ class RepositoryFacts:
             state = Repository.open(store).backup(backup).sound_state()
         except NoRepository:  # removed since
             return BackupFacts()
-        facts = facts_of(state)
+        facts = facts_of(state, _default_commit(store, state))
         if known is not None and not is_new and state.incomplete and known.progress == state.progress:
             facts = replace(facts, partial_ms=known.facts.partial_ms)  # retention commits copy nothing
         if len(self._known) >= _KEPT_MAX:
@@ -59,13 +61,21 @@ class RepositoryFacts:
         return facts
 
 
-def facts_of(state: BackupState) -> BackupFacts:
+def _default_commit(store: Store, state: BackupState) -> int:
+    try:
+        return default_point(store, state).commit
+    except Damaged:  # whoever restores is told
+        return state.seq
+
+
+def facts_of(state: BackupState, default: int = 0) -> BackupFacts:
     """What a state tells. It is whole once a pass over all topics was complete; one can restore to the newest such
-    pass, and not to what a pass under way has committed so far."""
+    pass, and not to what a pass under way has committed so far. `default`: the commit that a restore goes to
+    (0: not known)."""
     if not state.history:
         return BackupFacts()
     oldest, is_whole = state.history[0], state.completed_at_ms > 0
-    latest = state.history.latest_at(state.completed_at_ms) if is_whole else None
+    latest = _latest(state, default) if is_whole else None
     return BackupFacts(
         is_whole=is_whole,
         left_behind=_left_behind(state),
@@ -75,6 +85,12 @@ def facts_of(state: BackupState) -> BackupFacts:
         latest_commit=latest.seq if latest is not None else 0,
         latest_ms=latest.committed_at_ms if latest is not None else -1,
     )
+
+
+def _latest(state: BackupState, default: int) -> CommitSummary | None:
+    """The newest complete pass, or the earlier one that a restore goes to for the sake of its cut."""
+    complete, goes_to = state.history.latest_at(state.completed_at_ms), state.history.find(default)
+    return goes_to if complete is None or (goes_to is not None and goes_to.seq < complete.seq) else complete
 
 
 def _left_behind(state: BackupState) -> str:

@@ -22,7 +22,7 @@ from offsite.model.untrusted.names import is_topic_name
 from offsite.repository.branches import Branch
 from offsite.repository.catalogs.parquet_form import damaged_catalog, from_parquet, integers_of
 from offsite.repository.catalogs.segment_parts import Again, CatalogPart, Extent, StoredRows
-from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, TopicShape
+from offsite.repository.commit import CompactedRange, ExpiredRange, PartitionId, Position, SnapshotRef, TopicShape
 from offsite.repository.commit_json import (
     checkpoint_from_json,
     checkpoint_to_json,
@@ -57,7 +57,7 @@ from offsite.repository.json_form import (
 from offsite.repository.layered_map import LayeredMap
 from offsite.repository.segments.part import part_from_json, part_of, part_to_json
 from offsite.repository.segments.segment import Segment, SegmentList, segment_from_json, segment_to_json
-from offsite.repository.state import BackupState
+from offsite.repository.state import FIRST_SEQ, BackupState, KnownCut
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -136,6 +136,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "groups": state.groups,
         "metadata": ref_to_json(state.metadata),
         **({"cut": ref_to_json(state.cut)} if state.cut else {}),
+        **({"cuts": list(map(_cut_to_json, state.cuts))} if state.cuts else {}),
     }
     more: dict[str, JsonValue] = {
         "branches": list(map(_branch_to_json, state.branches)),
@@ -191,6 +192,8 @@ def state_from_json(item: JsonObject) -> BackupState:
     is_incomplete, seq = item.optional_flag("incomplete"), item.integer("seq")
     topics = [(topic_from_json(each), each.integer_or("configs_since", seq)) for each in item.children("topics")]
     compacted = list(map(compacted_from_json, item.children("compacted")))
+    completed_at_ms = item.integer_or("completed_at_ms", 0 if is_incomplete else item.integer("committed_at_ms"))
+    cut = ref_from_json(item.optional_child("cut"))
     return BackupState(
         backup=item.text("backup"),
         seq=seq,
@@ -202,17 +205,43 @@ def state_from_json(item: JsonObject) -> BackupState:
         left_behind=tuple(map(left_behind_from_json, item.children("left_behind"))),
         incomplete=is_incomplete,
         progress=progress_from_json(item.optional_child("progress")),
-        completed_at_ms=item.integer_or("completed_at_ms", 0 if is_incomplete else item.integer("committed_at_ms")),
+        completed_at_ms=completed_at_ms,
         checkpoints=tuple(map(checkpoint_from_json, item.children("checkpoints"))),
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
-        cut=ref_from_json(item.optional_child("cut")),
+        cut=cut,
+        cuts=tuple(map(_cut_from_json, item.children("cuts"))) or _lone_cut(cut, seq, completed_at_ms),
         branches=tuple(map(_branch_from_json, item.children("branches"))),
         expired=_spans(map(expired_from_json, item.children("expired"))),
         compacted=_spans(compacted),
         compacted_until=_latest_times(compacted),
         pins=tuple(map(pin_from_json, item.children("pins"))),
     )
+
+
+def _cut_to_json(known: KnownCut) -> JsonValue:
+    return {
+        "first": known.first,
+        "last": known.last,
+        "completed_at_ms": known.completed_at_ms,
+        "key": known.ref.key,
+        "hash": known.ref.hash,
+    }
+
+
+def _cut_from_json(item: JsonObject) -> KnownCut:
+    first = item.integer("first", least=FIRST_SEQ)
+    return KnownCut(
+        first=first,
+        last=item.integer("last", least=first),
+        completed_at_ms=item.integer("completed_at_ms"),
+        ref=SnapshotRef(key=item.text("key"), hash=item.text("hash")),
+    )
+
+
+def _lone_cut(cut: SnapshotRef | None, seq: int, completed_at_ms: int) -> tuple[KnownCut, ...]:
+    """What a catalog of an earlier version knows: the cut of its own commit."""
+    return () if cut is None else (KnownCut(first=seq, last=seq, completed_at_ms=completed_at_ms, ref=cut),)
 
 
 def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:

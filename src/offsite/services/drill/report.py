@@ -134,7 +134,8 @@ def _consistency(found: ConsistencyReport | None) -> str:
         return "-"
     if found.why:
         return f"as copied, {found.weakest}: {found.why}"
-    return f"consistent cut, {found.weakest}; transactions left out: {found.left_out_count:,}"
+    newer = f"; {found.newer}" if found.newer is not None else ""
+    return f"consistent cut, {found.weakest}; transactions left out: {found.left_out_count:,}{newer}"
 
 
 def _topics(topics: Sequence[DrilledTopic]) -> Iterable[str]:

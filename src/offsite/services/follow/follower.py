@@ -121,6 +121,12 @@ class Follower:
             opener=Opener(cluster=follow.cluster, clock=clock),
         )
         self._committed_s = clock.monotonic_s()
+        self._since: int | None = None
+
+    @property
+    def since(self) -> int | None:
+        """The newest commit when the first round began; None: none has begun."""
+        return self._since
 
     def run(self) -> None:
         """Go round and round. Raises the error that cannot be waited out, or was for too long."""
@@ -180,6 +186,7 @@ class Follower:
             packed_from=PACKED_FROM,
             opening=self._checkpoints.open,
         )
+        self._since = plan.base.seq if self._since is None else self._since
         follow.guard()
         self._made = self._made or make_backup(follow.repository, plan)
         plan = self._checkpoints.begin(self._made, plan)

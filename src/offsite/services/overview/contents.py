@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew
 from offsite.repository.backup import Backup
@@ -82,8 +83,9 @@ class BackupDetail:
     """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
     imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
     the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
-    may be millions. `consistency` says to what a restore of the commit goes; None: there is no commit yet.
-    `expected_deletions` are the holes that are no loss."""
+    may be millions. `consistency` says to what a restore of the commit goes, `default` to which commit one goes that
+    names none; None: there is no commit yet, or its cut is damaged. `expected_deletions` are the holes that are no
+    loss."""
 
     summary: BackupSummary
     selection: str
@@ -98,6 +100,7 @@ class BackupDetail:
     pins: tuple[Pin, ...] = ()
     consistency: ConsistencyReport | None = None
     expected_deletions: tuple[HoleReport, ...] = ()
+    default: DefaultPoint | None = None
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -139,8 +142,16 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         origin=import_origin(backup.descriptor),
         fidelity=backup.descriptor.fidelity,
         pins=head.pins,
-        consistency=consistency_of(backup.store, state) if seq else None,
+        consistency=consistency_of(backup.store, state, head=head) if seq else None,
+        default=_default(backup, head) if head.seq else None,
     )
+
+
+def _default(backup: Backup, head: BackupState) -> DefaultPoint | None:
+    try:
+        return default_point(backup.store, head)
+    except Damaged:  # the report of the commit that has it says so
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

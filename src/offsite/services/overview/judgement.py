@@ -24,12 +24,6 @@ _NAMED_MAX = 5
 """Partitions named in one line of the status."""
 
 
-def restorable_to_ms(state: BackupState) -> int:
-    """That of the newest complete pass: a commit of one that is under way does not reach as far in every partition, and
-    one of retention reaches no further."""
-    return state.completed_at_ms or state.committed_at_ms
-
-
 def age_s(committed_at_ms: int, now_ms: int) -> int:
     """Age of a commit in seconds, below 0 only when no rounding of clocks explains it."""
     found_s = (now_ms - committed_at_ms) // 1000
@@ -42,7 +36,8 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
     if not state.history:
         yield "no restore point yet"
         return
-    newest_ms = state.committed_at_ms if state.incomplete else restorable_to_ms(state)  # retention commits read nothing
+    read_ms = state.completed_at_ms or state.committed_at_ms  # retention commits read nothing
+    newest_ms = state.committed_at_ms if state.incomplete else read_ms
     old_s = age_s(newest_ms, now_ms)
     if old_s < 0:
         yield (

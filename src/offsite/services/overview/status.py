@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
@@ -13,7 +14,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.import_origin import import_origin
-from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of, restorable_to_ms
+from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.reading_clock import reading_now_ms
 from offsite.services.restore.unfinished_aside import unfinished_asides
@@ -23,11 +24,12 @@ from offsite.services.retention.outlook import RetentionOutlook, retention_outlo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
     """Whether one backup is safe to rely on. `safe` is the answer, `problems` the reasons when it is no. `notes` are
-    about restores that did not end, which do not harm the backup. `age_s` is negative for a commit dated in the future.
-    `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash` are the newest commit
-    that can be used. `completed_ms`: when a pass was last complete, so that all that the source held then is backed up
-    or named (epoch ms by the store's clock, 0: never, or not known). `retention`: what is kept of it and what goes
-    next, None where nothing ever went and nothing is pinned."""
+    about restores that did not end, which do not harm the backup, and the like. A restore that names no commit goes to
+    `default_commit`, and brings back all that the source held at `restorable_to_ms`. `age_s` is negative for a commit
+    dated in the future. `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash`
+    are the newest commit that can be used. `completed_ms`: when a pass was last complete, so that all that the source
+    held then is backed up or named (epoch ms by the store's clock, 0: never, or not known). `retention`: what is kept
+    of it and what goes next, None where nothing ever went and nothing is pinned."""
 
     backup: str
     safe: bool
@@ -42,6 +44,7 @@ class BackupStatus:
     checks: LastChecks | None = None
     completed_ms: int = 0
     retention: RetentionOutlook | None = None
+    default_commit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +71,28 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     except OffsiteError as error:
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))
+    default, torn = _default(backup, state)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
-    damage = list(_damage(repository, backup, state))
+    damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
     problems = [*damage, *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
-    found = _judged(name, problems, state, now_ms)
+    found = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
-    notes = (*notes_on(state, now_ms), *_notes(backup), *unchecked, *untold)
+    notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold)
     return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention)
+
+
+def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...]]:
+    """Where a restore goes that names no commit; and what is damaged of its cut, so that it would not go there."""
+    try:
+        return default_point(backup.store, state), ()
+    except Damaged as error:
+        return DefaultPoint.newest(state), (f"the consistent cut that restores go to is damaged: {error.message}",)
+
+
+def _left_aside(default: DefaultPoint) -> Iterable[str]:
+    if default.newer is not None:
+        yield f"a restore goes to commit {default.commit}, the newest with a consistent cut; {default.newer}"
 
 
 def _gone(seen: SeenHead, now_ms: int) -> BackupStatus:
@@ -120,15 +137,19 @@ def _found_by(checks: LastChecks | None) -> Iterable[str]:
         yield f"the {each.depth} check of {format_time(each.verified_at_ms)} found {found}"
 
 
-def _judged(name: str, problems: list[str], state: BackupState, now_ms: int) -> BackupStatus:
+def _judged(
+    name: str, problems: list[str], state: BackupState, now_ms: int, default: DefaultPoint | None = None
+) -> BackupStatus:
+    default = default or DefaultPoint.newest(state)
     return BackupStatus(
         backup=name,
         safe=not problems,
         problems=tuple(problems),
         restorable_from_ms=state.history.first_ms,
-        restorable_to_ms=restorable_to_ms(state),
-        age_s=age_s(restorable_to_ms(state), now_ms),
+        restorable_to_ms=default.complete_ms,
+        age_s=age_s(default.complete_ms, now_ms),
         head_commit=state.seq,
         head_hash=state.head_hash,
         completed_ms=state.completed_at_ms,
+        default_commit=default.commit,
     )

@@ -44,7 +44,10 @@ class PointWords(TypedDict, total=False):
     topics: Annotated[Sequence[str] | None, Option("Topics to restore [default: all of the backup].")]
     exclude: Annotated[Sequence[str] | None, Option("Topics to leave out, same syntax.")]
     partitions: Annotated[Sequence[str] | None, Option("orders:0,2-5: of that topic, only these partitions.")]
-    commit: Annotated[int | None, Option("Restore point: a commit number [default: the newest].")]
+    commit: Annotated[
+        int | None,
+        Option("Restore point: a commit number [default: the newest; of a restore, the newest with a consistent cut]."),
+    ]
     committed_at: Annotated[str | None, Option("Restore point: the newest commit at or before this time.")]
     checkpoint: Annotated[int | None, Option("Restore point: a checkpoint number.")]
     at: Annotated[

@@ -129,7 +129,8 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
     """The commit that the request means by now, where it is a later one than is restored. None also where nobody can
     say: a restore does not fail by it."""
     try:
-        meant = commit_meant(prepared.backup, prepared.request, prepared.backup.sound_state())
+        head = prepared.backup.sound_state()
+        meant = commit_meant(prepared.backup, prepared.request, head, cut=prepared.request.cut)
     except OffsiteError as error:
         warned("newer_commit", why=f"whether there is a newer commit is not known: {error.message}")
         return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from offsite.copy.point_cut import default_point
 from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, CommitLost, NoSuchRestorePoint
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
 from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
-from offsite.services.overview.judgement import problems_of, restorable_to_ms
+from offsite.services.overview.judgement import problems_of
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.note import get_note
 from offsite.services.retention.outlook import retention_outlook
@@ -138,7 +139,7 @@ def test_retention_is_no_sign_of_life_of_a_backup(made: Retained) -> None:
         let_go(made, keep_daily=3)  # type: ignore[arg-type]
     state = made.backup.state()
     assert state.completed_at_ms == last.completed_at_ms
-    assert restorable_to_ms(state) == last.committed_at_ms
+    assert default_point(made.backup.store, state).complete_ms == last.committed_at_ms
     assert any(problem.startswith("last backup 40 d") for problem in problems_of(state, made.store._now_ms, 3600))
     assert 5 in numbers(made)
 

@@ -1,0 +1,39 @@
+"""What a run that was stopped says of the commits that it made: the newest one may have been made amid its work."""
+
+from __future__ import annotations
+
+from offsite.copy.point_cut import default_point
+from offsite.model.errors import NoRepository, OffsiteError
+from offsite.model.named import amount
+from offsite.model.time import format_time
+from offsite.repository.backup import Backup
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+
+_NONE = "no commit was made"
+
+
+def told_commits(repository: Repository, name: str, *, since: int | None) -> str:
+    """How many commits of backup `name` came behind commit `since` (None: nothing was begun), which is the newest, and
+    where a restore goes. A store that does not answer is told, and is no error."""
+    if since is None:
+        return _NONE
+    try:
+        backup = repository.backup(name)
+        state = backup.sound_state()
+        if state.seq <= since:
+            return _NONE
+        return f"{amount(state.seq - since, 'commit')}, the newest is {_told(backup, state)}"
+    except NoRepository:  # it was not made yet
+        return _NONE
+    except OffsiteError as error:
+        return f"which commit is the newest could not be read: {error.message}"
+
+
+def _told(backup: Backup, state: BackupState) -> str:
+    amid = ", made amid a run" if state.incomplete else ""
+    commit = f"commit {state.seq} of {format_time(state.committed_at_ms)}{amid}"
+    default = default_point(backup.store, state)
+    if default.newer is not None:
+        return f"{commit}, without a consistent cut: a restore goes to commit {default.commit}, which has one"
+    return f"{commit}, {'without a' if state.cut is None else 'with its'} consistent cut"
