@@ -7,21 +7,27 @@ import itertools
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
+from offsite.model.clock import SystemClock
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan, plan_backup
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
+from offsite.services.cluster import connect
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.follow.follower import Follow, Follower
 from offsite.services.groups.report import report_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.outages import Outages
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
+from tests.inline_runner import StoppedRunner
 from tests.integration.e2e.site import BACKUP, SLOTS, Site
 from tests.integration.kafka.cluster import Cluster
 
@@ -51,6 +57,28 @@ class Groups:
     def run(self, plan: BackupPlan) -> BackupResult:
         site = self.site
         return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark)
+
+    def follower(self, *topics: str, runner: Runner | None = None) -> Follower:
+        """A run that follows `topics` (those of the backup without any), round by round as it is told to."""
+        clock, selection = SystemClock(), parse_selection(list(topics)) if topics else None
+        follow = Follow(
+            repository=self.site.repository,
+            cluster=connect(self.source.bootstrap, None),
+            runner=runner or self.site.spark,
+            request=BackupRequest(backup=BACKUP, selection=selection, groups=ALL_GROUPS),
+            interval_s=1,
+        )
+        outages = Outages(give_up_after_s=1, clock=clock, on_outage=lambda _: None)
+        return Follower(follow, outages=outages, clock=clock, on_round=lambda _: None)
+
+    def stopped_amid(self, *topics: str) -> BackupState:
+        """The newest commit after a run that follows `topics` was stopped amid its round."""
+        follower = self.follower(*topics, runner=StoppedRunner())
+        try:
+            follower.work()
+        except KeyboardInterrupt:
+            return self.site.backup.sound_state()
+        raise AssertionError("nobody stopped it")
 
     def restore(self, *topics: str, rename: str = "", commit: int | None = None, offsets: str = "translate") -> str:
         """Onto the target; returns the restore's id."""

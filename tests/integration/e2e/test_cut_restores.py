@@ -1,5 +1,6 @@
 """Backups of an exactly-once application while it runs, restored to a second cluster, where it goes on.
 
+Also one that deletes what it has read, while runs that follow it are stopped amid their rounds.
 The ends as they were copied have to break it in the same run: else the other restores prove nothing.
 """
 
@@ -11,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -33,6 +35,7 @@ from tests.integration.kafka.cluster import wait_until
 from tests.shared_spark import shared_spark
 
 RESTORES = int(os.environ.get("OFFSITE_CUT_RESTORES", "3"))
+SOAK = int(os.environ.get("OFFSITE_CUT_RESTORES_SOAK", "60"))
 COMMITS = max(RESTORES, 12)
 """So many are tried until the ends as copied of one of them break the application; of eight, four did."""
 _numbers = itertools.count()
@@ -71,6 +74,7 @@ def busy(groups: Groups) -> Busy:
         while len(commits) < COMMITS:
             commits.append(take_checkpoint(groups) if len(commits) % 2 else back_up(groups, names, is_new=not commits))
             time.sleep(chance.uniform(0, 0.3))  # backups at all moments of a transaction
+        assert groups.stopped_amid().incomplete
     return Busy(groups=groups, application=application, commits=tuple(commits))
 
 
@@ -94,8 +98,8 @@ def take_checkpoint(groups: Groups) -> int:
     return report.commit
 
 
-def restored(busy: Busy, commit: int, cut: CutChoice) -> Application:
-    """The application as of a commit, on the other cluster, under new names."""
+def restored(busy: Busy, commit: int | None, cut: CutChoice) -> Application:
+    """The application as of a commit (None: the default), on the other cluster, under new names."""
     names = {name: f"{topic}.r{next(_numbers)}" for name, topic in busy.application.names.items()}
     request = RestoreRequest(
         selection=parse_selection(list(busy.application.names.values())),
@@ -110,16 +114,20 @@ def restored(busy: Busy, commit: int, cut: CutChoice) -> Application:
     return busy.application.at(busy.groups.target.bootstrap, names)
 
 
+def assert_goes_on(application: Application) -> None:
+    assert audit(application).faults == ()
+    drain(application)
+    assert audit(application, is_drained=True).faults == ()
+
+
 @pytest.mark.parametrize(
     "spark", [InlineRunner, pytest.param(shared_spark, marks=pytest.mark.soak)], indirect=True, ids=["inline", "spark"]
 )
 def test_the_application_goes_on_from_each_cut_and_breaks_at_ends_as_copied(busy: Busy) -> None:
-    for commit in busy.commits[:RESTORES]:
+    for commit in busy.commits[: RESTORES - 1]:
         assert not busy.cut(commit).refused
-        application = restored(busy, commit, CutChoice.CONSISTENT)
-        assert audit(application).faults == ()
-        drain(application)
-        assert audit(application, is_drained=True).faults == ()
+        assert_goes_on(restored(busy, commit, CutChoice.CONSISTENT))
+    assert_goes_on(restored(busy, None, CutChoice.AUTO))
     faults = (audit(restored(busy, commit, CutChoice.AS_COPIED)).faults for commit in busy.commits)
     assert any(faults), "ends as they were copied broke nothing: the application tests nothing"
 
@@ -129,3 +137,31 @@ def test_how_many_commits_break_the_application_as_copied(busy: Busy) -> None:
     broken = [commit for commit in busy.commits if audit(restored(busy, commit, CutChoice.AS_COPIED)).faults]
     print(f"{len(broken)} of {len(busy.commits)} commits broke it")  # noqa: T201  # shown with -rP
     assert broken
+
+
+@pytest.mark.parametrize(
+    "restores", [3, pytest.param(SOAK, marks=[pytest.mark.soak, pytest.mark.timeout(60 + 60 * SOAK)])]
+)
+def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stopped(
+    groups: Groups, restores: int
+) -> None:
+    """Of each three commits a run makes one, a round the next, and a run that is stopped amid a round the last: there
+    the default is restored, while it is the newest."""
+    names = make_topics(groups.source)
+    application = Application(bootstrap=groups.source.bootstrap, names=names, family=names[ORDERS], deletes=True)
+    busy, faults = Busy(groups=groups, application=application, commits=()), dict[int, tuple[str, ...]]()
+    for number in range(restores // 3):
+        with running(application, seed=number):
+            moved = groups.source.end(names[ORDERS]) + 100
+            wait_until(partial(lambda moved: groups.source.end(names[ORDERS]) > moved, moved))
+            commits = [back_up(groups, names, is_new=not number), groups.follower().work().state.seq]
+            newest = groups.stopped_amid()
+        assert newest.incomplete
+        for commit in (*commits, None):
+            at = restored(busy, commit, CutChoice.AUTO if commit is None else CutChoice.CONSISTENT)
+            found = audit(at).faults
+            drain(at)
+            faults[commit or newest.seq] = (*found, *audit(at, is_drained=True).faults)
+            groups.target.admin.delete_topics(list(at.names.values()))
+    print(f"{sum(not each for each in faults.values())} of {len(faults)} exact")  # noqa: T201  # shown with -rP
+    assert not any(faults.values()), {commit: found for commit, found in faults.items() if found}

@@ -15,12 +15,8 @@ from contextlib import ExitStack
 import pytest
 
 from offsite.model.choices import CutChoice, OffsetsMode
-from offsite.model.clock import SystemClock
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
-from offsite.services.backup.request import BackupRequest
 from offsite.services.cluster import connect
-from offsite.services.follow.follower import Follow, Follower
-from offsite.services.outages import Outages
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
@@ -28,7 +24,6 @@ from offsite.spark.runner import Runner
 from tests.fetched_tools import NoTool
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
-from tests.integration.e2e.site import BACKUP
 from tests.integration.kafka.cluster import wait_until
 from tests.streams.counts import PASSED, Counts, clear, clear_topics, drain, faults_of, orders_coming_in, running
 
@@ -49,10 +44,7 @@ class Busy:
 
     def __init__(self, groups: Groups, counts: Counts) -> None:
         self._groups, self.counts = groups, counts
-        self._request = BackupRequest(
-            backup=BACKUP, selection=parse_selection([counts.pattern]), groups=ALL_GROUPS, group_history=False
-        )
-        self._follower = self._following()
+        self._follower = groups.follower(counts.pattern)
 
     def one_shot(self) -> int:
         self._wait_for_orders()
@@ -64,19 +56,6 @@ class Busy:
         assert result is not None, "nothing was new"
         self._follower.forget()  # one-shot runs commit in between
         return result.commit
-
-    def _following(self) -> Follower:
-        site = self._groups.site
-        follow = Follow(
-            repository=site.repository,
-            cluster=connect(self._groups.source.bootstrap, None),
-            runner=site.spark,
-            request=self._request,
-            interval_s=1,
-        )
-        clock = SystemClock()
-        outages = Outages(give_up_after_s=1, clock=clock, on_outage=lambda _: None)
-        return Follower(follow, outages=outages, clock=clock, on_round=lambda _: None)
 
     def _wait_for_orders(self) -> None:
         passed = self._ends(PASSED) + COMMITS_APART

@@ -2,7 +2,8 @@
 
 Orders are paid (one payment, and two entries of a ledger that add up to nothing), payments get receipts. Each worker
 reads committed records, writes and commits its offsets in one transaction; it aborts some, dies inside some, and others
-take over. Workers write into the same partitions, so their transactions always overlap.
+take over. Workers write into the same partitions, so their transactions always overlap. Where it `deletes`, it lets
+brokers delete what was read, after each commit: as Streams does with its repartition topics.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from offsite.services.demo.truth import Reading, read_topic
 from tests.integration.kafka.cluster import Cluster
@@ -25,6 +27,7 @@ STAGES = {ORDERS: (PAID, LEDGER), PAID: (RECEIPTS,)}
 """What each stage reads, and what it writes for each record that it reads."""
 PARTITIONS = {ORDERS: 4, PAID: 3, LEDGER: 2, RECEIPTS: 3}
 ABORTS, DEATHS = 0.1, 0.03
+_BEFORE = -1
 
 Names = Mapping[str, str]
 """The topics of the application, by what they are for."""
@@ -36,11 +39,12 @@ def make_topics(cluster: Cluster) -> Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Where it runs, on which topics. `family`: what its groups are named after."""
+    """Where it runs, on which topics. `family`: what its groups are named after; `deletes`: what they have read."""
 
     bootstrap: str
     names: Names
     family: str
+    deletes: bool = False
 
     def group(self, stage: str) -> str:
         return f"{stage}-of-{self.family}"
@@ -97,7 +101,7 @@ def _feed(state: _Running, orders_per_s: int) -> None:
     producer = Producer(
         {"bootstrap.servers": state.application.bootstrap, "enable.idempotence": True, "log_level": ERRORS_ONLY}
     )
-    number = 0
+    number = sum(end for _, end in _bounds(state.application, ORDERS).values())  # where it was stopped
     while not state.over.wait(0.02):
         for _ in range(orders_per_s // 50):
             number += 1
@@ -115,6 +119,8 @@ class _Worker:
         self._chance = chance
         self._consumer: Consumer | None = None
         self._idle = 0
+        servers = {"bootstrap.servers": application.bootstrap, "log_level": ERRORS_ONLY}
+        self._admin = AdminClient(servers) if application.deletes and chance is not None else None
 
     def has_read_all(self) -> bool:
         return self._idle > 3
@@ -152,14 +158,16 @@ class _Worker:
             producer.flush()
             raise _DiedError
         positions = self._consumer.position(self._consumer.assignment())
-        producer.send_offsets_to_transaction(
-            [each for each in positions if each.offset >= 0], self._consumer.consumer_group_metadata()
-        )
+        read = [each for each in positions if each.offset >= 0]
+        producer.send_offsets_to_transaction(read, self._consumer.consumer_group_metadata())
         if self._happens(ABORTS):
             producer.abort_transaction()
             self._go_back(found)
         else:
             producer.commit_transaction()
+            if self._admin is not None:
+                for deleted in self._admin.delete_records(read).values():
+                    deleted.result()
 
     def _process(self, producer: Producer, number: int) -> None:
         names = self._application.names
@@ -224,21 +232,26 @@ class Audit:
 
 
 def audit(application: Application, *, is_drained: bool = False) -> Audit:
-    """Each record read has its outputs, exactly once; each other one has none. `is_drained`: all are read."""
+    """Each record read has its outputs, exactly once; each other one has none. `is_drained`: all are read.
+
+    Orders that were deleted have been read: which they are, their partition and offset say. So have payments that were
+    deleted: the ledger has them still."""
     read = {name: read_topic(application.bootstrap, topic) for name, topic in application.names.items()}
     faults: list[str] = []
     for stage, outputs in STAGES.items():
         committed = _committed(application, stage)
-        inputs = _numbers(read[stage])
+        inputs = [*_numbers(read[stage]), *_deleted(application, read, stage)]
         for output in outputs:
-            made = Counter(number for _, _, number in _numbers(read[output]))
+            outcomes = [*_numbers(read[output]), *_deleted(application, read, output)]
+            made = Counter(number for _, _, number in outcomes)
             due = {number for partition, offset, number in inputs if is_drained or offset < committed[partition]}
             wanted = 2 if output == LEDGER else 1
             faults += _faults(stage, output, due, made, wanted)
     total = sum(int(record.value.split()[1]) for part in read[LEDGER].values() for record in part if record.value)
     if total:
         faults.append(f"the ledger adds up to {total}")
-    return Audit(orders=len(_numbers(read[ORDERS])), faults=tuple(faults))
+    orders = [*_numbers(read[ORDERS]), *_deleted(application, read, ORDERS)]
+    return Audit(orders=len(orders), faults=tuple(faults))
 
 
 def _faults(stage: str, output: str, due: set[int], made: Counter[int], wanted: int) -> Iterator[str]:
@@ -256,6 +269,28 @@ def _numbers(reading: Reading) -> list[tuple[int, int, int]]:
         for partition, records in reading.items()
         for record in records
     ]
+
+
+def _deleted(application: Application, read: Mapping[str, Reading], name: str) -> Iterator[tuple[int, int, int]]:
+    """What was deleted of a topic, as before all offsets."""
+    if name == PAID and application.deletes:
+        kept = {number for _, _, number in _numbers(read[PAID])}
+        yield from ((0, _BEFORE, number) for number in sorted({each for *_, each in _numbers(read[LEDGER])} - kept))
+    elif name == ORDERS:
+        step = PARTITIONS[ORDERS]
+        for partition, (start, _) in _bounds(application, ORDERS).items():
+            first = partition or step  # they are numbered from 1 on, and partitions have each step-th
+            yield from ((partition, _BEFORE, first + step * offset) for offset in range(start))
+
+
+def _bounds(application: Application, name: str) -> dict[int, tuple[int, int]]:
+    """The offsets that each partition of a topic has, its end exclusive."""
+    consumer = Consumer({"bootstrap.servers": application.bootstrap, "group.id": "nobody"})
+    try:
+        of = [TopicPartition(application.names[name], number) for number in range(PARTITIONS[name])]
+        return {each.partition: consumer.get_watermark_offsets(each, timeout=30) for each in of}
+    finally:
+        consumer.close()
 
 
 def _committed(application: Application, stage: str) -> dict[int, int]:
