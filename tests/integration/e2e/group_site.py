@@ -12,7 +12,7 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup.planned import BackupPlan, plan_backup
+from offsite.services.backup.planned import BackupPlan, plan_backup, planning_again
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
@@ -55,8 +55,9 @@ class Groups:
         return plan_backup(self.site.repository, self.source.admin, request, slots=SLOTS)
 
     def run(self, plan: BackupPlan) -> BackupResult:
-        site = self.site
-        return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark)
+        site, request = self.site, BackupRequest(backup=BACKUP, selection=None, groups=plan.group_patterns)
+        again = planning_again(site.repository, self.source.admin, request, slots=SLOTS)
+        return run_backup(plan, repository=site.repository, kafka=self.source.config, runner=site.spark, again=again)
 
     def follower(self, *topics: str, runner: Runner | None = None) -> Follower:
         """A run that follows `topics` (those of the backup without any), round by round as it is told to."""

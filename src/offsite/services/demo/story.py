@@ -14,7 +14,7 @@ from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
 from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.repository.repository import Repository
-from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.planned import plan_backup, planning_again
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
@@ -112,7 +112,8 @@ class Demo:
     def _back_up(self, repository: Repository) -> BackupResult:
         request = BackupRequest(backup=BACKUP, selection=parse_selection(["demo.*"]))
         plan = plan_backup(repository, self._cluster.admin, request, slots=self._runner.slots)
-        return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner)
+        again = planning_again(repository, self._cluster.admin, request, slots=self._runner.slots)
+        return run_backup(plan, repository=repository, kafka=self._cluster.config, runner=self._runner, again=again)
 
     def _verify(self, repository: Repository) -> VerifyResult:
         return verify_deep(repository.backup(BACKUP), self._runner)
