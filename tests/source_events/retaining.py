@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from offsite.model.errors import BelowFloor, CommitLost
+from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Pin, TopicShape
@@ -196,9 +196,13 @@ class RetentionPlay(Play):
         self._tell(f"retain {policy}")
         try:
             clock = StoreClock(self.store)
-            apply_retention(backup, plan_retention(backup, policy, clock=clock), clock=clock)
+            plan = plan_retention(backup, policy, clock=clock)
+            rested = bool(plan.clock_step) and not plan.below_floor  # no clock is wrong here
+            apply_retention(backup, plan, clock=clock, force=rested)
         except BelowFloor:
             assert policy.floor_ms, "refused by a floor that is none"
+        except ClockStep:
+            self._tell("a plan that was made anew found a step of the clock")
         self._note()
         after = self.repository.backup("sim").state()
         self._tell(f"kept {[line.seq for line in after.history]} of {[line.seq for line in before.history]}")
@@ -263,11 +267,15 @@ def _as_it_was(state: BackupState) -> Changes:
 def must_stay(before: BackupState, judge: RetentionJudge, policy: RetentionPolicy, *, now_ms: int) -> set[int]:
     """The restore points that the policy promises to keep, reckoned plainly."""
     lines = list(before.history)
+    complete_ms = [line.committed_at_ms for line in lines if judge.then[line.seq].complete]
     kept = {lines[-1].seq}
+    if not complete_ms or (policy.floor_ms and now_ms - complete_ms[-1] > policy.floor_ms + 60_000):
+        return {line.seq for line in lines}
     if policy.max_bytes is not None:
         return kept
     if policy.keep_age_ms is not None:
-        kept |= {line.seq for line in lines if line.committed_at_ms >= now_ms - policy.keep_age_ms + 60_000}
+        from_ms = min(now_ms, complete_ms[-1])
+        kept |= {line.seq for line in lines if line.committed_at_ms >= from_ms - policy.keep_age_ms}
     for rule, length_ms in _BUCKETS_MS.items():
         buckets = sorted({line.committed_at_ms // length_ms for line in lines})
         chosen = buckets[-policy.counts[rule] :] if policy.counts[rule] else []

@@ -482,6 +482,12 @@ class BelowFloor(Refused):
     id = "OFF-1461"
 
 
+class ClockStep(Refused):
+    """Retention would drop restore points by times that nothing but a clock that may have jumped speaks for."""
+
+    id = "OFF-1462"
+
+
 class PlanChanged(Refused):
     """What is to be done is not what was confirmed any more, or was never shown; nothing was done."""
 

@@ -23,7 +23,7 @@ from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, ch
 from offsite.services.groups.report import GroupPlanReport, report_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, PlannedGroups, apply_groups, prepare_groups
 from offsite.services.heads import SeenHead
-from offsite.services.retention.apply import apply_retention, check_floor, plan_retention
+from offsite.services.retention.apply import apply_retention, check_force, plan_retention
 from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import PolicyWords, parse_policy
 from offsite.services.retention.report import RetentionReport, retention_report
@@ -85,7 +85,7 @@ def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  
     told = asked.model_dump()
     opened, found = _retention(site, backup, given(asked, but=("now_ms", "confirmation")), told["now_ms"])
     check_confirmed(told["confirmation"], _value_of(retention_report(found)))
-    check_floor(found, force=False)
+    check_force(found, force=False)
     done = apply_retention(opened, found, clock=SystemClock())
     return answer(retention_report(done.plan, commit=done.commit))
 

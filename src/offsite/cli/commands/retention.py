@@ -58,24 +58,27 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
 @takes(RetentionOptions)
 def apply(
     options: RetentionOptions,
-    force: Annotated[bool, typer.Option("--force", help="Also where --floor would not be held.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where --floor is not held, or a clock may have jumped.")
+    ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Let go what the policy does not keep, in one commit.
 
     Objects are deleted by the next collection, not before a day has passed (offsite collect run, or a run that
-    follows). Exit code 14: --floor would not be held, or clocks differ; nothing was done.
+    follows). Ages count from the newest complete restore point. Exit code 14: --floor would not be held, clocks differ,
+    or one may have jumped; nothing was done.
     """
     from offsite.model.clock import SystemClock
-    from offsite.services.retention.apply import apply_retention, check_floor, plan_retention
+    from offsite.services.retention.apply import apply_retention, check_force, plan_retention
     from offsite.services.retention.policy import parse_policy
     from offsite.services.retention.report import retention_report
 
     policy, opened, clock = parse_policy(**options.words), _opened(options.repo, options.backup), SystemClock()
     told = _told(options, opened)
     planned = plan_retention(opened, policy, clock=clock, told_settings=told)
-    check_floor(planned, force=force)
+    check_force(planned, force=force)
     if not planned.is_empty and not yes:
         emit_notice(retention_report(planned), render=render_plan)
         confirm(f"let go {planned.points} restore points of backup {options.backup}, and what no other one needs?")

@@ -31,8 +31,8 @@ def render_plan(console: Console, report: RetentionReport) -> None:
     if not report.removed_points and not report.removed_segments:
         console.print("  nothing would go")
     _render_next(console, report)
-    if report.below_floor:
-        console.print(f"  REFUSED without --force: {report.below_floor}")
+    for why in filter(None, (report.below_floor, report.clock_step)):
+        console.print(f"  REFUSED without --force: {why}")
     for each in report.notes:
         console.print(f"  note: {each}")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from offsite.log.range import uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
-from offsite.model.errors import BelowFloor, CommitLost
+from offsite.model.errors import BelowFloor, ClockStep, CommitLost
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.model.uninterrupted import uninterrupted
@@ -67,7 +67,7 @@ def apply_retention(
     force: bool = False,
     told_settings: Mapping[str, Retention] | None = None,
 ) -> Applied:
-    """Carry out `plan`, or what of it still may be done. Raises `BelowFloor` unless it is to be done by `force`,
+    """Carry out `plan`, or what of it still may be done. Raises as `check_force`,
     `CommitLost` when other writers are faster again and again or other points would go by now, and as `planned` and
     `Backup.commit`."""
     for _ in range(ATTEMPTS - 1):
@@ -79,9 +79,9 @@ def apply_retention(
 
 
 def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> Applied:
-    """Commit what `plan` says to `base`, the state that it was made for. Raises `BelowFloor`, `CommitLost` also where a
-    restore that began since the plan reads a point that was to go, and as `Backup.commit`."""
-    check_floor(plan, force=force)
+    """Commit what `plan` says to `base`, the state that it was made for. Raises as `check_force`, `CommitLost` also
+    where a restore that began since the plan reads a point that was to go, and as `Backup.commit`."""
+    check_force(plan, force=force)
     if plan.is_empty:
         return Applied(plan=plan, state=base, commit=None)
     if (taken := _read_by_now(backup, plan)) is not None:
@@ -109,7 +109,8 @@ def _renewed(
     carried = carried_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
     if carried is not None:
         return carried
-    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
+    as_of_ms = min(plan.now_ms, plan.from_ms) if plan.from_ms else plan.now_ms  # newer points make none older
+    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=as_of_ms)
     for start, end in anew.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(anew.head.history, low, high - 1):
@@ -123,10 +124,16 @@ def _read_by_now(backup: Backup, plan: RetentionPlan) -> int | None:
     return next((seq for seq in read if any(start <= seq < end for start, end in plan.forgotten)), None)
 
 
-def check_floor(plan: RetentionPlan, *, force: bool) -> None:
-    """Raise `BelowFloor` where the plan would drop what its floor protects, unless by `force`."""
+def check_force(plan: RetentionPlan, *, force: bool) -> None:
+    """Unless it is to be done by `force`: raise `BelowFloor` where the plan would drop what its floor protects, and
+    `ClockStep` where the times by which it drops may be those of a clock that was wrong."""
     if plan.below_floor and not force:
         raise BelowFloor(plan.below_floor, hint="keep more, or lower --floor, or do it all the same with --force")
+    if plan.clock_step and not force:
+        raise ClockStep(
+            f"{plan.clock_step}; nothing was let go",
+            hint="look at the times with offsite show; where they are right: offsite retention apply --force",
+        )
 
 
 def changes_of(plan: RetentionPlan) -> Changes:

@@ -5,8 +5,9 @@ newest complete one stays: a pass that was broken off is none to go back to. Whe
 near its end, its newest stays, because fewer must not be kept for that. N counts buckets that have a point, so a backup
 that rests loses nothing by resting; commits of upkeep, such as retention's own, count for nothing there.
 
-A store's clock may have been wrong. Times of commits never go back; a point that is dated after now stays, whatever its
-bucket is, because nobody knows how old it is.
+Ages count back from a moment that others choose (see `reckoning`), not from now. A store's clock may have been wrong.
+Times of commits never go back; a point that is dated after now stays, whatever its bucket is, because nobody knows how
+old it is.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ AGE = "age"
 AHEAD = "dated ahead"
 PINNED = "pinned"
 IN_USE = "in use"
+SILENT = "silent source"
 
-FIXED = frozenset({NEWEST, COMPLETE, AHEAD, PINNED, IN_USE})
+FIXED = frozenset({NEWEST, COMPLETE, AHEAD, PINNED, IN_USE, SILENT})
 """The rules by which points stay whatever the policy is."""
 
 _LOOKED_BACK = 100
@@ -66,11 +68,11 @@ class KeptPoints:
     rule: str
 
 
-def kept_by_rules(history: History, policy: RetentionPolicy, *, now_ms: int, kind_of: KindOf) -> Iterator[Chosen]:
+def kept_by_rules(history: History, policy: RetentionPolicy, *, from_ms: int, kind_of: KindOf) -> Iterator[Chosen]:
     """What the policy's own rules for points choose, in the order in which they are asked: each bucket asks `kind_of`
-    once or a few times, and there may be thousands."""
+    once or a few times, and there may be thousands. Ages count back from `from_ms`."""
     if policy.keep_age_ms is not None:
-        yield from _from(history, now_ms - policy.keep_age_ms, AGE)
+        yield from _from(history, from_ms - policy.keep_age_ms, AGE)
     for rule, buckets in policy.counts.items():
         yield from _buckets(history, rule, buckets, kind_of)
 
@@ -84,18 +86,25 @@ class Chosen:
     rule: str
 
 
-def always_kept(history: History, *, now_ms: int, completed_at_ms: int, kind_of: KindOf) -> list[Chosen]:
+def newest_complete(history: History, *, completed_at_ms: int, kind_of: KindOf) -> CommitSummary | None:
+    """The newest complete restore point; `completed_at_ms`: as the newest state has it."""
+    at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
+    lines = (history[index] for index in range(at, max(-1, at - _LOOKED_BACK), -1))
+    return next((line for line in lines if kind_of(line.seq) is Kind.COMPLETE), None)
+
+
+def always_kept(history: History, *, now_ms: int, complete: CommitSummary | None) -> list[Chosen]:
     """The newest restore point, the newest complete one, and those that are dated after now."""
     if not history:
         return []
-    newest = history[-1].seq
-    found = [Chosen(start=newest, end=newest + 1, rule=NEWEST)]
-    at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
-    for index in range(at, max(-1, at - _LOOKED_BACK), -1):
-        if kind_of(seq := history[index].seq) is Kind.COMPLETE:
-            found.append(Chosen(start=seq, end=seq + 1, rule=COMPLETE))
-            break
+    named = [(history[-1].seq, NEWEST), *([(complete.seq, COMPLETE)] if complete else [])]
+    found = [Chosen(start=seq, end=seq + 1, rule=rule) for seq, rule in named]
     return [*found, *_from(history, now_ms + 1, AHEAD)]
+
+
+def all_kept(history: History) -> list[Chosen]:
+    """All restore points, where nothing may go."""
+    return [Chosen(start=history[0].seq, end=history[-1].seq + 1, rule=SILENT)] if history else []
 
 
 def pinned(pins: Iterable[Pin], *, now_ms: int) -> list[Chosen]:

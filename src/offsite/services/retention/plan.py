@@ -1,7 +1,8 @@
 """The plan of a retention: which restore points stay and why, which go, and what of the data goes with them.
 
 It is made by a generator that pauses after each piece of work, because a run that follows makes it between its rounds.
-A plan is a value: what is shown of it is what will be done. All its times are by the store's clock, of one moment.
+A plan is a value: what is shown of it is what will be done. Ages count back from the newest complete restore point, and
+nothing goes while the source is silent for longer than the floor (see `reckoning`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.commit import ExpiredRange
+from offsite.repository.commit import Commit, ExpiredRange
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.leftovers import find_quiet_restores
 from offsite.repository.restores.record import unfinished_restores
@@ -31,11 +32,13 @@ from offsite.services.retention.kept_points import (
     Chosen,
     KeptPoints,
     Kind,
+    all_kept,
     always_kept,
     dropped,
     holds,
     kept_by_rules,
     newest_between,
+    newest_complete,
     pinned,
     points_between,
     runs,
@@ -44,6 +47,7 @@ from offsite.services.retention.kept_points import (
 from offsite.services.retention.mirror import Expiring, needing_expired
 from offsite.services.retention.needs import Branches, KnownHistory, Needs, add, needs_of_run, states_to_read
 from offsite.services.retention.policy import MIRROR, RetentionPolicy
+from offsite.services.retention.reckoning import RUNS_CHECKED, jump_ahead, reckoned, silence, was_behind
 from offsite.services.retention.size_limit import first_that_fits
 from offsite.services.retention.topic_retention import is_known
 
@@ -55,7 +59,8 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What stays and what goes of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`.
+    """What stays and what goes of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`. Ages
+    count back from `from_ms` (0: no restore point is complete).
 
     `kept` are the restore points that stay, rising, each told by the rule that keeps it; `forgotten` the commit numbers
     `[start, end)` of `points` that go. `expired` are the ranges that no kept point needs, of `segments` segments that
@@ -68,6 +73,7 @@ class RetentionPlan:
     head: BackupState = field(repr=False)
     policy: RetentionPolicy
     now_ms: int
+    from_ms: int = 0
     kept: tuple[KeptPoints, ...] = ()
     forgotten: tuple[Span, ...] = ()
     points: int = 0
@@ -79,6 +85,7 @@ class RetentionPlan:
     next_commit: int = 0
     next_ms: int = 0
     below_floor: str = ""
+    clock_step: str = ""
     notes: tuple[str, ...] = ()
     needs: Needs = field(default_factory=dict, repr=False, compare=False)
     may_go: MayGo = field(default=anything, repr=False, compare=False)
@@ -97,9 +104,9 @@ def planned(
     told_settings: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
 ) -> Generator[None, None, RetentionPlan]:
-    """The plan for the newest state, as of `now_ms`, by default the store's now. `told_settings`: how long the cluster
-    itself says that it keeps topics, by name. Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`, and
-    `DamagedObject` where restores cannot be told."""
+    """The plan for the newest state, as of `now_ms`, by default the store's now: nothing is older than by then.
+    `told_settings`: how long the cluster itself says that it keeps topics, by name. Changes nothing. Raises
+    `ClocksDiffer`, `DamagedCommit`, and `DamagedObject` where restores cannot be told."""
     store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
     now_ms = store_ms if now_ms is None else now_ms
     head = backup.state()
@@ -135,13 +142,28 @@ class _Planning:
         self._branches = Branches.of(head)
         self._kinds: dict[int, Kind] = {}
         self._expiring: Expiring | None = None
+        complete = newest_complete(head.history, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
+        self._reckoning = reckoned(head, complete, now_ms=now_ms) if complete else None
+        self._nothing_goes = (
+            silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)
+            if self._reckoning
+            else "nothing goes: no restore point is complete yet"
+        )
+
+    @property
+    def _from_ms(self) -> int:
+        """The moment from which ages count back."""
+        return self._reckoning.from_ms if self._reckoning else 0
 
     def kept_points(self) -> Generator[None, None, tuple[KeptPoints, ...]]:
         """The restore points that stay."""
-        head, now_ms, history = self._head, self._now_ms, self._head.history
-        always = always_kept(history, now_ms=now_ms, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
+        head, history = self._head, self._head.history
+        complete = self._reckoning.complete if self._reckoning else None
+        always = always_kept(history, now_ms=self._now_ms, complete=complete)
         in_use = (Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
-        fixed = [*pinned(head.pins, now_ms=now_ms), *in_use, *always]
+        fixed = [*pinned(head.pins, now_ms=self._from_ms), *in_use, *always]
+        if self._nothing_goes:
+            return told(history, [*fixed, *all_kept(history)])
         chosen = yield from (self._mirrored() if self._policy.mirrors else self._chosen())
         kept = told(history, [*fixed, *chosen])
         if self._policy.max_bytes is None:
@@ -183,6 +205,7 @@ class _Planning:
             head=head,
             policy=self._policy,
             now_ms=self._now_ms,
+            from_ms=self._from_ms,
             kept=kept,
             forgotten=forgotten,
             points=sum(points_between(head.history, start, end - 1) for start, end in forgotten),
@@ -190,10 +213,11 @@ class _Planning:
             segments=segments,
             removed_bytes=removed_bytes,
             kept_bytes=held_bytes - removed_bytes,
-            unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._now_ms)),
+            unpinned=tuple(pin.seq for pin in head.pins if not holds(pin, now_ms=self._from_ms)),
             next_commit=oldest.first if oldest and (next_ms or oldest.rule != MIRROR) else 0,
             next_ms=next_ms,
             below_floor=self._below_floor(forgotten),
+            clock_step=self._clock_step(forgotten),
             notes=tuple(self._notes(held_bytes - removed_bytes)),
             needs=needs,
             may_go=self._may_go,
@@ -202,8 +226,8 @@ class _Planning:
     def _chosen(self) -> Generator[None, None, list[Chosen]]:
         """Those that a rule names. Each bucket reads a commit or more."""
         found: list[Chosen] = []
-        history, now_ms = self._head.history, self._now_ms
-        for each in kept_by_rules(history, self._policy, now_ms=now_ms, kind_of=self._kind_of):
+        history, from_ms = self._head.history, self._from_ms
+        for each in kept_by_rules(history, self._policy, from_ms=from_ms, kind_of=self._kind_of):
             found.append(each)
             yield
         return found
@@ -211,7 +235,7 @@ class _Planning:
     def _mirrored(self) -> Generator[None, None, list[Chosen]]:
         """All that need nothing that the topics' own retention let go."""
         history = self._head.history
-        self._expiring = Expiring(head=self._head, now_ms=self._now_ms, told=self._told)
+        self._expiring = Expiring(head=self._head, now_ms=self._from_ms, told=self._told)
         needing = yield from needing_expired(history, self._expiring, self._state)
         spans = uncovered(history[0].seq, history[-1].seq + 1, needing)
         return [Chosen(start=start, end=end, rule=MIRROR) for start, end in spans]
@@ -235,17 +259,23 @@ class _Planning:
     def _kind_of(self, seq: int) -> Kind:
         """What the commit itself says. Raises `DamagedCommit`."""
         if seq not in self._kinds:
-            stored = self._backup.log.get(seq)
-            if stored is None:
-                raise damaged_commit(f"{self._backup.layout.commit_key(seq)} is missing")
-            changes = stored.commit.changes
+            changes = self._commit(seq).changes
             whole = Kind.INCOMPLETE if changes.incomplete else Kind.COMPLETE
             self._kinds[seq] = Kind.UPKEEP if changes.is_upkeep else whole
         return self._kinds[seq]
 
+    def _commit(self, seq: int) -> Commit:
+        """Raises `DamagedCommit`."""
+        stored = self._backup.log.get(seq)
+        if stored is None:
+            raise damaged_commit(f"{self._backup.layout.commit_key(seq)} is missing")
+        return stored.commit
+
     def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
         """Whether a segment that no point needs goes: where a backup mirrors its topics, only what their retention let
         go; what a person deleted of a topic stays until then."""
+        if self._nothing_goes:
+            return False
         if self._expiring is None or self._policy.max_bytes is not None:
             return True
         return segment.end <= self._expiring.below(known)
@@ -257,7 +287,7 @@ class _Planning:
         return self._expiring.next_ms() if self._expiring is not None else 0
 
     def _below_floor(self, forgotten: Sequence[Span]) -> str:
-        since_ms = self._now_ms - self._policy.floor_ms
+        since_ms = self._from_ms - self._policy.floor_ms
         needed = self._head.history.latest_at(since_ms) if self._policy.floor_ms else None
         for start, end in forgotten if self._policy.floor_ms else ():
             last = newest_between(self._head.history, start, end)
@@ -268,8 +298,24 @@ class _Planning:
                 )
         return ""
 
+    def _clock_step(self, forgotten: Sequence[Span]) -> str:
+        """Why the times of restore points that go may be wrong: of each run the newest is judged, because those before
+        it are older."""
+        if not forgotten or self._reckoning is None or self._is_by_size_alone:
+            return ""
+        history = self._head.history
+        newest = [newest_between(history, start, end).seq for start, end in forgotten[-RUNS_CHECKED:]]
+        late = (was_behind(history, seq, self._commit) for seq in newest)
+        return jump_ahead(history, newest[-1], self._reckoning) or next(filter(None, late), "")
+
+    @property
+    def _is_by_size_alone(self) -> bool:
+        return self._policy.mirrors and self._policy.max_bytes is not None
+
     def _notes(self, kept_bytes: int) -> Iterator[str]:
         policy = self._policy
+        if self._nothing_goes:
+            yield self._nothing_goes
         if policy.max_bytes is not None and kept_bytes > policy.max_bytes:
             yield (
                 f"{format_size(kept_bytes)} stay, more than {format_size(policy.max_bytes)}: pins, restores under way "

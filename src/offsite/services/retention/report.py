@@ -47,7 +47,8 @@ class LetGoRange:
 class RetentionReport:
     """What stays and what goes. `kept` tells the rule for each run of restore points; `removed_bytes` are freed in the
     store once the objects are collected. `next_commit` may go at `next_ms` at the earliest (epoch ms; 0: no time
-    tells). `commit`: that which did it; None: nothing was done. `below_floor`: why it is refused without force."""
+    tells). Ages count back from `from_ms`. `commit`: that which did it; None: nothing was done. `below_floor`,
+    `clock_step`: why it is refused without force."""
 
     backup: str
     head_commit: int
@@ -66,6 +67,8 @@ class RetentionReport:
     below_floor: str
     notes: tuple[str, ...]
     commit: int | None = None
+    from_ms: int = 0
+    clock_step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,8 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
         below_floor=plan.below_floor,
         notes=plan.notes,
         commit=commit,
+        from_ms=plan.from_ms,
+        clock_step=plan.clock_step,
     )
 
 

@@ -21,6 +21,7 @@ from offsite.services.retention.kept_points import (
     bucket_start_ms,
     dropped,
     kept_by_rules,
+    newest_complete,
     pinned,
     runs,
     told,
@@ -53,7 +54,7 @@ def kept(
     history: History, policy: RetentionPolicy, *, now_ms: int, incomplete: frozenset[int] = frozenset()
 ) -> list[tuple[int, str]]:
     chosen = kept_by_rules(
-        history, policy, now_ms=now_ms, kind_of=lambda seq: Kind.INCOMPLETE if seq in incomplete else Kind.COMPLETE
+        history, policy, from_ms=now_ms, kind_of=lambda seq: Kind.INCOMPLETE if seq in incomplete else Kind.COMPLETE
     )
     return [(seq, each.rule) for each in told(history, chosen) for seq in range(each.first, each.last + 1)]
 
@@ -117,16 +118,16 @@ def test_what_only_looks_after_a_backup_takes_no_bucket_from_what_was_read() -> 
     def kind_of(seq: int) -> Kind:
         return Kind.COMPLETE if seq in {1, 2, 4} else Kind.UPKEEP
 
-    chosen = kept_by_rules(history, parse_policy(keep_daily=2), now_ms=20 * DAY_MS, kind_of=kind_of)
+    chosen = kept_by_rules(history, parse_policy(keep_daily=2), from_ms=20 * DAY_MS, kind_of=kind_of)
     assert [each.start for each in chosen] == [4, 2]
 
 
 def test_of_a_bucket_without_a_complete_one_the_newest_pass_stays_and_no_upkeep() -> None:
     policy, kinds = parse_policy(keep_daily=1), {1: Kind.INCOMPLETE, 2: Kind.INCOMPLETE, 3: Kind.UPKEEP}
-    found = list(kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=kinds.__getitem__))
+    found = list(kept_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=kinds.__getitem__))
     assert [each.start for each in found] == [2]
-    assert list(kept_by_rules(of(1, 2, 3), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP)) == []
-    many = list(kept_by_rules(of(*range(1, 300)), policy, now_ms=9, kind_of=lambda _: Kind.UPKEEP))
+    assert list(kept_by_rules(of(1, 2, 3), policy, from_ms=9, kind_of=lambda _: Kind.UPKEEP)) == []
+    many = list(kept_by_rules(of(*range(1, 300)), policy, from_ms=9, kind_of=lambda _: Kind.UPKEEP))
     assert [each.start for each in many] == [299], "what is not looked at may be worth keeping"
 
 
@@ -138,10 +139,11 @@ def test_points_of_one_moment_are_told_apart_by_number() -> None:
 
 def test_a_clock_that_jumped_ahead_drops_nothing_of_what_came_then() -> None:
     history = of(HOUR_MS, 2 * HOUR_MS, *(900 * DAY_MS for _ in range(4)))
-    always = always_kept(history, now_ms=DAY_MS, completed_at_ms=900 * DAY_MS, kind_of=lambda _: Kind.COMPLETE)
+    complete = newest_complete(history, completed_at_ms=900 * DAY_MS, kind_of=lambda _: Kind.COMPLETE)
+    always = always_kept(history, now_ms=DAY_MS, complete=complete)
     found = told(
         history,
-        [*always, *kept_by_rules(history, parse_policy(keep_daily=1), now_ms=DAY_MS, kind_of=lambda _: Kind.COMPLETE)],
+        [*always, *kept_by_rules(history, parse_policy(keep_daily=1), from_ms=DAY_MS, kind_of=lambda _: Kind.COMPLETE)],
     )
     assert found == (
         KeptPoints(first=3, last=5, points=3, rule=AHEAD),
@@ -151,15 +153,10 @@ def test_a_clock_that_jumped_ahead_drops_nothing_of_what_came_then() -> None:
 
 def test_the_newest_and_the_newest_complete_one_stay_whatever_the_rules_are() -> None:
     history = of(*(n * DAY_MS for n in range(1, 9)))
-    found = told(
-        history,
-        always_kept(
-            history,
-            now_ms=DAY_MS * 100,
-            completed_at_ms=6 * DAY_MS,
-            kind_of=lambda seq: Kind.COMPLETE if seq == 5 else Kind.UPKEEP,
-        ),
+    complete = newest_complete(
+        history, completed_at_ms=6 * DAY_MS, kind_of=lambda seq: Kind.COMPLETE if seq == 5 else Kind.UPKEEP
     )
+    found = told(history, always_kept(history, now_ms=DAY_MS * 100, complete=complete))
     assert [(each.first, each.rule) for each in found] == [(5, COMPLETE), (8, NEWEST)]
 
 
@@ -172,7 +169,7 @@ def test_a_pin_holds_until_its_end_and_for_ever_without_one() -> None:
 
 def test_what_is_kept_and_dropped_is_told_in_spans() -> None:
     history = of(*range(1, 21), forgotten=((5, 8), (12, 13)))
-    chosen = kept_by_rules(history, parse_policy(keep_age="17ms"), now_ms=20, kind_of=lambda _: Kind.COMPLETE)
+    chosen = kept_by_rules(history, parse_policy(keep_age="17ms"), from_ms=20, kind_of=lambda _: Kind.COMPLETE)
     found = told(history, chosen)
     assert found == (KeptPoints(first=3, last=20, points=14, rule=AGE),)
     assert runs(history, found) == [(3, 5), (8, 12), (13, 21)], "a gap in the numbers is no unbroken run"
@@ -190,7 +187,7 @@ def test_many_points_are_asked_for_by_place_and_not_one_by_one() -> None:
     asked: list[int] = []
     policy = parse_policy(keep_age="10d", keep_daily=20, keep_monthly=7)
     found = list(
-        kept_by_rules(history, policy, now_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE)
+        kept_by_rules(history, policy, from_ms=5_000 * HOUR_MS, kind_of=lambda seq: asked.append(seq) or Kind.COMPLETE)
     )  # type: ignore[func-returns-value]
     assert len(found) == 28
     assert len(asked) == 27

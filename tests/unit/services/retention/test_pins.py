@@ -72,6 +72,10 @@ def test_a_pin_that_has_ended_keeps_nothing_and_is_taken_off(made: Retained) -> 
     made.later(DAY_MS)
     assert [each.holds for each in pinned_points(made.backup)] == [False]
     let_go(made)
+    assert 2 in numbers(made), "ages count from the newest complete point, and so do ends of pins"
+    made.write("a")
+    made.commit()
+    let_go(made)
     assert 2 not in numbers(made)
     assert pinned_points(made.backup) == ()
 

@@ -89,6 +89,8 @@ def test_a_step_lets_go_and_the_next_comes_after_the_rest(made: Retained) -> Non
     made.commit()
     assert step.step(made.backup, made.backup.state()) is None
     clock.later(3600)
+    made.write("a")
+    made.commit()
     assert step.step(made.backup, made.backup.state()) is not None
     assert 6 not in points(made)
 

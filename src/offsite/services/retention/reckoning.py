@@ -1,0 +1,126 @@
+"""The moment from which ages are counted, and what speaks for it: no clock alone. Pure, but for commits it asks for.
+
+Ages count back from the newest complete restore point: a source that is down, a backup that is paused and a clock that
+jumps ahead after it make no point older. The time of that point is a clock's too. So the records in it are asked, which
+others dated: where the newest of them is less than a day older, ages count from that record. Where it is not, nobody
+speaks for the time but the rhythm of the backup: a pause much longer than those around it may be a clock that jumped.
+
+A clock that was behind shows in the same way: the records of a commit are dated long after the commit. Times of commits
+never go back, so a commit without records of its own then has the time of the one before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+
+from offsite.model.named import amount
+from offsite.model.time import format_duration, format_time
+from offsite.repository.commit import Commit
+from offsite.repository.history import CommitSummary, History
+from offsite.repository.state import FIRST_SEQ, BackupState
+from offsite.services.clocks import MOST_APART_MS
+
+WITNESSED_MS = 24 * 3_600_000
+"""The newest record speaks for the time of its restore point when it is no older than that."""
+LEAST_STEP_MS = 3_600_000
+"""A pause that is shorter is never taken for a jump of a clock."""
+_RHYTHMS = 3
+"""A pause of so many usual ones is long."""
+_PAUSES_COMPARED = 100
+_LOOKED_BACK = 20
+"""Restore points that are looked at for one with records of its own."""
+RUNS_CHECKED = 200
+"""Runs of restore points that go of which the newest is looked at, from the newest run down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reckoning:
+    """Ages count back from `from_ms`, for the newest complete restore point `complete`. `witnessed`: its newest record
+    is dated about so, too."""
+
+    complete: CommitSummary
+    from_ms: int
+    witnessed: bool
+
+
+def reckoned(head: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
+    """The reckoning of the newest state. A restore point that is dated after `now_ms` counts as made now."""
+    at_ms = min(now_ms, complete.committed_at_ms)
+    recorded = max((time for time in _record_times(head) if time <= at_ms + MOST_APART_MS), default=-1)
+    witnessed = recorded >= at_ms - WITNESSED_MS
+    return Reckoning(complete=complete, from_ms=min(at_ms, recorded) if witnessed else at_ms, witnessed=witnessed)
+
+
+def silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
+    """Why nothing goes, where the source was silent for longer than the floor; else empty."""
+    complete, silent_ms = reckoning.complete, now_ms - reckoning.complete.committed_at_ms
+    if not floor_ms or silent_ms <= floor_ms:
+        return ""
+    silent, floor = format_duration(silent_ms / 1000), format_duration(floor_ms / 1000)
+    return (
+        f"nothing goes: the newest complete restore point, commit {complete.seq}, is {silent} old, and the floor is "
+        f"{floor}; get the backup to run, or lower --floor"
+    )
+
+
+def jump_ahead(history: History, newest_gone: int, reckoning: Reckoning) -> str:
+    """Why the clock may have jumped ahead between restore point `newest_gone` and the newest complete one; else empty.
+    A record that speaks for the time of the newest says that it did not."""
+    if reckoning.witnessed:
+        return ""
+    low, high = (bisect_left(history, seq, key=attrgetter("seq")) for seq in (newest_gone, reckoning.complete.seq))
+    longest = _longest_plausible_ms(history, high)
+    for one, other in pairwise(history[at] for at in range(low, high + 1)):
+        pause_ms = min(other.committed_at_ms, reckoning.from_ms) - one.committed_at_ms
+        if pause_ms > longest:
+            return (
+                f"between commits {one.seq} and {other.seq} the clock went on by {format_duration(pause_ms / 1000)}, "
+                "and no record in the newest complete restore point is dated so late: the clock may have jumped"
+            )
+    return ""
+
+
+def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]) -> str:
+    """Why the clock may have been behind when restore point `newest_gone` was committed, so that the point is younger
+    than it looks; else empty. `read` gives a commit by its number."""
+    high = bisect_left(history, newest_gone, key=attrgetter("seq"))
+    for at in range(high, max(-1, high - _LOOKED_BACK), -1):
+        line = history[at]
+        changes = read(line.seq).changes
+        times = [each.timestamp_max_ms for each in changes.segments if each.timestamp_max_ms >= 0]
+        if changes.is_upkeep:
+            continue
+        if not times:
+            if line.seq > FIRST_SEQ and read(line.seq - 1).committed_at_ms == line.committed_at_ms:
+                return f"commits {line.seq - 1} and {line.seq} have the same time: the clock may have been behind"
+            continue
+        late = [time for time in times if time > line.committed_at_ms + WITNESSED_MS]
+        if 2 * len(late) <= len(times):
+            return ""
+        return (
+            f"commit {line.seq} says that it was made at {format_time(line.committed_at_ms)}, and "
+            f"{amount(len(late), 'segment')} of {len(times)} in it hold records of up to {format_time(max(late))}: the "
+            "clock may have been behind"
+        )
+    return ""
+
+
+def _record_times(head: BackupState) -> Iterator[int]:
+    lasts = (found.last for found in head.segments.values())
+    return (last.timestamp_max_ms for last in lasts if last is not None and last.timestamp_max_ms >= 0)
+
+
+def _longest_plausible_ms(history: History, high: int) -> int:
+    """The longest pause up to line `high` that the backup's own rhythm explains: of its last pauses all but the longest
+    are the rhythm."""
+    times = (history[at].committed_at_ms for at in range(max(0, high - _PAUSES_COMPARED), high + 1))
+    pauses = sorted(pause for pause in _pauses(times) if pause)[:-1]
+    return max(LEAST_STEP_MS, _RHYTHMS * pauses[len(pauses) // 2]) if pauses else WITNESSED_MS
+
+
+def _pauses(times: Iterable[int]) -> Iterator[int]:
+    return (other - one for one, other in pairwise(times))
