@@ -15,10 +15,12 @@ class BrokenPromise(AssertionError):
 
 
 class Judge:
-    """Looks at the store after each operation. `best`: how far the set could be restored so far."""
+    """Looks at the store after each operation. `best`: how far the set could be restored so far, `first`: from where
+    on."""
 
     def __init__(self, world: World) -> None:
         self.world, self.best = world, [0, 0]
+        self.first: list[int] | None = None
         self.switches = self.removals = 0
         world.judge = self.look
 
@@ -68,11 +70,17 @@ class Judge:
         held = [ends for each in whole if (ends := self.world.held(each.number)) is not None]
         need(held, "the ledger calls a generation complete that is not there")
         now = [max(ends[n] for ends in held) for n in range(len(self.best))]
-        need(all(a >= b for a, b in zip(now, self.best, strict=True)), f"restorable to {self.best} before, now {now}")
+        may_lose = any(each.is_released and each.phase is not Phase.REMOVED for each in state.generations)
+        lost = any(a < b for a, b in zip(now, self.best, strict=True))
+        need(may_lose or not lost, f"restorable to {self.best} before, now {now}")
         newest = state.restorable
         assert newest is not None
         need(self.world.held(newest.number) is not None, "the generation to restore from is not there as a whole")
         self.best = now
+        begins = self.world.begins(newest.number)
+        lost = any(a > b for a, b in zip(begins, self.first or begins, strict=True))
+        need(may_lose or not lost, f"restorable from {self.first} on before, now from {begins} on")
+        self.first = begins
 
 
 def need(condition: object, what: str) -> None:

@@ -10,6 +10,11 @@ from offsite.services.generations.message import encode_message
 from tests.generations.judge import Judge
 from tests.generations.world import PARTITIONS, Death, World, forged
 
+_EMPTIED_WORLDS = 3
+"""In one of so many worlds the source is emptied now and then."""
+_EMPTIED, _RELEASED = 0.001, 0.003
+"""How often, at each turn."""
+
 
 @dataclass
 class Played:
@@ -21,7 +26,7 @@ class Played:
 
 def play(seed: int, *, operations: int = 900) -> Played:
     """Raises `BrokenPromise` for a promise that did not hold, and what a process ended by that it should not."""
-    chance = random.Random(seed)
+    chance, emptying = random.Random(seed), random.Random(f"emptying {seed}")
     world = World(chance)
     judge = Judge(world)
     both_first = chance.random() < 0.3
@@ -31,11 +36,15 @@ def play(seed: int, *, operations: int = 900) -> Played:
     try:
         for _ in range(operations):
             kills += _something(world, chance)
+            if seed % _EMPTIED_WORLDS == 0:
+                _source(world, emptying)
             _check(world)
         before = judge.switches
         _calm(world)
         for _ in range(6000):
             _turn(world, chance)
+            if seed % _EMPTIED_WORLDS == 0 and emptying.random() < _RELEASED:
+                world.release()
             _check(world)
             if judge.switches >= before + 2 and judge.removals >= before + 1:
                 break
@@ -45,6 +54,15 @@ def play(seed: int, *, operations: int = 900) -> Played:
         for each in world.processes:
             each.kill()
     return Played(judge.switches, judge.removals, kills, operations)
+
+
+def _source(world: World, emptying: random.Random) -> None:
+    """Somebody empties the source now and then, and somebody agrees to what that means, or does not."""
+    lot = emptying.random()
+    if lot < _EMPTIED:
+        world.starts = list(world.ends)
+    elif lot < _EMPTIED + _RELEASED:
+        world.release()
 
 
 def _something(world: World, chance: random.Random) -> int:

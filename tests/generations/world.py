@@ -1,4 +1,5 @@
-"""A world for two instances of a set: processes that stop, die and wake up anywhere, a topic that loses and repeats.
+"""A world for two instances of a set: processes that stop, die and wake up anywhere, a topic that loses and repeats, a
+source that somebody empties.
 
 The processes are those of `services/generations` as they are, over a ledger in memory; only what they read into and the
 topic are doubles. Each runs in a thread of its own, and one at a time: a process goes on from one operation on the
@@ -12,12 +13,13 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import CommitLost, OffsiteError
-from offsite.repository.generations.entry import Founding, Instance
-from offsite.repository.generations.generation_set import GenerationSet
+from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import Announce
@@ -42,14 +44,14 @@ class Death(BaseException):
 
 @dataclass
 class World:
-    """`store` holds everything that lasts. `ends`: the topic's. `records`: the coordination topic's. `judge` is asked
-    after every operation that changes something."""
+    """`store` holds everything that lasts. `starts`, `ends`: the topic's. `records`: the coordination topic's. `judge`
+    is asked after every operation that changes something."""
 
     chance: random.Random
 
     def __post_init__(self) -> None:
         self.store = MemoryStore()
-        self.ends = [3] * PARTITIONS
+        self.ends, self.starts = [3] * PARTITIONS, [0] * PARTITIONS
         self.records: list[tuple[bytes, bytes | None]] = []
         self.processes: list[Process] = []
         self.judge: Callable[[str, str, Process | None], None] = lambda *_: None
@@ -79,6 +81,26 @@ class World:
         ]:
             return None
         return list(json.loads(self.store.objects[keys[-1]])["ends"]) if keys else None
+
+    def begins(self, generation: int) -> list[int]:
+        """Where what a generation holds begins."""
+        return list(json.loads(self.store.objects[f"g/{generation}/commits/{1:06d}"])["begins"])
+
+    def release(self) -> None:
+        """A person lets go what nobody can read again."""
+        ledger, state = Ledger(store=self.store, layout=SetLayout(name=SET)), self.state  # type: ignore[arg-type]
+        for each in state.generations:
+            entry = Entry(
+                seq=state.seq + 1,
+                previous=state.head,
+                kind=Kind.RELEASED,
+                instance=Instance.A,
+                word="a person",
+                at_ms=self.store.now_ms(),
+                generation=each.number,
+            )
+            with suppress(NotAllowedError):
+                state = state if each.is_released else ledger.append(entry, to=state) or state
 
     def start(self, instance: Instance, *, is_first: bool | None = None) -> Process:
         process = Process(self, instance, is_first=instance is Instance.A if is_first is None else is_first)
@@ -175,6 +197,10 @@ class PausingStore:
             self._process.world.judge("put", key, self._process)
         return result
 
+    def put_overwrite(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
+        self._process.pause()
+        self._inner.put_overwrite(key, data)
+
     def delete(self, key: str) -> None:
         self._process.pause()
         self._inner.delete(key)
@@ -196,15 +222,16 @@ class PausingTarget:
 
     def copy(self, generation: int, guard: Guard) -> Copied:
         commits = self._commits(generation)
-        begun = commits[-1]["ends"] if commits else [0] * PARTITIONS
         self._process.pause()
-        told = list(self._process.world.ends)
+        told, starts = list(self._process.world.ends), list(self._process.world.starts)
+        begun = commits[-1]["ends"] if commits else starts
         guard()
         self._store.put_if_absent(f"g/{generation}/backup", b"{}")
         chance = self._process.world.chance
         reached = [min(end, at + chance.choice([1, 2, 5, 50])) for at, end in zip(begun, told, strict=True)]
         if reached != begun or not commits:
-            self._commit(generation, len(commits) + 1, {"ends": reached, "by": self._process.word})
+            commit = {"ends": reached, "by": self._process.word, "begins": starts}
+            self._commit(generation, len(commits) + 1, commit)
             commits = [*commits, {}]
         held = {key: end for key, end in zip(KEYS, reached, strict=True) if end}
         return Copied(
@@ -219,6 +246,18 @@ class PausingTarget:
         commits = self._commits(generation)
         ends = commits[-1]["ends"] if commits else [0] * PARTITIONS
         return {key: end for key, end in zip(KEYS, ends, strict=True) if end}
+
+    def uncompacted(self) -> Sequence[str]:
+        return ()
+
+    def lost(self, old: int, new: int, topics: object = None) -> tuple[str, ...]:
+        """Whether the topic was emptied since the old one began: nothing of before is in the new one."""
+        begins = [commits[0]["begins"] if (commits := self._commits(each)) else self._ends() for each in (old, new)]
+        return tuple(f"{key} from {a} to {b}" for key, a, b in zip(KEYS, *begins, strict=True) if a < b)
+
+    def _ends(self) -> list[int]:
+        self._process.pause()
+        return list(self._process.world.ends)
 
     def seal(self, generation: int) -> None:
         while True:

@@ -432,6 +432,12 @@ class OverwritingStore(Refused):
     id = "OFF-1450"
 
 
+class NotCompacted(Refused):
+    """A generation of topics that are not compacted cannot begin: their history would go with the one before."""
+
+    id = "OFF-1466"
+
+
 class GenerationRefused(Refused):
     """The generation is the one to restore from, is read, or is removed already: it cannot be let go. Or it cannot
     begin: something that is not of it lies in its place."""

@@ -21,6 +21,7 @@ from offsite.model.errors import (
     GenerationsDiffer,
     GenerationTakenOver,
     KafkaNotAuthorized,
+    NotCompacted,
     StoreFull,
 )
 from offsite.model.selections.selection import parse_selection
@@ -32,13 +33,16 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import put_record
 from offsite.services.backup.request import BackupRequest
+from offsite.services.generations import instance
 from offsite.services.generations.archive_target import place_of
 from offsite.services.generations.assembly import Workshop, open_instance
 from offsite.services.generations.backup_target import BackupTarget
 from offsite.services.generations.coordination import CoordinationTopic
-from offsite.services.generations.instance import RunningInstance
+from offsite.services.generations.decision import Rest
+from offsite.services.generations.instance import Happened, RunningInstance
 from offsite.services.generations.message import TOPIC, Event, Message, decode_message, encode_message
 from offsite.services.generations.removals import Removal
+from offsite.services.generations.report import line_of
 from offsite.services.generations.request import GenerationsRequest
 from offsite.services.generations.status import backup_or_generation, release, report_sets, restores_elsewhere
 from offsite.services.heads import SeenHead
@@ -52,6 +56,9 @@ from offsite.stores.open_store import open_archive_files
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 from tests.inline_runner import InlineRunner
+
+DESCRIBE_CONFIGS = 10
+"""The code of the operation."""
 
 
 class Hands(SystemClock):
@@ -491,3 +498,114 @@ def test_generations_as_avro_archives(pair: Pair, tmp_path: Path) -> None:
 def test_a_place_of_archives_may_be_a_url() -> None:
     assert place_of("s3://bucket/a?region=x", "pair", 3) == "s3://bucket/a/pair.gen-3?region=x"
     assert place_of("/mnt/a/", "pair", 3) == "/mnt/a/pair.gen-3"
+
+
+def empty(pair: Pair, topic: str = "customers") -> None:
+    """Somebody deletes all records (`kafka-delete-records.sh`); log ends stay as they are."""
+    for log in pair.site.source.topics[topic].partitions:
+        log.delete_before(log.end)
+
+
+@pytest.mark.parametrize("as_archives", [False, True])
+def test_a_source_that_was_emptied_takes_no_generation_away(pair: Pair, tmp_path: Path, *, as_archives: bool) -> None:
+    place = str(tmp_path / "archives") if as_archives else ""
+    a, b = pair.instance(Instance.A, place=place), pair.instance(Instance.B, length_ms=10**9, place=place)
+    a.step()
+    empty(pair)
+    for _ in range(6):
+        a.step()
+        b.step()
+    assert pair.phases() == ["complete", "filling"]
+    (found,) = report_sets(pair.site.repository)
+    assert found.restore_from.endswith("pair.gen-1")
+    kept = found.generations[0].kept
+    lost = "up to offset 3" if as_archives else ": 1 key from offset 2 on that nothing replaced or deleted"
+    assert kept.replace("customers/0 ", "customers/0").startswith(f"generation 2 lacks customers/0{lost}")
+    release(pair.site.repository, "pair", 1, by="a person")
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_the_instance_says_why_it_does_not_take_over(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    a.step()
+    empty(pair)
+    until(pair, lambda: pair.phases() == ["complete", "filling"], a, b)
+    line = line_of(Happened(effect=b.step(), state=pair.state))
+    assert line is not None
+    assert line.text.startswith("generation 2 is read, and does not take over: generation 2 lacks customers/0: 1 key")
+    assert "its log starts at 3 by now: somebody, or its retention, has emptied it" in line.text
+    notes = {each.backup: each.notes for each in read_status(pair.site.repository).backups}
+    assert notes["pair.gen-1"] == ()
+    assert notes["pair.gen-2"][0].startswith("generation 2 lacks customers/0")
+
+
+def test_a_source_that_was_emptied_after_the_switch_takes_no_generation_away(pair: Pair) -> None:
+    """As retention of the new one, or a roll-up that lost something, would: it is compared again when the old one is to
+    go, and not taken from the switch."""
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    target = a._with.target
+    assert isinstance(target, BackupTarget)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(target, "lost", lambda *_: ("customers/0: 1 key",))
+        for _ in range(4):
+            b.step()
+            effect = a.step()
+    assert effect == Rest(why="generation 1 stays: generation 2 lacks customers/0: 1 key")
+    assert pair.phases() == ["sealed", "complete"]
+
+
+def test_what_was_replaced_or_deleted_may_be_missing(pair: Pair) -> None:
+    write = pair.site.source.write
+    for key, value in ((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"b", None)):
+        write("customers", [value], key=key)
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    write("customers", [b"3"], key=b"k")
+    write("customers", [b"3"], key=b"c")
+    pair.site.source.topics["customers"].partitions[0].delete_before(6)  # as the cleaner would: k, c and a are replaced
+    write("customers", [b"4"], key=b"a")
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_comparison_is_made_again_after_some_rounds(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads every key of both; and the producers of a source may write what is missing again."""
+    monkeypatch.setattr(instance, "COMPARED_AGAIN_AFTER", 5)
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    empty(pair)
+    until(pair, lambda: pair.phases() == ["complete", "filling"], a, b)
+    compared, lost = list[int](), b._with.target.lost
+    monkeypatch.setattr(b._with.target, "lost", lambda *given: compared.append(1) or lost(*given))
+    for _ in range(4):
+        b.step()
+    assert len(compared) <= 1
+    for partition in (0, 1):
+        pair.site.source.write("customers", [b"again"], partition=partition)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_topics_that_are_not_compacted_are_refused(pair: Pair) -> None:
+    pair.site.source.make_topic("orders")
+    with pytest.raises(NotCompacted, match="orders is not compacted"):
+        pair.instance(Instance.A, topics="orders,customers").step()
+    assert pair.state.generations == ()
+
+
+def test_a_topic_that_is_no_longer_compacted_begins_no_other_generation(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+    pair.site.source.topics["customers"].configs["cleanup.policy"] = "delete"
+    a.step()
+    with pytest.raises(NotCompacted):
+        b.step()
+    pair.site.source.write("customers", [b"4"])
+    a.step()
+    assert pair.phases() == ["complete"]
+    assert pair.restored() == [b"1", b"2", b"3", b"4"]
+
+
+def test_settings_that_may_not_be_read_are_not_known_to_be_compaction(pair: Pair) -> None:
+    pair.site.source.forbidden["customers"] = {DESCRIBE_CONFIGS}
+    with pytest.raises(NotCompacted, match="may not be read"):
+        pair.instance(Instance.A).step()

@@ -110,6 +110,11 @@ def a_switch_removes_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(instance, "lacking", lambda *_: ())
 
 
+def ends_are_all_that_is_compared(patch: pytest.MonkeyPatch) -> None:
+    """A source that was emptied reaches as far as it ever did."""
+    patch.setattr(world.PausingTarget, "lost", lambda *_: ())
+
+
 def removed_without_a_line(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(removals, "note_deletions", lambda *_, **__: None)
 
@@ -123,6 +128,7 @@ BUGS: tuple[Patch, ...] = (
     removed_because_a_message_says_so,
     silence_is_the_end,
     a_switch_removes_at_once,
+    ends_are_all_that_is_compared,
     removed_without_a_line,
 )
 

@@ -136,10 +136,10 @@ def release(
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let an old generation go although it alone holds something, such as a topic that was deleted since.
+    """Let an old generation go although it alone holds something, such as a topic that was deleted or emptied since.
 
-    Its instance removes it. Without this it is kept for ever, and no next generation is begun. Exit code 14: it is not
-    one that another took the place of.
+    Its instance removes it. Without this it is kept for ever, and the next generation does not take its place, or no
+    other one is begun. Exit code 14: it is not one that another took the place of, or is read to.
     """
     from offsite.repository.restores.process_identity import ProcessIdentity
     from offsite.services.generations.status import read_set

@@ -29,7 +29,7 @@ def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
 
 
 def render_release(console: Console, found: SetReport) -> None:
-    console.print("released: its instance removes it with its next step")
+    console.print("released: its instance removes it when the next one has taken its place")
     _render_set(console, found)
 
 
@@ -41,6 +41,13 @@ def _render_set(console: Console, found: SetReport) -> None:
     for each in found.generations:
         table.add_row(str(each.number), each.instance, _phase(each), *_times(each), each.place)
     console.print(table)
+    for each in found.generations:
+        if each.kept:
+            console.print(f"  generation {each.number} stays: {each.kept}")
+            console.print(
+                "    look at the source; if that is meant: "
+                f"offsite generations release --name {found.name} --generation {each.number}"
+            )
     for instance, process in found.processes:
         console.print(f"  instance {instance}: last run by {process}")
     if found.asked_ms:

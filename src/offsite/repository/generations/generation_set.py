@@ -183,8 +183,9 @@ def _sealed(state: GenerationSet, entry: Entry) -> GenerationSet:
 
 def _released(state: GenerationSet, entry: Entry) -> GenerationSet:
     found = state.generation(entry.generation)
-    if found is None or found.phase not in {Phase.RETIRED, Phase.SEALED}:
-        raise NotAllowedError("only what another generation replaced is released")
+    is_followed = found is not None and found.number == state.active and state.next_generation is not None
+    if found is None or not (is_followed or found.phase in {Phase.RETIRED, Phase.SEALED}):
+        raise NotAllowedError("only what another generation replaced, or is read to replace, is released")
     return _with(state, replace(found, is_released=True))
 
 

@@ -1,6 +1,7 @@
 """The keys of the generations of a set: built here, parsed here, nowhere else. Pure.
 
 generations/<set>/ledger/<seq:020>.json     what was decided of its generations, create-only
+generations/<set>/kept.json                 why the generation before stays (overwritten, never trusted)
 generations/<set>/audit/<seq:020>-<attempt>.jsonl
                                             what was deleted of them, noted when entry `seq` was the newest
 backups/<set>.gen-<n>/...                   generation n, where generations are backups
@@ -44,6 +45,10 @@ class SetLayout:
 
     def audit_key(self, seq: int, attempt: str) -> str:
         return f"{self.audit_prefix}{seq:020d}-{attempt}.jsonl"
+
+    @property
+    def kept_key(self) -> str:
+        return f"{SETS_PREFIX}{self.name}/kept.json"
 
     def backup_name(self, generation: int) -> str:
         """The name of the backup that is that generation."""

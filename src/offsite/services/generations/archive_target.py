@@ -6,11 +6,11 @@ generation that is retired, or leave a file where one was removed: neither is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
-from offsite.archives.archive import ArchiveContents
+from offsite.archives.archive import ArchiveContents, ArchiveReader
 from offsite.archives.archive_layout import MANIFEST_KEY
 from offsite.archives.formats import WriteOptions, open_reader
 from offsite.copy.restore_point import PointRequest
@@ -23,6 +23,8 @@ from offsite.services.archives.export_job import ExportJob, export_of_cluster, o
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import Cluster
+from offsite.services.generations.compacted_topics import uncompacted
+from offsite.services.generations.lost_keys import lost_of_archives
 from offsite.services.generations.request import ARCHIVE_TARGET
 from offsite.services.generations.target import Copied, Guard, Held
 from offsite.spark.runner import Runner
@@ -48,6 +50,9 @@ class ArchiveTarget:
 
     def __init__(self, parts: ArchiveParts) -> None:
         self._parts = parts
+
+    def uncompacted(self) -> Sequence[str]:
+        return uncompacted(self._parts.cluster.admin, self._parts.selection)
 
     def place_taken(self, generation: int) -> str:
         files = open_archive_files(self._place(generation))
@@ -75,6 +80,11 @@ class ArchiveTarget:
             key = (piece.topic, ids.get(piece.topic, ""), piece.partition)
             found[key] = max(found.get(key, 0), piece.end or 0)
         return {key: end for key, end in found.items() if end}
+
+    def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
+        """Raises what reading both, and Spark, raise."""
+        before, after = self._reader(old), self._reader(new)
+        return lost_of_archives(before, after, topics=topics, runner=self._parts.runner)
 
     def seal(self, generation: int) -> None:
         """Nothing can: see the module."""
@@ -118,9 +128,12 @@ class ArchiveTarget:
 
     def _contents(self, generation: int) -> ArchiveContents | None:
         try:
-            return open_reader(ARCHIVE_TARGET, open_archive_files(self._place(generation))).contents()
+            return self._reader(generation).contents()
         except ArchiveNotFound:
             return None
+
+    def _reader(self, generation: int) -> ArchiveReader:
+        return open_reader(ARCHIVE_TARGET, open_archive_files(self._place(generation)))
 
     def _place(self, generation: int) -> str:
         return place_of(self._parts.place, self._parts.name, generation)

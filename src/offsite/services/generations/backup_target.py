@@ -7,7 +7,7 @@ it may (`Follow.guard`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
@@ -22,6 +22,8 @@ from offsite.repository.state import BackupState
 from offsite.services.backup.request import BackupRequest
 from offsite.services.cluster import Cluster
 from offsite.services.follow.follower import Follow, Follower, Round
+from offsite.services.generations.compacted_topics import uncompacted
+from offsite.services.generations.lost_keys import lost_of_backups
 from offsite.services.generations.target import Copied, Guard, Held
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
@@ -58,6 +60,10 @@ class BackupTarget:
         self._followed: tuple[int, Follower] | None = None
         self._guard: Guard = _refuse
 
+    def uncompacted(self) -> Sequence[str]:
+        selection = self._parts.request.selection
+        return uncompacted(self._parts.cluster.admin, selection) if selection is not None else ()
+
     def place_taken(self, generation: int) -> str:
         prefix = self._layout(generation).prefix
         return prefix if any(True for _ in self._parts.repository.store.list(prefix)) else ""
@@ -84,6 +90,13 @@ class BackupTarget:
     def held(self, generation: int) -> Held:
         backup = self._open(generation)
         return {} if backup is None else held_by(backup.state())
+
+    def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
+        """Raises what reading both, and Spark, raise."""
+        names = (self._parts.layout.backup_name(each) for each in (old, new))
+        before, after = (self._parts.repository.backup(name).state() for name in names)
+        store, runner = self._parts.repository.store, self._parts.runner
+        return lost_of_backups(before, after, topics=topics, store=store, runner=runner)
 
     def seal(self, generation: int) -> None:
         """Raises `CommitLost` if others go on and on."""

@@ -55,9 +55,9 @@ class Facts:
     topic, 0 while that is not known.
 
     `at_end`: the generation that this instance reads was seen to reach the ends that leaders told after it had begun,
-    and holds all that the active one holds (`commit`: as of which commit of its own). `may_go`: the generation that
-    this instance was active with holds nothing that the active one lacks, nobody reads it, and no point of it is
-    pinned; None: nobody has looked.
+    and holds all that the active one holds, key by key (`commit`: as of which commit of its own). `may_go`: the
+    generation that this instance was active with holds nothing that the active one lacks, nobody reads it, and no point
+    of it is pinned; None: nobody has looked. `why_not`: why it is not `at_end` at the end of its topics, or may not go.
     """
 
     now_ms: int
@@ -69,6 +69,7 @@ class Facts:
     at_end: bool = False
     commit: int = 0
     may_go: bool | None = None
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +120,10 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """Read what is new into a generation, as the only one who may."""
+    """Read what is new into a generation, as the only one who may. `why`: why that is all, for people."""
 
     generation: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +213,7 @@ def _catching_up(me: Me, facts: Facts, following: Generation) -> Effect:
         return TakeBack(to=me.instance)
     if facts.at_end and facts.partitions:
         return Append(kind=Kind.SWITCHED, generation=following.number, partitions=facts.partitions, commit=facts.commit)
-    return Copy(generation=following.number)
+    return Copy(generation=following.number, why=facts.why_not)
 
 
 def _passive(state: GenerationSet, me: Me, facts: Facts) -> Effect:
@@ -247,5 +249,5 @@ def _judged(facts: Facts, own: Generation) -> Effect:
     if facts.may_go is None:
         return Compare(generation=own.number)
     if not facts.may_go:
-        return Rest(why=f"generation {own.number} stays: it is read, pinned, or holds what the next one lacks")
+        return Rest(why=f"generation {own.number} stays: {facts.why_not}")
     return Append(kind=Kind.REMOVING, generation=own.number)

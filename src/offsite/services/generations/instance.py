@@ -7,16 +7,25 @@ the next commit will stand: who is no longer the one who may write learns it the
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from offsite.model.clock import Clock
-from offsite.model.errors import Bug, GenerationRefused, GenerationsDiffer, GenerationTakenOver, OffsiteError
+from offsite.model.errors import (
+    Bug,
+    GenerationRefused,
+    GenerationsDiffer,
+    GenerationTakenOver,
+    NotCompacted,
+    OffsiteError,
+)
 from offsite.model.journal import decided
+from offsite.model.named import named
 from offsite.repository.generations.entry import Entry, Founding, Kind
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.kept import KeptGeneration, put_kept
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import KEPT_MS
 from offsite.services.generations.decision import (
@@ -43,6 +52,10 @@ from offsite.services.outages import Outages
 
 _EFFECTS_MAX = 50
 """Effects between two rounds: there are a few; more would go round in circles."""
+
+COMPARED_AGAIN_AFTER = 60
+"""Rounds after which two generations of which one lacks something are read and compared again: each key of both is."""
+_NAMED_MAX = 3
 
 
 class Coordination(Protocol):
@@ -87,6 +100,9 @@ class RunningInstance:
         self._audit = RemovalAudit(generations.ledger)
         self._state: GenerationSet | None = None
         self._has_joined = self._has_looked = self._is_behind = False
+        self._comparison = Comparison()
+        self._behind_before: Sequence[str] = ()
+        self._kept: KeptGeneration | None = None
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
         """Go on until it is interrupted, or must give up. Raises `GenerationTakenOver`, `GenerationsDiffer`, and what
@@ -165,7 +181,7 @@ class RunningInstance:
             case Copy(generation=number):
                 found = self._copy(number, facts)
             case Compare(generation=number):
-                found = replace(facts, may_go=self._may_go(number))
+                found = self._may_go(number, facts)
             case Remove(generation=number):
                 found = facts if self._remove(number) else None
             case Stop():
@@ -204,6 +220,17 @@ class RunningInstance:
             self._with.coordination.told(self._read())
             self._has_looked = True
 
+    def _check_compacted(self) -> None:
+        """A generation begins with what its topics hold then: of a topic that is not compacted the history would go
+        with the generation before. Raises `NotCompacted`, and what the cluster does."""
+        if uncompacted := self._with.target.uncompacted():
+            raise NotCompacted(
+                f"{named(uncompacted, most=_NAMED_MAX, of='topics')} {'is' if len(uncompacted) == 1 else 'are'} not "
+                "compacted, or their settings may not be read: what they no longer hold would go with the generation "
+                "before",
+                hint="leave them out, and back them up with: offsite backup run --follow",
+            )
+
     def _check_place(self, number: int) -> None:
         """What lies there before a generation begins is of somebody else: it would be gone on with, and be removed one
         day. Raises `GenerationRefused`."""
@@ -217,6 +244,7 @@ class RunningInstance:
     def _append(self, effect: Append) -> None:
         """Enter it, unless another process was first: then the next decision is made of what that one entered."""
         if effect.kind is Kind.BEGUN:
+            self._check_compacted()
             self._check_place(effect.generation)
         state, me = self._read(), self._with.me
         entry = Entry(
@@ -249,35 +277,81 @@ class RunningInstance:
         except RoleChangedError:
             decided("generations", why="another one writes by now", set=self._read().name, generation=number)
             return facts
-        at_end = copied.at_end and self._holds_all(number, copied)
-        self._is_behind = copied.at_end and not at_end
-        return replace(facts, partitions=copied.partitions, commit=copied.commit, at_end=at_end)
+        behind = self._behind(number, copied) if copied.at_end else ()
+        why_not = self._why_behind(number, behind)
+        if copied.at_end and not why_not:
+            why_not = self._lost_by_switch(number, copied)
+        at_end = copied.at_end and not why_not
+        return replace(facts, partitions=copied.partitions, commit=copied.commit, at_end=at_end, why_not=why_not)
 
     def _guard(self, number: int) -> None:
         if not may_write(self._read(), self._with.me, number):
             raise RoleChangedError
 
-    def _holds_all(self, number: int, copied: Copied) -> bool:
-        """Whether nothing of the active generation is missing: a process that was stopped between the two has seen an
-        end that is long past. What is no more at the source cannot be read again: its generation stays for it."""
+    def _behind(self, number: int, copied: Copied) -> Sequence[str]:
+        """What the active generation reaches farther with: a process that was stopped between the two has seen an end
+        that is long past. What is no more at the source cannot be read again: its generation stays for it."""
         active = self._read().active
         held = {} if active == number else self._with.target.held(active)
-        return not lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
+        return lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
 
-    def _may_go(self, number: int) -> bool:
-        """Whether generation `number` holds nothing that the active one lacks, is not read, and nobody wants to keep a
-        point of it."""
+    def _why_behind(self, number: int, behind: Sequence[str]) -> str:
+        """Why a generation that is `behind` at the end of its topics does not take over. The active one may have gone
+        on meanwhile; what is the same a round later cannot be read any more: it is worth a word to who looks from
+        outside, and a person may have agreed to it."""
+        state, is_lasting = self._read(), behind == self._behind_before
+        active = state.active_generation
+        self._is_behind, self._behind_before = bool(behind), behind
+        if not behind or (is_lasting and active is not None and active.is_released):
+            return ""
+        if is_lasting:
+            self._note_kept((state.active, number), lacks(number, behind))
+        return lacks(number, behind)
+
+    def _lost_by_switch(self, number: int, copied: Copied) -> str:
+        """Why generation `number` must not take over, though it reaches as far: a source that was emptied reaches as
+        far as it ever did. What it holds once it holds: later rounds need not compare that again."""
+        state = self._read()
+        active = state.active_generation
+        if active is None or active.number == number or active.is_released:
+            return ""
+        pair = active.number, number
+        return self._compared(pair, lambda: self._with.target.lost(*pair, copied.topics), again=False)
+
+    def _why_it_stays(self, number: int) -> str:
+        """Why generation `number` stays: it holds something that the active one lacks, a point of it is pinned, or it
+        is read. Empty when it may go."""
         state, target = self._read(), self._with.target
         found = state.generation(number)
-        is_released = found is not None and found.is_released
-        left = () if is_released else lacking(target.held(state.active), target.held(number))
-        if left:
-            why = f"generation {state.active} lacks {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else "")
-            decided("generation_kept", why=why, set=state.name, generation=number)
         if target.is_pinned(number):
-            decided("generation_kept", why="a restore point of it is pinned", set=state.name, generation=number)
-            return False
-        return not left and not target.is_read(number)
+            return "a restore point of it is pinned"
+        if target.is_read(number):
+            return "it is read"
+        if found is not None and found.is_released:
+            return ""
+        if left := lacking(target.held(state.active), target.held(number)):
+            return lacks(state.active, left)
+        pair = number, state.active
+        return self._compared(pair, lambda: target.lost(*pair), again=True)
+
+    def _compared(self, pair: tuple[int, int], lost: Callable[[], Sequence[str]], *, again: bool) -> str:
+        """What the second of `pair` lacks of the first, in words; told, and noted for who looks from outside."""
+        why = self._comparison.of(pair, lambda: lacks(pair[1], found) if (found := lost()) else "", again=again)
+        if why or self._kept is not None:
+            self._note_kept(pair, why)
+        return why
+
+    def _note_kept(self, pair: tuple[int, int], why: str) -> None:
+        kept, ledger = KeptGeneration(generation=pair[0], successor=pair[1], why=why), self._with.ledger
+        if kept != self._kept:
+            put_kept(ledger.store, ledger.layout, kept)
+            self._kept = kept
+
+    def _may_go(self, number: int, facts: Facts) -> Facts:
+        why = self._why_it_stays(number)
+        if why:
+            decided("generation_kept", why=why, set=self._read().name, generation=number)
+        return replace(facts, may_go=not why, why_not=why)
 
     def _remove(self, number: int) -> bool:
         if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
@@ -302,6 +376,28 @@ class RunningInstance:
             "by now: this process has stopped",
             hint="nothing is wrong with the other one; run each instance once",
         )
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The last comparison of two generations. One that found something is made again after some rounds, one that found
+    nothing only where that is asked for."""
+
+    pair: tuple[int, int] = (0, 0)
+    why: str = ""
+    _rounds: int = 0
+
+    def of(self, pair: tuple[int, int], why: Callable[[], str], *, again: bool) -> str:
+        self._rounds += 1
+        is_old = again if not self.why else self._rounds >= COMPARED_AGAIN_AFTER
+        if pair != self.pair or is_old:
+            self.why = why()
+            self.pair, self._rounds = pair, 0
+        return self.why
+
+
+def lacks(generation: int, lost: Sequence[str]) -> str:
+    return f"generation {generation} lacks {named(lost, most=_NAMED_MAX)}"
 
 
 def described(founding: Founding) -> str:

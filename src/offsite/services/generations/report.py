@@ -53,8 +53,8 @@ def _text(effect: Effect) -> str | None:
             return f"{event} is sent to instance {to}"
         case Remove(generation=number):
             return f"generation {number} is removed"
-        case Copy(generation=number):
-            return f"generation {number} is read"
+        case Copy(generation=number, why=why):
+            return f"generation {number} is read" + (f", and does not take over: {why}" if why else "")
         case Rest(why=why):
             return why
         case _:

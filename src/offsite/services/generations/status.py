@@ -9,6 +9,7 @@ from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
 from offsite.repository.generations.generation_set import Generation, GenerationSet, NotAllowedError, Phase
+from offsite.repository.generations.kept import KeptGeneration, get_kept
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger, set_names
 from offsite.repository.repository import Repository
@@ -20,8 +21,9 @@ from offsite.services.generations.removals import Removal, last_removals
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationReport:
     """One generation that is not removed. `place`: the name of its backup, or where its archive lies. `phase`: filling,
-    complete, retired, sealed or removing. `is_released`: it goes also where it alone holds something. Times: epoch ms
-    by the store's clock, 0 for what was not yet."""
+    complete, retired, sealed or removing. `is_released`: it goes also where it alone holds something. `kept`: why the
+    next one does not take its place, or it is not removed: what that one lacks. Times: epoch ms by the store's clock, 0
+    for what was not yet."""
 
     number: int
     instance: str
@@ -32,6 +34,7 @@ class GenerationReport:
     complete_ms: int
     retired_ms: int
     is_released: bool
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +99,8 @@ def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tup
 
 
 def release(repository: Repository, name: str, generation: int, *, by: str) -> SetReport:
-    """Let a generation go that another one took the place of, also where it alone holds something: the topic was
-    deleted, or its log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
+    """Let a generation go that another one took the place of, or is to, also where it alone holds something: the topic
+    was deleted or emptied, or its log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
     ledger = Ledger(store=repository.store, layout=SetLayout(name=name))
     while True:
         state = read_set(repository, name)
@@ -125,14 +128,14 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
 def _report(repository: Repository, state: GenerationSet) -> SetReport:
     founding = state.founding
     there = [each for each in state.generations if each.phase is not Phase.REMOVED]
-    newest = state.restorable
+    newest, kept = state.restorable, get_kept(repository.store, SetLayout(name=state.name))
     return SetReport(
         name=state.name,
         topics=() if founding is None else founding.include,
         cluster_id="" if founding is None else founding.cluster_id,
         restore_from="" if newest is None else _place(state.name, founding, newest.number),
         is_archive=founding is not None and bool(founding.place),
-        generations=tuple(_generation(state, each) for each in there),
+        generations=tuple(_generation(state, each, kept) for each in there),
         processes=tuple((str(each), state.joined_by[each]) for each in sorted(state.joined_by)),
         asked_ms=state.asked_ms,
         removed=len(state.generations) - len(there),
@@ -140,7 +143,8 @@ def _report(repository: Repository, state: GenerationSet) -> SetReport:
     )
 
 
-def _generation(state: GenerationSet, each: Generation) -> GenerationReport:
+def _generation(state: GenerationSet, each: Generation, kept: KeptGeneration | None) -> GenerationReport:
+    stays = kept is not None and kept.generation == each.number and not each.is_released
     return GenerationReport(
         number=each.number,
         instance=str(each.instance),
@@ -151,6 +155,7 @@ def _generation(state: GenerationSet, each: Generation) -> GenerationReport:
         complete_ms=each.complete_ms,
         retired_ms=each.retired_ms,
         is_released=each.is_released,
+        kept=kept.why if kept is not None and stays else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,9 @@ class Copied:
 class GenerationTarget(Protocol):
     """Where generations lie, each in a place of its own that no other one ever has: numbers are not used again."""
 
+    def uncompacted(self) -> Sequence[str]:
+        """The topics that are to be read of which nobody can say that they are compacted."""
+
     def place_taken(self, generation: int) -> str:
         """Where something lies in the place of a generation that has not begun; empty where nothing does."""
 
@@ -44,6 +47,10 @@ class GenerationTarget(Protocol):
 
     def held(self, generation: int) -> Held:
         """What a generation holds, as it can be read from its place; changes nothing there."""
+
+    def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
+        """What generation `old` holds and `new` lacks, read key by key: a sentence each. Of `topics`, by name and id,
+        only (None: of all). It may take as long as to read both."""
 
     def seal(self, generation: int) -> None:
         """See to it that whoever was about to add to the generation finds that it cannot. Can be repeated."""

@@ -10,6 +10,8 @@ from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
+from offsite.repository.generations.kept import get_kept
+from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
@@ -110,6 +112,10 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
 
 
 def _notes(backup: Backup) -> Iterable[str]:
+    if (named := set_of_backup(backup.descriptor.name)) is not None:
+        kept = get_kept(backup.store, SetLayout(name=named[0]))
+        if kept is not None and kept.successor == named[1] and kept.why:
+            yield f"{kept.why}; generation {kept.generation} stays"
     try:
         yield from map(str, unfinished_asides(backup))
     except OffsiteError as error:

@@ -106,7 +106,12 @@ def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]
             f"{amount(len(late), 'segment')} of {len(times)} in it hold records of up to {format_time(max(late))}: the "
             "clock may have been behind"
         )
-    return ""
+    one, other = history[high], history[min(high + 1, len(history) - 1)]
+    pause_ms = other.committed_at_ms - one.committed_at_ms
+    if pause_ms <= max(2 * WITNESSED_MS, _longest_plausible_ms(history, high)):
+        return ""
+    pause = format_duration(pause_ms / 1000)
+    return f"no record tells when commit {one.seq} was made, and the next one came {pause} later"
 
 
 def _record_times(head: BackupState) -> Iterator[int]:

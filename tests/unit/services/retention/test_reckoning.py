@@ -210,8 +210,8 @@ def course(number: int) -> str:
     drawn = random.Random(number)
     made = Drifting()
     rhythm_ms = drawn.choice((HOUR_MS, 6 * HOUR_MS, DAY_MS))
-    least_ms = 4 * rhythm_ms + DAY_MS
-    """What may be wrong unseen: a jump that is no longer than some of the backup's own pauses, or than a day."""
+    least_ms = 4 * rhythm_ms + 2 * DAY_MS
+    """What may be wrong unseen: a jump that is no longer than some of the backup's own pauses, or than two days."""
     told = list[str]()
     for _ in range(drawn.randint(6, 30)):
         made.passes(int(rhythm_ms * drawn.uniform(0.8, 1.2)))

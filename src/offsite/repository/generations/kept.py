@@ -1,0 +1,44 @@
+"""Why a generation stays, as the instance that compared it left word: a hint, overwritten each time and never trusted.
+Nothing is decided by it, it is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.journal import noted
+from offsite.repository.generations.layout import SetLayout
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGeneration:
+    """Generation `generation` stays, because `successor` lacks something: `why`. Empty where it lacks nothing."""
+
+    generation: int
+    successor: int
+    why: str
+
+
+def put_kept(store: Store, layout: SetLayout, kept: KeptGeneration) -> None:
+    """Leave word. Nothing depends on it, so nothing fails by it."""
+    try:
+        store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, **asdict(kept)}))
+    except OffsiteError as error:
+        noted("no_note", what="why a generation stays", why=error.message)
+
+
+def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
+    """What was left word of; None where nothing was, or it cannot be read."""
+    try:
+        if (data := store.get(layout.kept_key)) is None:
+            return None
+        item = parse_json_object(data, source=layout.kept_key, damaged=DamagedObject)
+        return KeptGeneration(
+            generation=item.count("generation"), successor=item.count("successor"), why=item.text("why")
+        )
+    except OffsiteError as error:
+        noted("hint_unusable", what=layout.kept_key, why=error.message)
+        return None

@@ -1,0 +1,19 @@
+"""Which of the topics of a set are not compacted: of these a generation does not hold what the one before held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offsite.kafka.admin import ClusterAdmin
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.selections.selection import TopicSelection, drill_copies
+
+
+def uncompacted(admin: ClusterAdmin, selection: TopicSelection) -> Sequence[str]:
+    """The selected topics whose settings, with the cluster's defaults, do not name compaction, or may not be read.
+    Raises what the cluster does."""
+    there = admin.topics()
+    internal = frozenset(name for name, topic in there.items() if topic.internal)
+    names = selection.select(there, internal=internal, hidden=drill_copies(there))
+    configs = admin.readable_topic_configs(names, with_defaults=True).configs if names else {}
+    return [name for name in names if not is_compacted(configs.get(name, {}))]

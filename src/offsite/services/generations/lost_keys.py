@@ -1,0 +1,232 @@
+"""What a generation holds and the next one lacks: key by key, found by the shuffle that compaction uses.
+
+Of each key the last committed record of the older generation counts. It is lost where it is no tombstone and the next
+generation has no record of that key at its offset or behind: then the source neither replaced nor deleted it, it was
+emptied (records deleted, retention, another policy). A record without a key has nothing that could replace it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import TypeVar
+
+from offsite.archives.archive import ArchiveReader, Piece
+from offsite.copy.compaction.latest import Found, Gathering, Spoilt, buckets_for, find_latest, spoil
+from offsite.copy.compaction.regions import MAX_END, Part, Region, parts_of
+from offsite.log.records.batch_keys import KeyedRecords
+from offsite.model.errors import OffsiteError
+from offsite.model.named import amount
+from offsite.model.size import MIB
+from offsite.repository.commit import PartitionId
+from offsite.repository.state import BackupState
+from offsite.spark.job_name import job_named
+from offsite.spark.runner import Failed, Fed, Runner, Shuffle
+from offsite.stores.store import Store
+
+TaskT = TypeVar("TaskT")
+
+_BUCKET_FILE_BYTES = 32 * MIB
+"""Bytes of compressed files of an archive whose keys share a bucket, about: how many records they hold nobody says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Which partition a stretch of the job is of, by its place among them, and of which generation."""
+
+    partition: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostKeys:
+    """How many keys, or records without one, of a partition are lost, and the first offset of them."""
+
+    partition: int
+    keys: int
+    first: int
+
+
+def lost_of_backups(
+    old: BackupState,
+    new: BackupState,
+    *,
+    topics: Collection[tuple[str, str]] | None,
+    store: Store,
+    runner: Runner,
+) -> tuple[str, ...]:
+    """What `old` holds and `new` lacks, a sentence for each partition. `topics`: names and ids of those that are asked
+    for (None: all). Raises what reading and Spark raise."""
+    known = [each for each in sorted(old.segments) if topics is None or (each.topic, each.topic_id) in topics]
+    regions, sides = _regions(known, old, new)
+    parts = [replace(part, first=()) for part in parts_of(regions)[0]]  # every tombstone counts
+    buckets = buckets_for(parts, slots=runner.slots)
+    find = partial(find_keys, store=store, buckets=buckets, sides=sides)
+    lost = _lost(parts, find, spoil, sides, buckets=buckets, runner=runner)
+    return tuple(_told(known[at], keys, first, new) for at, (keys, first) in sorted(lost.items()))
+
+
+def _regions(
+    partitions: Sequence[PartitionId], old: BackupState, new: BackupState
+) -> tuple[Sequence[Region], Sequence[Side]]:
+    """The segments of both generations, each partition of each a region, and what each region is."""
+    regions: list[Region] = []
+    sides: list[Side] = []
+    for at, known in enumerate(partitions):
+        for state, is_new in ((old, False), (new, True)):
+            if segments := state.segments[known].read() if known in state.segments else ():
+                regions.append(Region(partition=known, segments=segments, tombstones_below=MAX_END))
+                sides.append(Side(partition=at, is_new=is_new))
+    return regions, sides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePart:
+    """What one task reads of the archive of a generation: of its stretch."""
+
+    piece: Piece
+    stretch: int
+    reader: ArchiveReader
+
+
+def lost_of_archives(
+    old: ArchiveReader, new: ArchiveReader, *, topics: Collection[tuple[str, str]] | None, runner: Runner
+) -> tuple[str, ...]:
+    """As `lost_of_backups`, of two archives. Raises what their readers and Spark raise."""
+    contents = old.contents(), new.contents()
+    ids = [{each.topic: each.topic_id for each in found.topics} for found in contents]
+    known = sorted(
+        {
+            (piece.topic, piece.partition)
+            for piece in contents[0].pieces
+            if topics is None or (piece.topic, ids[0].get(piece.topic, "")) in topics
+        }
+    )
+    sides = [Side(partition=at, is_new=is_new) for at, _ in enumerate(known) for is_new in (False, True)]
+    tasks = [
+        ArchivePart(piece=piece, stretch=2 * known.index((piece.topic, piece.partition)) + is_new, reader=reader)
+        for is_new, reader, found in ((0, old, contents[0]), (1, new, contents[1]))
+        for piece in found.pieces
+        if (piece.topic, piece.partition) in known and ids[0].get(piece.topic) == ids[1].get(piece.topic)
+    ]
+    size_bytes = sum(task.piece.size_bytes for task in tasks)
+    buckets = max(runner.slots, -(-size_bytes // _BUCKET_FILE_BYTES))
+    find = partial(find_archived_keys, buckets=buckets, sides=sides)
+    lost = _lost(tasks, find, spoil_archived, sides, buckets=buckets, runner=runner)
+    return tuple(_sentence(*known[at], keys, first, log_start=0) for at, (keys, first) in sorted(lost.items()))
+
+
+def find_archived_keys(
+    part: ArchivePart, *, buckets: int, sides: Sequence[Side]
+) -> Iterator[tuple[int, Found | Spoilt]]:
+    """As `find_keys`, of a piece of an archive."""
+    gathering = Gathering(buckets)
+    for records in part.reader.read(part.piece):
+        keyed = KeyedRecords(
+            [each.key for each in records], [each.offset for each in records], [each.value for each in records]
+        )
+        for bucket, found in gathering.take(part.stretch, keyed, MAX_END):
+            yield _bucket(bucket, found, sides, buckets), found
+    for bucket, found in gathering.flush():
+        yield _bucket(bucket, found, sides, buckets), found
+
+
+def spoil_archived(part: ArchivePart, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:  # noqa: ARG001
+    """What is sent in place of what could not be read."""
+    yield 0, Spoilt((0, 1), error)
+
+
+def _lost(  # noqa: PLR0913  # the two ways to read, and what both need
+    tasks: Sequence[TaskT],
+    find: Callable[[TaskT], Iterator[tuple[int, Found | Spoilt]]],
+    give_up: Callable[[TaskT, OffsiteError], Iterator[tuple[int, Found | Spoilt]]],
+    sides: Sequence[Side],
+    *,
+    buckets: int,
+    runner: Runner,
+) -> Mapping[int, tuple[int, int]]:
+    """How many keys of each partition are lost, and from which offset on, by its place."""
+    shuffle = Shuffle(buckets=buckets, find=find, send=partial(send_lost, sides=sides), give_up=give_up)
+    lost: dict[int, tuple[int, int]] = {}
+    with job_named(f"compare generations: {amount(len(tasks), 'part')}"):
+        outcomes = runner.run_shuffled(tasks, gather_lost, shuffle) if tasks else []
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        for each in outcome.value:
+            keys, first = lost.get(each.partition, (0, each.first))
+            lost[each.partition] = keys + each.keys, min(first, each.first)
+    return lost
+
+
+def find_keys(part: Part, *, store: Store, buckets: int, sides: Sequence[Side]) -> Iterator[tuple[int, Found | Spoilt]]:
+    """As `find_latest`; records without a key of both generations come to one bucket."""
+    for bucket, found in find_latest(part, store=store, buckets=buckets):
+        yield _bucket(bucket, found, sides, buckets), found
+
+
+def _bucket(bucket: int, found: Found | Spoilt, sides: Sequence[Side], buckets: int) -> int:
+    if isinstance(found, Spoilt) or found.keys is not None:
+        return bucket
+    return sides[found.stretch].partition % buckets
+
+
+@dataclass(slots=True)
+class _Compared:
+    """One partition in one bucket: the last offset of each key, doubled, and those without a key."""
+
+    old: dict[bytes, int] = field(default_factory=dict)
+    new: dict[bytes, int] = field(default_factory=dict)
+    old_without_key: set[int] = field(default_factory=set)
+    new_without_key: set[int] = field(default_factory=set)
+
+    def take(self, found: Found, *, is_new: bool) -> None:
+        if found.keys is None:
+            (self.new_without_key if is_new else self.old_without_key).update(found.offsets)
+            return
+        known = self.new if is_new else self.old
+        for key, offset in zip(found.keys, found.offsets, strict=True):
+            known[key] = max(offset, known.get(key, -1))
+
+    def lost(self) -> Sequence[int]:
+        """The offsets of what is lost: the lowest bit of a doubled one says that it is a tombstone."""
+        of_keys = (at >> 1 for key, at in self.old.items() if not at & 1 and self.new.get(key, -1) | 1 < at)
+        return array("q", chain(of_keys, self.old_without_key - self.new_without_key))
+
+
+def send_lost(found: Iterator[Found | Spoilt], *, sides: Sequence[Side]) -> Iterator[tuple[int, LostKeys | Spoilt]]:
+    """What of one bucket is lost, to the first task; why a part could not be read, too."""
+    compared: dict[int, _Compared] = {}
+    for each in found:
+        if isinstance(each, Spoilt):
+            yield 0, each
+            continue
+        side = sides[each.stretch]
+        compared.setdefault(side.partition, _Compared()).take(each, is_new=side.is_new)
+    for partition, both in compared.items():
+        if offsets := both.lost():
+            yield 0, LostKeys(partition=partition, keys=len(offsets), first=min(offsets))
+
+
+def gather_lost(fed: Fed[TaskT, LostKeys | Spoilt]) -> tuple[LostKeys, ...]:
+    """What came to a task. Raises why a part could not be read."""
+    lost: list[LostKeys] = []
+    for each in fed.sent:
+        if isinstance(each, Spoilt):
+            raise each.error
+        lost.append(each)
+    return tuple(lost)
+
+
+def _told(known: PartitionId, keys: int, first: int, new: BackupState) -> str:
+    position = new.positions.get(known)
+    return _sentence(known.topic, known.partition, keys, first, log_start=position.log_start if position else 0)
+
+
+def _sentence(topic: str, partition: int, keys: int, first: int, *, log_start: int) -> str:
+    lost = f"{topic}/{partition}: {amount(keys, 'key')} from offset {first} on that nothing replaced or deleted"
+    emptied = f"; its log starts at {log_start} by now: somebody, or its retention, has emptied it"
+    return f"{lost}{emptied if log_start > first else ''}"
