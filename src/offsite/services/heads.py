@@ -21,10 +21,10 @@ from offsite.model.head import Head
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.backup import Backup
-from offsite.repository.generations.ledger import is_removed_generation
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.removed_backup import RemovedBackup, find_removal
 
 _OWN_FOLDERS = 3
 """Number of folders of a path of the memory: `offsite`, `heads`, and that of the place."""
@@ -112,9 +112,14 @@ class SeenHead:
         """Sentence that says what to do when the backup was removed on purpose."""
         return f"if it was removed on purpose, delete {self._path()}"
 
+    def removal(self) -> RemovedBackup | None:
+        """How the backup was removed on purpose, as the repository tells it; None where it does not."""
+        return find_removal(self.repository.store, self.backup)
+
     def check_absent(self) -> None:
-        """Raise `CommitsGone` when the backup is not there, and this machine saw it here before."""
-        if gone := self.absent():
+        """Raise `CommitsGone` when the backup is not there, and this machine saw it here before; not when it was
+        removed on purpose."""
+        if (gone := self.absent()) and self.removal() is None:
             raise CommitsGone(gone, hint=f"bring it back, or choose another name; {self.forgotten_by()}")
 
     def check(self, backup: Backup, state: BackupState) -> None:
@@ -139,16 +144,7 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
         noted("no_memory", what="the backups that were seen", why=error)
         return ()
     absent = (SeenHead(repository=repository, backup=name) for name in names if name not in there)
-    return tuple(each for each in absent if each.absent() and not is_removed_generation(repository.store, each.backup))
-
-
-def _is_removed(repository: Repository, backup: str) -> bool:
-    """Whether it is known why the backup is gone: as a generation that another one took the place of."""
-    try:
-        return is_removed_generation(repository.store, backup)
-    except OffsiteError as error:
-        warned("unread_ledger", why=error.message, backup=backup)
-        return False
+    return tuple(each for each in absent if each.absent())
 
 
 def _folder(repository: Repository) -> Path:

@@ -473,7 +473,10 @@ def test_no_alarm_about_a_generation_that_was_removed(pair: Pair) -> None:
     assert head is not None
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
     seen.remember(head)
-    assert [each.backup for each in read_status(pair.site.repository).backups] == ["pair.gen-2"]
+    status = read_status(pair.site.repository)
+    assert [each.backup for each in status.backups] == ["pair.gen-2"]
+    told = [(each.backup, each.by, each.why) for each in status.removed]
+    assert told == [("pair.gen-1", "generations", "the switch to generation 2 was committed")]
 
 
 def test_generations_as_avro_archives(pair: Pair, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from offsite.services.overview.last_checks import LastChecks
     from offsite.services.overview.status import BackupStatus, Status
+    from offsite.services.removed_backup import RemovedBackup
     from offsite.services.retention.outlook import RetentionOutlook
 
 
@@ -32,6 +33,13 @@ def render_status(console: Console, report: Status) -> None:
             console.print(f"      {problem}")
         for each in backup.notes:
             console.print(f"      note: {each}")
+    for removed in report.removed:
+        console.print(f"  removed on purpose: {_removed(removed)}")
+
+
+def _removed(removed: RemovedBackup) -> str:
+    why = f": {removed.why}; {removed.by}, by {removed.who}" if removed.who else ", as its ledger says"
+    return f"{removed.backup}, {format_time(removed.at_ms)}{why}"
 
 
 def _status_line(backup: BackupStatus) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
-from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase, after
-from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key, set_of_backup
+from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, after
+from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key
 from offsite.stores.numbered_log import HINT, NumberedLog
 from offsite.stores.store import Store
 
@@ -76,13 +76,3 @@ def _is_set(store: Store, name: str) -> bool:
     except BadName:
         return False
     return any(parse_entry_key(info.key) is not None for info in store.list(layout.ledger_prefix))
-
-
-def is_removed_generation(store: Store, backup: str) -> bool:
-    """Whether a backup of that name was a generation that another one took the place of, and that was removed for it.
-    Raises `DamagedObject`."""
-    named = set_of_backup(backup)
-    if named is None:
-        return False
-    found = Ledger(store=store, layout=SetLayout(name=named[0])).read().generation(named[1])
-    return found is not None and found.phase in {Phase.REMOVING, Phase.REMOVED}

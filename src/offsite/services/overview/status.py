@@ -12,6 +12,7 @@ from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.generations.kept import get_kept
 from offsite.repository.generations.layout import SetLayout, set_of_backup
+from offsite.repository.generations.removal import KEPT_MS
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
@@ -19,6 +20,7 @@ from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.reading_clock import reading_now_ms
+from offsite.services.removed_backup import RemovedBackup
 from offsite.services.restore.unfinished_aside import unfinished_asides
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
@@ -51,19 +53,29 @@ class BackupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
+    """`removed`: the backups that this machine saw here before and that were removed on purpose, in the last 30 days:
+    by whom, and why."""
+
     repository: str
     safe: bool
     backups: tuple[BackupStatus, ...]
+    removed: tuple[RemovedBackup, ...] = ()
 
 
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
     """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
-    machine saw here before, and that is gone."""
+    machine saw here before, and that is gone, unless the repository tells by whom it was removed."""
     now_ms, names = reading_now_ms(repository.store), repository.backups()
     there = (_status(repository, name, now_ms, stale_after_s) for name in names)
-    backups = (*there, *(_gone(seen, now_ms) for seen in vanished(repository, names)))
-    safe = bool(backups) and all(backup.safe for backup in backups)
-    return Status(repository=repository.store.url, safe=safe, backups=backups)
+    absent = [(seen, seen.removal()) for seen in vanished(repository, names)]
+    backups = (*there, *(_gone(seen, now_ms) for seen, removal in absent if removal is None))
+    removed = (removal for _, removal in absent if removal is not None)
+    return Status(
+        repository=repository.store.url,
+        safe=bool(backups) and all(backup.safe for backup in backups),
+        backups=backups,
+        removed=tuple(each for each in removed if now_ms - each.at_ms < KEPT_MS),
+    )
 
 
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
