@@ -103,6 +103,7 @@ class RunningInstance:
         self._comparison = Comparison()
         self._behind_before: Sequence[str] = ()
         self._kept: KeptGeneration | None = None
+        self._why_not = ""
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
         """Go on until it is interrupted, or must give up. Raises `GenerationTakenOver`, `GenerationsDiffer`, and what
@@ -201,6 +202,7 @@ class RunningInstance:
             now_ms=self._with.ledger.store.now_ms() if is_mine else 0,  # on some stores it costs a put
             length_ms=self._with.length_ms,
             has_joined=self._has_joined,
+            why_not=self._why_not,
         )
 
     def _ensure_founded(self) -> None:
@@ -282,6 +284,7 @@ class RunningInstance:
         if copied.at_end and not why_not:
             why_not = self._lost_by_switch(number, copied)
         at_end = copied.at_end and not why_not
+        self._why_not = why_not
         return replace(facts, partitions=copied.partitions, commit=copied.commit, at_end=at_end, why_not=why_not)
 
     def _guard(self, number: int) -> None:
