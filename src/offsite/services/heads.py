@@ -21,10 +21,10 @@ from offsite.model.head import Head
 from offsite.model.ids import random_id
 from offsite.model.journal import noted, warned
 from offsite.repository.backup import Backup
+from offsite.repository.generations.removal import RemovedBackup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.removed_backup import RemovedBackup, find_removal
 
 _OWN_FOLDERS = 3
 """Number of folders of a path of the memory: `offsite`, `heads`, and that of the place."""
@@ -114,6 +114,8 @@ class SeenHead:
 
     def removal(self) -> RemovedBackup | None:
         """How the backup was removed on purpose, as the repository tells it; None where it does not."""
+        from offsite.services.removed_backup import find_removal  # rarely asked for, and reads ledgers
+
         return find_removal(self.repository.store, self.backup)
 
     def check_absent(self) -> None:

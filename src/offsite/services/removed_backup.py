@@ -8,7 +8,6 @@ is the last that was entered under it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
@@ -18,20 +17,9 @@ from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
 from offsite.repository.generations.generation_set import Phase
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.ledger import Ledger
+from offsite.repository.generations.removal import RemovedBackup
 from offsite.repository.snapshots.audit_record import GENERATION, AuditLayout, AuditLine, read_audit
 from offsite.stores.store import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedBackup:
-    """A backup that was removed on purpose: when (epoch ms, the store's clock), by which process, in which work and
-    why. `who` is empty where no line of the audit says it."""
-
-    backup: str
-    at_ms: int
-    who: str = ""
-    by: str = ""
-    why: str = ""
 
 
 def find_removal(store: Store, backup: str) -> RemovedBackup | None:

@@ -11,9 +11,9 @@ from offsite.model.time import format_duration, format_time
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from offsite.repository.generations.removal import RemovedBackup
     from offsite.services.overview.last_checks import LastChecks
     from offsite.services.overview.status import BackupStatus, Status
-    from offsite.services.removed_backup import RemovedBackup
     from offsite.services.retention.outlook import RetentionOutlook
 
 

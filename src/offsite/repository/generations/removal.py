@@ -12,6 +12,7 @@ object there, which then counts as nothing, and goes with a `sweep`. No backup b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from offsite.model.check import check
 from offsite.model.journal import decided, warned
@@ -37,6 +38,18 @@ _BATCH = 20
 
 Fence = Callable[[], None]
 """Raises where the caller may not go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedBackup:
+    """A backup that was removed on purpose: when (epoch ms, the store's clock), by which process, in which work and
+    why. `who` is empty where no line of the audit says it."""
+
+    backup: str
+    at_ms: int
+    who: str = ""
+    by: str = ""
+    why: str = ""
 
 
 def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:

@@ -12,7 +12,7 @@ from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.generations.kept import get_kept
 from offsite.repository.generations.layout import SetLayout, set_of_backup
-from offsite.repository.generations.removal import KEPT_MS
+from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
@@ -20,7 +20,6 @@ from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.reading_clock import reading_now_ms
-from offsite.services.removed_backup import RemovedBackup
 from offsite.services.restore.unfinished_aside import unfinished_asides
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
