@@ -143,7 +143,7 @@ class _Planning:
         self._kinds: dict[int, Kind] = {}
         self._expiring: Expiring | None = None
         complete = newest_complete(head.history, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
-        self._reckoning = reckoned(head, complete, now_ms=now_ms) if complete else None
+        self._reckoning = reckoned(self._state(complete.seq), complete, now_ms=now_ms) if complete else None
         self._nothing_goes = (
             silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)
             if self._reckoning

@@ -47,10 +47,11 @@ class Reckoning:
     witnessed: bool
 
 
-def reckoned(head: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
-    """The reckoning of the newest state. A restore point that is dated after `now_ms` counts as made now."""
+def reckoned(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
+    """The reckoning by the newest complete restore point, whose state is `state`. One that is dated after `now_ms`
+    counts as made now."""
     at_ms = min(now_ms, complete.committed_at_ms)
-    recorded = max((time for time in _record_times(head) if time <= at_ms + MOST_APART_MS), default=-1)
+    recorded = max((time for time in _record_times(state) if time <= at_ms + MOST_APART_MS), default=-1)
     witnessed = recorded >= at_ms - WITNESSED_MS
     return Reckoning(complete=complete, from_ms=min(at_ms, recorded) if witnessed else at_ms, witnessed=witnessed)
 
@@ -114,8 +115,8 @@ def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]
     return f"no record tells when commit {one.seq} was made, and the next one came {pause} later"
 
 
-def _record_times(head: BackupState) -> Iterator[int]:
-    lasts = (found.last for found in head.segments.values())
+def _record_times(state: BackupState) -> Iterator[int]:
+    lasts = (found.last for found in state.segments.values())
     return (last.timestamp_max_ms for last in lasts if last is not None and last.timestamp_max_ms >= 0)
 
 
