@@ -530,6 +530,12 @@ class ExpiryNotDone(Refused):
     id = "OFF-1492"
 
 
+class BackupGoing(Refused):
+    """The backup is about to be removed as a whole: nobody begins to restore from it."""
+
+    id = "OFF-1496"
+
+
 class ResourceImmutable(Refused):
     """A field of a declared resource may not change any more; what is declared was left as it is."""
 

@@ -5,6 +5,7 @@
     probes/create-only                                          put again and again, to see that it is refused
     probes/doctor-<id>                                          put by a doctor, who removes it at once
     backups/<backup>/backup.json                                source, selection, options: written once
+    backups/<backup>/removing.json                              that it is about to be: nobody begins to read it
     backups/<backup>/removed.json                               that it is removed as a whole, or was
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
     backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
@@ -100,6 +101,11 @@ class BackupLayout:
     def removed_key(self) -> str:
         """There while the backup is removed as a whole, and for some time after: what else is left is nothing."""
         return f"{self.prefix}removed.json"
+
+    @property
+    def removing_key(self) -> str:
+        """There while somebody asks whether the backup is read, to remove it: nobody begins to meanwhile."""
+        return f"{self.prefix}removing.json"
 
     @property
     def commits_prefix(self) -> str:

@@ -103,7 +103,8 @@ class Repository:
         result = self.store.put_if_absent(layout.descriptor_key, encode_backup(descriptor))
         if result is PutResult.OTHER:
             return self._same_or_refused(descriptor)
-        if result is PutResult.CREATED and self.store.head(layout.removed_key) is not None:
+        marks = (layout.removed_key, layout.removing_key)
+        if result is PutResult.CREATED and any(self.store.head(key) is not None for key in marks):
             self.store.delete(layout.descriptor_key)  # it was being removed meanwhile: ours is nobody's yet
             raise _removed_lately(layout)
         return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
@@ -134,7 +135,7 @@ class Repository:
         try:
             if self.store.head(layout.descriptor_key) is not None:
                 return True
-            if self.store.head(layout.removed_key) is not None:
+            if any(self.store.head(key) is not None for key in (layout.removed_key, layout.removing_key)):
                 return False
         except DamagedObject:  # a pipe or a link in its place: `backup` says so
             return True

@@ -60,7 +60,7 @@ class AgentsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSeen:
-    """`backups`: the low-level ones of which something is left, the oldest first, over all repositories;
+    """`backups`: the low-level ones of which something is left, of all repositories, older ones first as ledgers tell;
     `removed_ms`: when the last one was removed, by the store's clock, 0 for none."""
 
     backups: tuple[LowLevelSeen, ...] = ()

@@ -1,7 +1,10 @@
 """A job of the expiry queue: lets old data of one declared backup go, or all of it.
 
-The retention is applied to the last low-level backup. When one can restore from that, and it has the least that is to
-be restorable, all older ones are deleted whole. A resource that is deleted has all of its backups stopped and deleted.
+The retention is applied to the last low-level backup. An older one is deleted whole once the last one was compared with
+it, holds what it holds, was read, and reaches back as far as is to be restorable (see `decide.succession`); or once a
+person released it. Which one is the last is told by ledgers. A resource that is deleted has all of its backups stopped
+and deleted. What a restore reads or somebody pinned stays in either case, and is named.
+
 One such job of a backup runs at a time, whoever operates: a lease in each repository.
 """
 
@@ -12,33 +15,39 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, ExpiryNotDone
-from offsite.model.ids import random_id
-from offsite.model.journal import decided
+from offsite.model.errors import BackupNotFound, Damaged, ExpiryNotDone, FormatTooNew
+from offsite.model.journal import decided, warned
+from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.beating import beating
+from offsite.operator.work.comparison import is_at, same_batches, successor_of
+from offsite.operator.work.entering import enter
+from offsite.operator.work.reading import Reading
+from offsite.operator.work.release import is_released
 from offsite.operator.work.returned import sweep_removed
 from offsite.repository.backup import Backup
-from offsite.repository.declared.entry import Entry, Kind
-from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.entry import Kind, Predecessor
+from offsite.repository.declared.history import History, LowLevel, Phase
+from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
-from offsite.repository.generations.removal import remove_backup, unopened
+from offsite.repository.declared.order import Located, is_older, last_of, rank
+from offsite.repository.generations.removal import begin_removal, remove_backup, was_brought_back, withdraw_removal
 from offsite.repository.layout import BackupLayout
-from offsite.repository.leftovers import living_since_ms
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.readers import readers_of
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.pins import pinned_points
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
+from offsite.stores.store import Store
 
 BY = "expiry"
-_TRIES = 20
-"""Operators may be faster so often."""
+_BROUGHT_BACK = "somebody brought it back: it is theirs, and no job touches it any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,67 +65,89 @@ class Expiry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """What a job did. `points`: restore points let go of the last backup; `removed`: names of the backups that were
-    deleted as a whole; `kept`: of older ones that stay, and why."""
+    deleted as a whole; `kept`: older ones that stay, and why."""
 
     uid: str
     points: int = 0
     removed: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    kept: tuple[KeptBackup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Low:
-    """`is_continued`: a later one goes on in the same place, for their names hold no time: what lies there is that
-    one's."""
+    """`place`: which of the job's repositories; `ledger`: all that its ledger has; `is_continued`: a later one goes on
+    in the same place, for their names hold no time: what lies there is that one's."""
 
+    place: int
     repository: Repository
     low: LowLevel
+    ledger: History
     is_continued: bool = False
 
     @property
     def name(self) -> str:
         return self.low.beginning.backup
 
+    @property
+    def store(self) -> Store:
+        return self.repository.store
+
+    @property
+    def layout(self) -> BackupLayout:
+        return BackupLayout(backup=self.name)
+
 
 def expire(asked: Expiry, *, clock: Clock) -> Expired:
-    """Do one job. Raises `RestoreRunning` while another one of this backup runs, `ExpiryNotDone` where a backup that is
-    to go is still read or copied, and what the retention and the stores raise."""
+    """Do one job, and tell in the repositories what was kept. Raises `RestoreRunning` while another one of this backup
+    runs, `ExpiryNotDone` where a backup that is to go is still read, copied or pinned, and what the retention and the
+    stores raise."""
     layout = DeclaredLayout(uid=asked.uid)
     with ExitStack() as held:
         for repository in asked.repositories:
             held.enter_context(_alone(repository, layout.expiry))
         done = _delete(asked) if asked.is_deletion else _expire(asked, clock)
-        for store in {each.store.url: each.store for each in asked.repositories}.values():
+        stores = {repository.store.url: repository.store for repository in asked.repositories}
+        for store in stores.values():
+            put_kept(store, layout, done.kept)
+        if asked.is_deletion and done.kept:
+            told = "; ".join(map(str, done.kept))
+            raise ExpiryNotDone(f"not all may be deleted yet: {told}", hint="it is tried again")
+        for store in stores.values():
             sweep_removed(store, by=BY)
         return done
 
 
 def _delete(asked: Expiry) -> Expired:
-    return Expired(uid=asked.uid, removed=tuple(_remove(asked.uid, each) for each in _lows(asked)))
+    """All of its backups, but for those that are pinned or read."""
+    removed, kept = list[str](), list[KeptBackup]()
+    for low in _lows(asked):
+        if (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
+            kept.append(_kept(low, why))
+        else:
+            removed.append(low.name)
+    return Expired(uid=asked.uid, removed=tuple(removed), kept=tuple(kept))
 
 
 def _expire(asked: Expiry, clock: Clock) -> Expired:
+    for low in _lows(asked):
+        if low.is_continued:
+            _forget(asked.uid, low)
     lows = _lows(asked)
-    for each in lows:
-        if each.is_continued:
-            _forget(asked.uid, each)
-    return _expire_old(asked, [each for each in lows if not each.is_continued], clock)
-
-
-def _expire_old(asked: Expiry, lows: Sequence[_Low], clock: Clock) -> Expired:
-    if not lows:
-        return Expired(uid=asked.uid)
-    *older, last = lows
-    backup = _opened(last)
+    last = _last(lows)
+    backup = _opened(last) if last is not None else None
     points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
-    why = _why_not(backup, asked.minimum_ms) if older else ""
-    judged = [(each, f"{last.name} {why}" if why else _why_kept(each)) for each in older]
-    return Expired(
-        uid=asked.uid,
-        points=points,
-        removed=tuple(_remove(asked.uid, each) for each, kept in judged if not kept),
-        kept=tuple(f"{each.name}: {kept}" for each, kept in judged if kept),
-    )
+    removed, kept = list[str](), list[KeptBackup]()
+    for low in lows:
+        if low is last:
+            continue
+        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept() or _remove(asked.uid, low):
+            withdraw_removal(low.store, low.layout)
+            kept.append(_kept(low, why))
+        else:
+            removed.append(low.name)
+    if last is not None and not kept:
+        Reading(store=last.store, uid=asked.uid, number=last.low.number).forget()
+    return Expired(uid=asked.uid, points=points, removed=tuple(removed), kept=tuple(kept))
 
 
 def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
@@ -125,35 +156,88 @@ def _let_go(backup: Backup, policy: RetentionPolicy, clock: Clock) -> int:
     return apply_retention(backup, plan, clock=clock).plan.points
 
 
-def _why_not(last: Backup | None, minimum_ms: int) -> str:
-    """Why older backups stay; empty: the last one has all that is asked of it."""
-    state = None if last is None else last.sound_state()
-    if last is None or state is None or not state.completed_at_ms:
-        return "has not copied everything once"
-    if not state.positions:  # as when the source was emptied, or its topics were misspelt
-        return "holds no topic"
-    if state.completed_at_ms - _oldest_ms(last, state) < minimum_ms:
-        return "does not reach back far enough yet"
-    return ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One older backup, and the last one because of which it may go."""
+
+    asked: Expiry
+    older: _Low
+    last: _Low | None
+    lows: Sequence[_Low]
+
+    def why_kept(self) -> str:
+        """Why the older one stays; empty: it may go. The cheap questions come first, and the reading of the last one
+        at the end."""
+        older = self.older
+        if older.low.phase is Phase.REMOVING:
+            return ""
+        try:
+            if is_released(older.repository, older.low):
+                return ""
+            backup = _opened(older)
+            state = backup.sound_state() if backup is not None else None
+            if state is not None and state.unreadable:
+                return f"it cannot be read: {state.unreadable}"
+            if state is None or not (state.positions or state.topics or state.branches):
+                return "it is not stopped" if older.low.phase.is_live else ""  # it holds nothing
+            return next(self._why_unequal(state), "") or _why_in_use(older)
+        except (Damaged, FormatTooNew) as error:
+            return f"it cannot be judged: {error.message}"
+
+    def _why_unequal(self, state: BackupState) -> Iterator[str]:
+        """Why the last one does not take its place: the first reason is enough."""
+        last, older, uid = self.last, self.older, self.asked.uid
+        if last is None:
+            yield "nothing tells which backup is the last one"
+            return
+        if older.low.phase.is_live:
+            yield "it is not stopped"
+        if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
+            yield f"no ledger tells whether it is older than {last.name}"
+        named = next((each for each in _predecessors(last) if each.word == older.low.word), None)
+        if named is not None and not is_at(older.repository.backup(older.name), named.last):
+            yield f"it is not what {last.name} began behind: a copy may lie in its place"
+        successor = successor_of(last.repository, uid, last.low, last.ledger.backups)
+        if not (judged := judge_successor(successor, minimum_ms=self.asked.minimum_ms)).may_go:
+            yield str(judged)
+        if (point := successor.point) is None:
+            return
+        same = same_batches(last.store, state, point)
+        if not (judged := judge_coverage(state, successor, same_batch=same)).may_go:
+            yield str(judged)
+        if problem := Reading(store=last.store, uid=uid, number=last.low.number).problem(point.all_segments()):
+            yield f"{last.name} is damaged: {problem}"
+        if not _is_as_judged(uid, last):
+            yield f"something was decided about {last.name} meanwhile"
 
 
-def _why_kept(older: _Low) -> str:
-    """Why an older backup stays whatever the last one has; empty: it may go."""
-    if older.low.phase.is_live:  # the clocks of two stores differ
-        return "it is not stopped"
-    backup = _opened(older)
-    if backup is not None and any(pin.holds for pin in pinned_points(backup)):
-        return "a restore point of it is pinned"
-    return ""
+def _predecessors(low: _Low) -> tuple[Predecessor, ...]:
+    return low.low.origin.predecessors if low.low.origin is not None else ()
 
 
-def _oldest_ms(backup: Backup, state: BackupState) -> int:
-    """The time of the oldest point that one can restore everything to."""
-    for line in state.history:
-        stored = backup.log.get(line.seq)
-        if stored is not None and not stored.commit.changes.incomplete:
-            return line.committed_at_ms
-    return state.completed_at_ms
+def _is_as_judged(uid: str, low: _Low) -> bool:
+    backups = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups
+    return len(backups) == len(low.ledger.backups) and backups[low.low.number - 1] == low.low
+
+
+def _why_in_use(low: _Low) -> str:
+    """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
+    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs."""
+    if low.store.head(low.layout.descriptor_key) is None:
+        return ""  # nothing is there, or its removal goes on: it was asked before
+    try:
+        released = is_released(low.repository, low.low)
+        for reader in readers_of(low.store, low.layout):
+            if reader.is_live or not released:
+                return str(reader)
+        pins = () if released else pinned_points(low.repository.backup(low.name))
+    except (Damaged, FormatTooNew) as error:
+        return f"whether it is pinned or read cannot be told: {error.message}"
+    return next((f"commit {pin.commit} of it is pinned: {pin.reason}" for pin in pins if pin.holds), "")
+
+
+def _kept(low: _Low, why: str) -> KeptBackup:
+    return KeptBackup(backup=low.name, repository=low.store.url, reason=why)
 
 
 def _opened(low: _Low) -> Backup | None:
@@ -163,18 +247,30 @@ def _opened(low: _Low) -> Backup | None:
         return None
 
 
+def _last(lows: Sequence[_Low]) -> _Low | None:
+    located = tuple(map(_located, lows))
+    last = last_of(located)
+    return None if last is None else next(low for low in lows if _located(low) == last)
+
+
+def _located(low: _Low) -> Located:
+    return Located(ledger=str(low.place), low=low.low)
+
+
 def _lows(asked: Expiry) -> list[_Low]:
-    """All that is left of the resource's backups, the oldest first; one that is live is the last, whatever the clocks
-    of the stores say."""
-    found = [each for repository in asked.repositories for each in _lows_in(repository, asked.uid)]
-    return sorted(found, key=lambda each: (each.low.phase.is_live, each.low.started_ms))
+    """All that is left of the resource's backups, older ones first."""
+    lows = [low for place in range(len(asked.repositories)) for low in _lows_in(asked, place)]
+    located = tuple(map(_located, lows))
+    return sorted(lows, key=lambda low: rank(_located(low), located))
 
 
-def _lows_in(repository: Repository, uid: str) -> Iterator[_Low]:
-    there = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read().there
-    newest = {low.beginning.backup: low.number for low in there}
-    for low in there:
-        yield _Low(repository=repository, low=low, is_continued=low.number != newest[low.beginning.backup])
+def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
+    repository = asked.repositories[place]
+    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=asked.uid)).read()
+    newest = {low.beginning.backup: low.number for low in ledger.there}
+    for low in ledger.there:
+        is_continued = low.number != newest[low.beginning.backup]
+        yield _Low(place=place, repository=repository, low=low, ledger=ledger, is_continued=is_continued)
 
 
 def _forget(uid: str, low: _Low) -> None:
@@ -186,46 +282,60 @@ def _forget(uid: str, low: _Low) -> None:
 
 
 def _remove(uid: str, low: _Low) -> str:
-    """Stop it where it runs, seal it, and delete it as a whole. Its name."""
+    """Stop it where it runs, seal it, and delete it as a whole; or why it stays. Whether somebody reads it is asked
+    while nobody can begin to, and so are its pins, right before the ledger says that it goes; nothing comes back from
+    there."""
     if low.is_continued:
         _forget(uid, low)
-        return low.name
+        return ""
     phase = low.low.phase
+    if phase is Phase.REMOVING and was_brought_back(low.store, low.layout):
+        _decide(uid, low, Kind.REMOVED)
+        warned("left_alone", why=_BROUGHT_BACK, uid=uid, backup=low.name)
+        return _BROUGHT_BACK
     if phase.is_live:
         _decide(uid, low, Kind.STOPPED)
         phase = Phase.STOPPED
+    if phase is Phase.STOPPED and not low.low.is_sealed and (backup := _opened(low)) is not None:
+        seal_backup(backup)
     if phase is Phase.STOPPED:
-        if not low.low.is_sealed and (backup := _opened(low)) is not None:
-            seal_backup(backup)
         _check_idle(uid, low)
+    why = list[str]()
+
+    def is_used() -> bool:
+        why.extend(filter(None, [_why_in_use(low)]))
+        return bool(why)
+
+    if not begin_removal(low.store, low.layout, is_read=is_used):
+        return why[0]
+    if phase is Phase.STOPPED:
         _decide(uid, low, Kind.REMOVING)
-    layout = BackupLayout(backup=low.name)
-    if not remove_backup(low.repository.store, layout, is_read=lambda: _is_read(low), announce=_announced(uid, low)):
-        raise ExpiryNotDone(f"{low.name} is being read by a restore", hint="it is tried again")
+    if not remove_backup(low.store, low.layout, is_read=is_used, announce=_announced(uid, low)):
+        return why[0]
     _decide(uid, low, Kind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)
-    return low.name
+    return ""
 
 
 def _check_idle(uid: str, low: _Low) -> None:
     """An agent that copies hears of the stop within seconds."""
-    terms = LeaseTerms(store=low.repository.store, lease=DeclaredLayout(uid=uid).agent)
-    newest = DeclaredLedger(store=low.repository.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
+    terms = LeaseTerms(store=low.store, lease=DeclaredLayout(uid=uid).agent)
+    newest = DeclaredLedger(store=low.store, layout=DeclaredLayout(uid=uid)).read().backups[-1].number
     if low.low.number == newest and terms.holder(asking=ProcessIdentity.mine()) is not None:
         raise ExpiryNotDone(f"an agent still has {low.name} in hand", hint="it is tried again")
 
 
-def _is_read(low: _Low) -> bool:
-    """Whether a restore reads it; its descriptor is gone by then."""
-    return living_since_ms(unopened(low.repository.store, BackupLayout(backup=low.name))) is not None
-
-
 def _announced(uid: str, low: _Low) -> Callable[[int], None]:
     """What is going to be deleted is written down before."""
-    layout, store = DeclaredLayout(uid=uid), low.repository.store
+    layout, store = DeclaredLayout(uid=uid), low.store
 
     def announce(size_bytes: int) -> None:
-        line = Deletion(kind=GENERATION, what=low.name, rule="a newer backup has all that is asked", bytes=size_bytes)
+        line = Deletion(
+            kind=GENERATION,
+            what=low.name,
+            rule="a newer backup was compared with it, or a person said so",
+            bytes=size_bytes,
+        )
         seq = DeclaredLedger(store=store, layout=layout).read().seq
         note_deletions(store, layout, [line], by=BY, commit=seq)
 
@@ -233,26 +343,14 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
 
 
 def _decide(uid: str, low: _Low, kind: Kind) -> None:
-    """Enter what happens to a backup, under the lock. Raises `RestoreRunning` while an operator holds it."""
-    layout, store = DeclaredLayout(uid=uid), low.repository.store
-    ledger, mine = DeclaredLedger(store=store, layout=layout), ProcessIdentity.mine()
-    with LeaseTerms(store=store, lease=layout.lock).held(mine) as claim:
-        for _ in range(_TRIES):
-            history = ledger.read()
-            entry = Entry(
-                seq=history.seq + 1,
-                previous=history.head,
-                kind=kind,
-                generation=history.generation,
-                fence=claim.term,
-                word=random_id(16),
-                at_ms=store.now_ms(),
-                number=low.low.number,
-                by=mine.text,
-            )
-            if ledger.append(entry, to=history) is not None:
-                return
-        raise ExpiryNotDone(f"others decide about {low.name} all the time", hint="it is tried again")
+    """Enter what happens to a backup. Raises `ExpiryNotDone` where another one began in its place meanwhile."""
+
+    def check(history: History) -> None:
+        later = history.backups[low.low.number :]
+        if not low.is_continued and any(each.beginning.backup == low.name for each in later):
+            raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
+
+    enter(low.store, uid, number=low.low.number, kind=kind, check=check)
 
 
 @contextmanager

@@ -12,14 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offsite.model.errors import BackupNotFound, ResourceConflict
+from offsite.model.errors import BackupNotFound, OffsiteError, ResourceConflict
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Seal, Start, Step, TakeSlot, Turn
+from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place, Wanted
 from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.entry import Beginning, Entry, Kind
+from offsite.repository.declared.entry import Beginning, Entry, Kind, LastCommit, Origin, Predecessor
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
@@ -53,9 +54,10 @@ class Hands:
     seal: SealBackup
     in_force: InForce = _always
 
-    def carry_out(self, wanted: Wanted, step: Step) -> None:
-        """Raises `RestoreRunning` while another operator holds the lock, `ResourceConflict` where a name is somebody
-        else's, and what the store raises. What another operator did meanwhile is left to the next look."""
+    def carry_out(self, wanted: Wanted, step: Step, *, seen: BackupSeen) -> None:
+        """`seen`: what the step was decided by. Raises `RestoreRunning` while another operator holds the lock,
+        `ResourceConflict` where a name is somebody else's, and what the store raises. What another operator did
+        meanwhile is left to the next look."""
         match step:
             case ConfigureAgents():
                 self.eyes.agents.configure(wanted.uid, step.agents)
@@ -64,7 +66,7 @@ class Hands:
             case GiveSlot():
                 self.slots.give(wanted.uid)
             case Start():
-                self._start(wanted, step)
+                self._start(wanted, step, seen)
             case Turn():
                 self._turn(wanted, step)
             case Seal():
@@ -74,7 +76,7 @@ class Hands:
             case _:
                 assert_never(step)
 
-    def _start(self, wanted: Wanted, step: Start) -> None:
+    def _start(self, wanted: Wanted, step: Start, seen: BackupSeen) -> None:
         store = self.eyes.open_store(step.place)
         name = wanted.name_at(store.now_ms())
         if claim_name(store, name, wanted.uid) != wanted.uid:
@@ -84,7 +86,15 @@ class Hands:
             )
         beginning = replace(step.beginning, backup=name)
         self._check_place(store, wanted.uid, beginning)
-        self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings)
+        origin = Origin(last=last_commit(store, name), predecessors=tuple(map(self._predecessor, seen.backups)))
+        self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings, origin=origin)
+
+    def _predecessor(self, seen: LowLevelSeen) -> Predecessor:
+        """One that cannot be read now is named all the same: what lies there is compared when it is to go."""
+        backup, last = seen.low.beginning.backup, LastCommit()
+        with suppress(OffsiteError):
+            last = last_commit(self.eyes.open_store(seen.place), backup)
+        return Predecessor(backup=backup, word=seen.low.word, last=last)
 
     def _check_place(self, store: Store, uid: str, beginning: Beginning) -> None:
         """What lies at the name is nobody's but this resource's, and of the same topics. Raises `ResourceConflict`."""
@@ -153,6 +163,15 @@ class Hands:
         if found is not None:
             decided("declared", why=kind.value, uid=wanted.uid, number=entry.number, fence=fence)
         return found
+
+
+def last_commit(store: Store, backup: str) -> LastCommit:
+    """The newest commit that lies in the place of a backup. Raises what the repository raises."""
+    try:
+        state = Repository.open(store).backup(backup).state()
+    except BackupNotFound:
+        return LastCommit()
+    return LastCommit(commit=state.seq, hash=state.head_hash)
 
 
 def _of_source(beginning: Beginning) -> Beginning:

@@ -14,6 +14,7 @@ from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.order import Located, rank
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import Store
@@ -34,7 +35,9 @@ def look(eyes: Eyes, uid: str, places: Iterable[Place]) -> BackupSeen:
     what cannot be seen is never taken for what is not there."""
     found = [each for place in dict.fromkeys(places) for each in _in_place(eyes, uid, place)]
     there = [each for each in found if each.low.phase is not Phase.REMOVED]
-    there.sort(key=lambda each: each.low.started_ms)
+    located = {id(each): Located(ledger=str(each.place), low=each.low) for each in there}
+    among = tuple(located.values())
+    there.sort(key=lambda each: rank(located[id(each)], among))
     removed_ms = max((each.low.removed_ms for each in found), default=0)
     return BackupSeen(backups=tuple(there), agents=eyes.agents.seen(uid), removed_ms=removed_ms)
 

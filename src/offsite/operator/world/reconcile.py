@@ -29,7 +29,7 @@ def reconcile(hands: Hands, wanted: Wanted, places: Iterable[Place]) -> Reconcil
     problems = []
     for step in decide(wanted, seen, slot).steps:
         try:
-            hands.carry_out(wanted, step)
+            hands.carry_out(wanted, step, seen=seen)
         except RestoreRunning as error:
             problems.append(Condition(type=ConditionType.INCORRECT_BACKUP_STATE, message=error.message))
         except OffsiteError as error:

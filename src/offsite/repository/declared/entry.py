@@ -12,6 +12,9 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import check_backup_name
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object, patterns_of
 
+REASON_MAX = 1_000
+"""Characters of why a person let something go: every reader of the ledger reads it."""
+
 
 class Kind(StrEnum):
     """What an entry decides. Each is one object, so it is decided or it is not."""
@@ -31,6 +34,8 @@ class Kind(StrEnum):
     """It is being deleted as a whole: nobody may begin to read it."""
     REMOVED = "removed"
     """Nothing of it is left."""
+    RELEASED = "released"
+    """A person said that it may go as it lies there, though nobody can show that a later one holds what it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +60,45 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastCommit:
+    """The newest commit that lay in a place: its number, and the hash of its bytes. 0 and empty: there was none."""
+
+    commit: int = 0
+    hash: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predecessor:
+    """A low-level backup that was there when another one began. `word`: that of its own `started` entry, by which it is
+    the same in a copy of the repository; `last`: what lay in its place then."""
+
+    backup: str
+    word: str
+    last: LastCommit = LastCommit()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Behind what a low-level backup begins. `last`: what lay in its place already; `predecessors`: all low-level
+    backups of the resource that were there, in whatever repository. So the order of backups is a matter of record."""
+
+    last: LastCommit = LastCommit()
+    predecessors: tuple[Predecessor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What a person let go: the backup as it ends with commit `last`, for a `reason`."""
+
+    last: LastCommit
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One entry. `generation`: of the resource, by which it was decided; `fence`: the term of the lock of whoever did;
-    `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people."""
+    `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people.
+    `origin`: of one that begins; entries of earlier versions have none."""
 
     seq: int
     previous: str
@@ -70,6 +111,8 @@ class Entry:
     by: str = ""
     beginning: Beginning | None = None
     settings: Settings | None = None
+    origin: Origin | None = None
+    release: Release | None = None
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -99,6 +142,16 @@ def encode_entry(entry: Entry) -> bytes:
             "snapshot_duration": entry.settings.snapshot_duration,
             "parameters": dict(entry.settings.parameters),
         }
+    if entry.origin is not None:
+        fields["origin"] = {
+            "last": _last_fields(entry.origin.last),
+            "predecessors": [
+                {"backup": each.backup, "word": each.word, "last": _last_fields(each.last)}
+                for each in entry.origin.predecessors
+            ],
+        }
+    if entry.release is not None:
+        fields["release"] = {"last": _last_fields(entry.release.last), "reason": entry.release.reason}
     return encode_object(fields)
 
 
@@ -106,6 +159,7 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
     """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`, `BadName`."""
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     begun, settings = item.optional_child("beginning"), item.optional_child("settings")
+    origin, release = item.optional_child("origin"), item.optional_child("release")
     return Entry(
         seq=item.count("seq"),
         previous=item.text("previous"),
@@ -118,6 +172,10 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
         by=item.text("by"),
         beginning=None if begun is None else _beginning(begun),
         settings=None if settings is None else _settings(settings),
+        origin=None if origin is None else _origin(origin),
+        release=None
+        if release is None
+        else Release(last=_last(release.child("last")), reason=release.text("reason")[:REASON_MAX]),
     )
 
 
@@ -150,3 +208,21 @@ def _beginning(item: JsonObject) -> Beginning:
 
 def _settings(item: JsonObject) -> Settings:
     return Settings(snapshot_duration=item.text("snapshot_duration"), parameters=item.text_map("parameters"))
+
+
+def _origin(item: JsonObject) -> Origin:
+    predecessors = (
+        Predecessor(
+            backup=check_backup_name(child.text("backup")), word=child.text("word"), last=_last(child.child("last"))
+        )
+        for child in item.children("predecessors")
+    )
+    return Origin(last=_last(item.child("last")), predecessors=tuple(predecessors))
+
+
+def _last_fields(last: LastCommit) -> dict[str, JsonValue]:
+    return {"commit": last.commit, "hash": last.hash}
+
+
+def _last(item: JsonObject) -> LastCommit:
+    return LastCommit(commit=item.count("commit"), hash=item.text("hash"))

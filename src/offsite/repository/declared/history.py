@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from offsite.repository.declared.entry import Beginning, Entry, Kind, Settings
+from offsite.repository.declared.entry import Beginning, Entry, Kind, Origin, Release, Settings
 
 
 class NotAllowedError(Exception):
@@ -34,7 +34,8 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevel:
     """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
-    begun or resumed last. `is_sealed`: nothing can be added to what was stopped."""
+    begun or resumed last. `is_sealed`: nothing can be added to what was stopped. `word`: that of its `started` entry;
+    `origin`: behind what it began, None where an earlier version began it. `release`: that a person let it go."""
 
     number: int
     beginning: Beginning
@@ -45,6 +46,9 @@ class LowLevel:
     stopped_ms: int = 0
     removed_ms: int = 0
     is_sealed: bool = False
+    word: str = ""
+    origin: Origin | None = None
+    release: Release | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,8 @@ def _started(history: History, entry: Entry) -> History:
         phase=Phase.RUNNING,
         started_ms=entry.at_ms,
         running_ms=entry.at_ms,
+        word=entry.word,
+        origin=entry.origin,
     )
     return replace(history, backups=(*history.backups, begun))
 
@@ -132,6 +138,13 @@ def _sealed(history: History, entry: Entry) -> History:
     return _with(history, replace(found, is_sealed=True))
 
 
+def _released(history: History, entry: Entry) -> History:
+    found = _found(history, entry)
+    if found.phase is not Phase.STOPPED or entry.release is None:
+        raise NotAllowedError(f"backup {entry.number} is {found.phase}, and cannot be released")
+    return _with(history, replace(found, release=entry.release))
+
+
 def _found(history: History, entry: Entry) -> LowLevel:
     if not 1 <= entry.number <= len(history.backups):
         raise NotAllowedError(f"there is no backup {entry.number}")
@@ -153,4 +166,5 @@ _APPLIED: Mapping[Kind, Callable[[History, Entry], History]] = {
     Kind.SEALED: _sealed,
     Kind.REMOVING: _turned(Phase.STOPPED, Phase.REMOVING),
     Kind.REMOVED: _turned(Phase.REMOVING, Phase.REMOVED),
+    Kind.RELEASED: _released,
 }

@@ -52,6 +52,14 @@ class DeclaredLayout:
         return f"{DECLARED_PREFIX}{self.uid}/told.json"
 
     @property
+    def kept_key(self) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/kept.json"
+
+    def read_prefix(self, number: int) -> str:
+        """Where is told which objects of low-level backup `number` were read and are whole."""
+        return f"{DECLARED_PREFIX}{self.uid}/read/{number:08d}/"
+
+    @property
     def agent_word_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/agent-word.json"
 

@@ -1,9 +1,14 @@
 """Removes a backup as a whole: what says that it is there first, then its history, then what that named.
 
-Who opens a backup needs its descriptor, so that goes first, and `removed.json` says why it is missing: what is left of
+First it is asked whether somebody reads it, and while it is asked nobody can begin to. `removing.json` is put, then the
+records of restores are read; a restore puts its record, then looks for `removing.json`. So one of the two sees the
+other. Where a restore is seen the mark is taken back, and nothing was removed.
+
+Who opens a backup needs its descriptor, so that goes next, and `removed.json` says why it is missing: what is left of
 the rest is no damage. The history follows, from its catalogs and its newest commit on, and the data last. A crash
 anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted, each
-by the name under which it was listed.
+by the name under which it was listed. `removed.json` comes behind the descriptor: where there are both, somebody has
+brought the backup back.
 
 `removed.json` stays for a time: a process that was stopped in front of a put may wake up after the removal and leave an
 object there, which then counts as nothing, and goes with a `sweep`. No backup begins under the name while it is there.
@@ -52,16 +57,41 @@ class RemovedBackup:
     why: str = ""
 
 
-def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:
-    """Remove all of the backup; False where `is_read` says that somebody still reads it: then nobody can begin to any
-    more, and the rest is left for the next call. Raises what the store and `announce` raise."""
-    _announced(_below(store, layout), announce)
-    store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
-    store.delete(layout.descriptor_key)
-    if is_read():
+def begin_removal(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool]) -> bool:
+    """See to it that nobody begins to read the backup; False, and nothing has changed, where `is_read` says that
+    somebody reads it. Raises what the store and `is_read` raise: then nobody can begin to read until the next call."""
+    store.put_if_absent(layout.removing_key, encode_object({"format": FORMAT, "backup": layout.backup}))
+    if not is_read():
+        return True
+    withdraw_removal(store, layout)
+    return False
+
+
+def withdraw_removal(store: Store, layout: BackupLayout) -> None:
+    """Let the backup be read again, of which nothing was removed yet."""
+    if store.head(layout.removing_key) is not None and store.head(layout.descriptor_key) is not None:
+        store.delete(layout.removing_key)
+
+
+def was_brought_back(store: Store, layout: BackupLayout) -> bool:
+    """Whether a backup whose removal was decided is there because somebody brought it back: one that is being removed
+    has a mark for as long as it has a descriptor, and another one afterwards."""
+    if store.head(layout.descriptor_key) is None:
         return False
+    return store.head(layout.removed_key) is not None or store.head(layout.removing_key) is None
+
+
+def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:
+    """Remove all of the backup; False where `is_read` says that somebody still reads it: then all of it stays for the
+    next call. Raises what the store and `announce` raise."""
+    if not begin_removal(store, layout, is_read=is_read):
+        return False
+    _announced(_below(store, layout), announce)
+    store.delete(layout.descriptor_key)
+    store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))
-    decided("remove", why="another generation has taken its place", backup=layout.backup, objects=deleted)
+    store.delete(layout.removing_key)
+    decided("remove", why="another one has taken its place, or a person said so", backup=layout.backup, objects=deleted)
     return True
 
 
@@ -94,9 +124,11 @@ def free_name(store: Store, layout: BackupLayout) -> bool:
     """Whether a backup may begin under the name, as far as a removed one goes: what comes back into that would be taken
     for the new one's, and a sweep under way for that has looked already. A mark that is old goes where nothing else is
     left, for maybe nobody has swept since."""
-    mark = store.head(layout.removed_key)
-    if mark is None or store.head(layout.descriptor_key) is not None:
+    if store.head(layout.descriptor_key) is not None:
         return True
+    mark = store.head(layout.removed_key)
+    if mark is None:
+        return store.head(layout.removing_key) is None
     if store.now_ms() - mark.modified_ms <= KEPT_MS or _below(store, layout):
         return False
     store.delete(layout.removed_key)
@@ -125,7 +157,7 @@ def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
 
 
 def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
-    return (info.key for info in _below(store, layout))
+    return (info.key for info in _below(store, layout) if info.key != layout.removing_key)
 
 
 def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offsite.repository.declared.entry import Beginning, Entry, Kind, Settings
+from offsite.repository.declared.entry import Beginning, Entry, Kind, Origin, Settings
 from offsite.repository.declared.history import History
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name
@@ -19,6 +19,7 @@ SETTINGS = Settings(snapshot_duration="7d")
 class Declared:
     store: Store
     uid: str = UID
+    word: str = "w"
 
     @property
     def layout(self) -> DeclaredLayout:
@@ -41,14 +42,15 @@ class Declared:
             kind=kind,
             generation=max(generation, now.generation),
             fence=max(fence, now.fence),
-            word=f"w{now.seq}",
+            word=f"{self.word}{now.seq}",
             at_ms=self.store.now_ms(),
             number=number or len(now.backups),
             **parts,  # type: ignore[arg-type]
         )
         assert self.ledger.append(entry, to=now) is not None
 
-    def start(self, name: str = "b") -> None:
+    def start(self, name: str = "b", *, topics: tuple[str, ...] = ("*",), origin: Origin | None = None) -> None:
         claim_name(self.store, name, self.uid)
         number = len(self.history.backups) + 1
-        self.decide(Kind.STARTED, number=number, beginning=replace(BEGINNING, backup=name), settings=SETTINGS)
+        beginning = replace(BEGINNING, backup=name, topics=topics)
+        self.decide(Kind.STARTED, number=number, beginning=beginning, settings=SETTINGS, origin=origin)

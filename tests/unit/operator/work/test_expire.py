@@ -19,7 +19,7 @@ from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
 from offsite.repository.declared.history import Phase
 from offsite.repository.declared.ledger import claim_name
-from offsite.repository.generations.removal import SETTLED_MS
+from offsite.repository.generations.removal import SETTLED_MS, begin_removal
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseTerms
@@ -48,11 +48,15 @@ class Site:
         if not live:
             self.declared.decide(Kind.STOPPED)
 
-    def expire(self, *, minimum: str = "", retention: str = "", delete: bool = False) -> Expired:
+    def expire(self, *, minimum_ms: int = 1, retention: str = "", delete: bool = False) -> Expired:
         asked = make_expiry(
-            UID, [self.repository], maximum_retention=retention, minimum_restorable=minimum, is_deletion=delete
+            UID, [self.repository], maximum_retention=retention, minimum_restorable="", is_deletion=delete
         )
-        return expire(asked, clock=SystemClock())
+        return expire(replace(asked, minimum_ms=minimum_ms), clock=SystemClock())
+
+    def kept(self, **asked: int) -> tuple[str, ...]:
+        """What a job kept, and why."""
+        return tuple(map(str, self.expire(**asked).kept))
 
     def expire_another(self) -> None:
         """A job of another resource."""
@@ -84,7 +88,9 @@ def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
     site.begun("a")
     site.begun("b")
     site.begun("c", commits=0, live=True)
-    assert site.expire().kept == ("a: c has not copied everything once", "b: c has not copied everything once")
+    why = "c has not copied everything once since it began"
+    assert site.kept() == (f"a: {why}", f"b: {why}")
+    run_once(site.repository.backup("c"))
     run_once(site.repository.backup("c"))
     assert site.expire().removed == ("a", "b")
     assert site.phases() == [Phase.REMOVED, Phase.REMOVED, Phase.RUNNING]
@@ -95,7 +101,15 @@ def test_older_backups_go_once_the_last_one_is_whole(site: Site) -> None:
 def test_older_backups_stay_until_the_last_one_reaches_back_far_enough(site: Site) -> None:
     site.begun("a")
     site.begun("b", live=True)
-    assert site.expire(minimum="7d").kept == ("a: b does not reach back far enough yet",)
+    assert site.kept(minimum_ms=7 * 86_400_000) == ("a: b does not reach back far enough yet: 0 ms of 7 d 0 h",)
+    assert site.is_there("a")
+
+
+def test_without_a_minimum_nothing_whole_goes_by_itself(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", commits=2, live=True)
+    why = "b may not take another's place: the resource has no minimumRestorable"
+    assert site.kept(minimum_ms=0) == (f"a: {why}",)
     assert site.is_there("a")
 
 
@@ -132,6 +146,7 @@ def test_one_job_of_a_backup_runs_at_a_time(site: Site) -> None:
 def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:
     site.begun("a")
     site.begun("b", live=True)
+    assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
     site.declared.decide(Kind.REMOVING, number=1)
     assert site.expire().removed == ("a",)
     assert site.phases()[0] is Phase.REMOVED
@@ -148,7 +163,7 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     site.begun("b", commits=0)
     seal_backup(site.repository.backup("b"))
     assert not RepositoryFacts().of(site.repository.store, "b").is_whole
-    assert site.expire().kept == ("a: b has not copied everything once",)
+    assert site.kept()[0] == "a: b has not copied everything once since it began"
     assert site.is_there("a")
 
 
@@ -177,15 +192,16 @@ def test_what_is_live_is_the_last_one_whatever_clocks_say(site: Site, tmp_path: 
         minimum_restorable="",
         is_deletion=False,
     )
-    assert expire(asked, clock=SystemClock()).kept == ("old: new has not copied everything once",)
+    (kept,) = expire(asked, clock=SystemClock()).kept
+    assert str(kept) == "old: no ledger tells whether it is older than new"
     assert (site.phases(), site.is_there("new"), other.is_there("old")) == ([Phase.RUNNING], True, True)
 
 
 def test_a_pinned_backup_stays(site: Site) -> None:
     site.begun("a")
     pin_point(site.repository.backup("a"), 1, reason="the audit")
-    site.begun("b", live=True)
-    assert site.expire().kept == ("a: a restore point of it is pinned",)
+    site.begun("b", commits=2, live=True)
+    assert site.kept() == ("a: commit 1 of it is pinned: the audit",)
     assert site.is_there("a")
 
 
@@ -193,8 +209,10 @@ def test_a_backup_that_holds_nothing_takes_no_place(site: Site) -> None:
     site.begun("a")
     site.begun("b", commits=0, live=True)
     backup = site.repository.backup("b")
-    backup.commit(Changes(), base=backup.state(), writer="w")
-    assert site.expire().kept == ("a: b holds no topic",)
+    for _ in range(2):
+        backup.commit(Changes(), base=backup.state(), writer="w")
+    (kept,) = site.kept()
+    assert kept.startswith("a: b holds no topic")
     assert site.is_there("a")
 
 
@@ -229,7 +247,7 @@ def removed_with_a_return(site: Site) -> str:
 
 def test_what_comes_back_into_a_removed_backup_goes_with_the_next_job(site: Site) -> None:
     site.begun("a")
-    site.begun("b", live=True)
+    site.begun("b", commits=2, live=True)
     assert site.expire().removed == ("a",)
     key = returned(site, "a")
     site.expire()

@@ -1,0 +1,183 @@
+"""May a low-level backup go, given the one that took its place? Pure: a comparison of what both hold.
+
+A backup that begins copies what its source has then, so what the source let go of before is in the older one alone. So
+the comparison asks two things. Between the two there is no gap, and from its own beginning on the successor holds all
+that the older one does, by the ranges of segments: ends of logs, times and names say nothing. And the successor alone
+reaches back as far as is to be restorable; only then is what lies before its beginning no more than history.
+
+Of a topic that is compacted the latest records are what counts: those that later ones superseded may be missing, but
+the successor must have begun where the older one did, and hold something. What an older backup itself knew to be over
+(topics deleted at the source, logs that were cut back) is history, too. Whatever cannot be judged stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from offsite.log.range import uncovered
+from offsite.model.cleanup_policy import is_compacted
+from offsite.model.named import named
+from offsite.model.time import format_duration
+from offsite.repository.commit import PartitionId, TopicShape
+from offsite.repository.coverage import segment_span
+from offsite.repository.expiry import Spans, joined
+from offsite.repository.state import BackupState
+
+_NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Whether an older backup may go: only where nothing speaks against it."""
+
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def may_go(self) -> bool:
+        return not self.reasons
+
+    def __str__(self) -> str:
+        return named(self.reasons, most=_NAMED_MAX, of="reasons")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """What is known of the last backup. `point`: the newest complete restore point behind its own beginning, with the
+    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest and the newest such
+    point were committed. `problem`: why what it is cannot be told; `left_behind`, `missing`: what it does not back up.
+    `began`: where the log of a partition began when it was copied first, for those of which retention let go."""
+
+    name: str
+    point: BackupState | None = None
+    since_ms: int = 0
+    until_ms: int = 0
+    problem: str = ""
+    left_behind: str = ""
+    missing: str = ""
+    began: Mapping[PartitionId, int] = field(default_factory=dict)
+
+
+def judge_successor(successor: Successor, *, minimum_ms: int) -> Judgement:
+    """Whether it may take the place of any other backup."""
+    return Judgement(reasons=tuple(f"{successor.name} {why}" for why in _unfit(successor, minimum_ms)))
+
+
+def judge_coverage(older: BackupState, successor: Successor, *, same_batch: Mapping[PartitionId, bool]) -> Judgement:
+    """Whether `successor` holds what `older` does, and nothing is missing between the two. `same_batch`: whether it has
+    the last batch of the older one, for partitions of which it must and that could be asked."""
+    if successor.point is None:
+        return Judgement(reasons=(f"{successor.name} has no restore point to compare with",))
+    comparison = _Comparison(older=older, point=successor.point, began=successor.began, same_batch=same_batch)
+    return Judgement(reasons=tuple(f"{successor.name} {why}" for why in comparison.lacks()))
+
+
+def must_have_batch(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
+    """Whether the last batch that `older` read of a partition must be in `point` as well."""
+    position, spans = older.positions.get(partition), held_spans(point, partition)
+    last = position.last_batch if position is not None else None
+    if last is None or not spans or _is_compacted(older, point, partition):
+        return False
+    return spans[0][0] <= last.last_offset < spans[-1][1]
+
+
+def held_spans(state: BackupState, partition: PartitionId) -> Spans:
+    """The offsets of a partition whose batches its live segments hold, below its position: rising, with space between
+    them."""
+    end = state.reached([partition]).get(partition, 0)
+    spans = (segment_span(segment) for segment in state.segments.get(partition, ()))
+    return joined([(start, min(high, end)) for start, high in spans if start < end])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    older: BackupState
+    point: BackupState
+    began: Mapping[PartitionId, int]
+    same_batch: Mapping[PartitionId, bool]
+
+    def lacks(self) -> Iterator[str]:
+        latest = self.older.alive()
+        for incarnation, shape in self.older.topics.items():
+            if incarnation not in latest:  # the older one knew that it was over
+                continue
+            if incarnation not in self.point.topics:
+                is_other = self.point.incarnation(incarnation.topic) is not None
+                yield f"holds another topic {incarnation.topic}" if is_other else f"lacks topic {incarnation.topic}"
+                continue
+            for partition in sorted(each for each in self.older.positions if each.incarnation == incarnation):
+                if spans := held_spans(self.older, partition):
+                    yield from islice(self._lacks_of(partition, shape, spans), 1)
+
+    def _lacks_of(self, partition: PartitionId, shape: TopicShape, spans: Spans) -> Iterator[str]:
+        """What is lacked of a partition of which the older one holds `spans`: the first is enough."""
+        if partition not in self.point.positions:
+            yield f"lacks partition {partition}"
+            return
+        held = held_spans(self.point, partition)
+        if not held:
+            yield f"holds no record of {partition}"
+            return
+        if _is_compacted(self.older, self.point, partition):
+            yield from self._lacks_of_compacted(partition, spans)
+            return
+        covered = joined([*held, *self._let_go(partition)])
+        if covered[0][0] > spans[-1][1]:
+            yield f"begins at {covered[0][0]} of {partition}, and what is older ends at {spans[-1][1]}"
+        for start, end in spans:
+            for low, high in uncovered(max(start, covered[0][0]), end, covered):
+                yield f"lacks offsets {low} to {high} of {partition}"
+        yield from self._differs(partition, shape)
+
+    def _lacks_of_compacted(self, partition: PartitionId, spans: Spans) -> Iterator[str]:
+        """Records that were superseded may be missing; the log may not begin later, end earlier or have holes."""
+        if not partition.topic_id:
+            yield f"may hold another topic {partition.topic}: its source gives topics no ids"
+        position, (start, end) = self.point.positions[partition], (spans[0][0], spans[-1][1])
+        if position.log_start > start:
+            yield f"begins at {position.log_start} of {partition}, which is compacted, and what is older at {start}"
+        if self.point.reached([partition])[partition] < end:
+            yield f"lacks offsets up to {end} of {partition}"
+        holes = [each for each in self.point.holes if each.partition_id == partition]
+        if any(each.start < end and start < each.end for each in holes):
+            yield f"has a hole in {partition}"
+
+    def _let_go(self, partition: PartitionId) -> Spans:
+        """What the successor held, and its own retention let go. Retention counts from 0 on, whatever was held."""
+        began = self.began.get(partition)
+        spans = self.point.expired.get(partition, ()) if began is not None else ()
+        return tuple((max(start, began or 0), end) for start, end in spans if end > (began or 0))
+
+    def _differs(self, partition: PartitionId, shape: TopicShape) -> Iterator[str]:
+        """Whether it is another log: by its last batch, for offsets alone do not tell."""
+        is_same = self.same_batch.get(partition)
+        if is_same is False:
+            yield f"holds another record at the end of what is older of {partition}"
+        if is_same is None and not shape.topic_id:
+            yield f"may hold another topic {partition.topic}: its source gives topics no ids"
+
+
+def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
+    if not minimum_ms:
+        yield "may not take another's place: the resource has no minimumRestorable"
+    if successor.problem:
+        yield successor.problem
+        return
+    if successor.point is None:
+        yield "has not copied everything once since it began"
+        return
+    if successor.left_behind:
+        yield f"lacks what could not be read: {successor.left_behind}"
+    if successor.missing:
+        yield f"lacks topics that are declared: {successor.missing}"
+    if not successor.point.positions:
+        yield "holds no topic"
+    if minimum_ms and (reach_ms := successor.until_ms - successor.since_ms) < minimum_ms:
+        reach, minimum = format_duration(reach_ms / 1000), format_duration(minimum_ms / 1000)
+        yield f"does not reach back far enough yet: {reach} of {minimum}"
+
+
+def _is_compacted(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
+    shapes = (state.topics.get(partition.incarnation) for state in (older, point))
+    return any(shape is not None and (shape.was_compacted or is_compacted(dict(shape.configs))) for shape in shapes)

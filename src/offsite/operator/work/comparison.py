@@ -1,0 +1,129 @@
+"""Reads in repositories what a comparison of two low-level backups needs (see `decide.succession`); changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
+from offsite.model.named import named
+from offsite.model.selections.selection import parse_selection
+from offsite.operator.decide.succession import Successor, must_have_batch
+from offsite.operator.work.reading import has_batch
+from offsite.repository.backup import Backup
+from offsite.repository.commit import PartitionId
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.declared.agent_word import get_agent_word
+from offsite.repository.declared.entry import LastCommit
+from offsite.repository.declared.history import LowLevel
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.history import CommitSummary
+from offsite.repository.repository import Repository
+from offsite.repository.state import BackupState
+from offsite.stores.store import Store
+
+_NAMED_MAX = 5
+
+
+def is_at(backup: Backup, last: LastCommit) -> bool:
+    """Whether `last` is a commit of the backup: so it is not an older copy of it, nor another one."""
+    if not last.commit:
+        return True
+    stored = backup.log.get(last.commit)
+    return stored is not None and stored.hash == last.hash
+
+
+def successor_of(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
+    """What is known of a backup that may take the place of others. `ledger`: all that its ledger has. Raises what the
+    store raises."""
+    name = low.beginning.backup
+    try:
+        return _successor(repository, uid, low, ledger)
+    except BackupNotFound:
+        return Successor(name=name)
+    except (Damaged, FormatTooNew) as error:
+        return Successor(name=name, problem=f"cannot be read: {error.message}")
+
+
+def same_batches(store: Store, older: BackupState, point: BackupState) -> Mapping[PartitionId, bool]:
+    """For each partition of which `point` must have the last batch of `older`: whether it has. Raises `DamagedObject`,
+    and what the store raises."""
+    found = {}
+    for partition, position in older.positions.items():
+        last = position.last_batch
+        if last is not None and must_have_batch(older, point, partition):
+            found[partition] = has_batch(store, point, partition, last_offset=last.last_offset, crc=last.crc)
+    return found
+
+
+def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
+    name, backup = low.beginning.backup, repository.backup(low.beginning.backup)
+    begun = _begun_behind(low, ledger)
+    if begun is None:
+        why = "was begun several times in its place by an earlier version: nothing tells what it copied since"
+        return Successor(name=name, problem=why)
+    if not is_at(backup, begun):
+        why = f"does not have commit {begun.commit}, behind which it began: a copy may lie in its place"
+        return Successor(name=name, problem=why)
+    head = backup.sound_state()
+    if head.unreadable:
+        return Successor(name=name, problem=f"cannot be read: {head.unreadable}")
+    newest = next(_complete(backup, head, behind=begun.commit, newest_first=True), None)
+    oldest = next(_complete(backup, head, behind=begun.commit, newest_first=False), None)
+    if newest is None or oldest is None:
+        return Successor(name=name)
+    point = replace(backup.state_at(newest.seq, head=head), expired=head.expired)
+    left = {str(each.partition_id): each.error for state in (point, head) for each in state.left_behind}
+    return Successor(
+        name=name,
+        point=point,
+        since_ms=oldest.committed_at_ms,
+        until_ms=newest.committed_at_ms,
+        left_behind=named([f"{where} ({error})" for where, error in left.items()], most=_NAMED_MAX),
+        missing=_missing(repository.store, uid, low, point),
+        began=_began(backup, begun.commit, point),
+    )
+
+
+def _begun_behind(low: LowLevel, ledger: Sequence[LowLevel]) -> LastCommit | None:
+    """What lay in its place when it began. Earlier versions did not say: then nothing, where nothing had begun there
+    before."""
+    if low.origin is not None:
+        return low.origin.last
+    in_place = [each for each in ledger if each.beginning.backup == low.beginning.backup]
+    return LastCommit() if in_place == [low] else None
+
+
+def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: bool) -> Iterator[CommitSummary]:
+    """The restore points behind a commit to which a pass over all of the source was complete."""
+    lines = reversed(head.history) if newest_first else iter(head.history)
+    for line in lines:
+        if line.seq <= behind:
+            if newest_first:
+                return
+            continue
+        stored = backup.log.get(line.seq)
+        if stored is None:
+            raise damaged_commit(f"{backup.layout.commit_key(line.seq)} is missing")
+        changes = stored.commit.changes
+        if not (changes.incomplete or changes.is_upkeep or changes.seal):
+            yield line
+
+
+def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:
+    """Topics that are declared by their names and are not in it, or that its agent does not find."""
+    asked = parse_selection(low.beginning.topics, low.beginning.exclude)
+    word = get_agent_word(store, DeclaredLayout(uid=uid))
+    said = word.missing if word is not None and word.number == low.number else ""
+    return named(asked.missing(each.topic for each in point.alive()), most=_NAMED_MAX) or said
+
+
+def _began(backup: Backup, behind: int, point: BackupState) -> Mapping[PartitionId, int]:
+    """Where the logs began of which retention let go since, when they were copied first."""
+    wanted, found = set(point.expired), dict[PartitionId, int]()
+    for stored in backup.log.read(after=behind) if wanted else ():
+        for position in stored.commit.changes.positions:
+            found.setdefault(position.partition_id, position.log_start)
+        if wanted <= found.keys():
+            break
+    return found

@@ -1,0 +1,156 @@
+"""A person lets a low-level backup go that no comparison lets go: what is entered in its ledger, and when it counts.
+
+A release is for what lies there when it is shown: with one more commit, or another copy in its place, it says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
+from offsite.model.journal import decided
+from offsite.model.named import named
+from offsite.operator.work.entering import enter
+from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release, decode_owner
+from offsite.repository.declared.history import LowLevel, Phase
+from offsite.repository.declared.kept import get_kept
+from offsite.repository.declared.layout import DeclaredLayout, owner_key
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.restores.readers import readers_of
+from offsite.repository.state import BackupState
+from offsite.services.retention.pins import pinned_points
+from offsite.services.seal import seal_backup
+
+_NAMED_MAX = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePlan:
+    """What would be let go. `commit`, `hash`: the newest commit; `oldest_ms`, `newest_ms`: the times of its restore
+    points (epoch ms, 0: none); `kept`: why the last expiry job kept it; `problem`: why what it holds cannot be told.
+    `pins` and `restores` go with it, but for a restore that runs: that is waited for. `released`: it is let go."""
+
+    backup: str
+    repository: str
+    uid: str
+    number: int
+    commit: int
+    hash: str
+    topics: str = ""
+    points: int = 0
+    records: int = 0
+    bytes: int = 0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+    pins: tuple[str, ...] = ()
+    restores: tuple[str, ...] = ()
+    kept: str = ""
+    problem: str = ""
+    released: bool = False
+
+
+def is_released(repository: Repository, low: LowLevel) -> bool:
+    """Whether a person let it go as it lies there now. Raises what the store raises."""
+    return low.release is not None and low.release.last == _lies_there(repository, low.beginning.backup)[0]
+
+
+def plan_release(repository: Repository, backup: str) -> ReleasePlan:
+    """What a release would let go. Seals what was stopped, and changes nothing else. Raises `BackupNotFound` for one
+    that no resource declared, or that is removed, `ResourceConflict` for one that is not stopped."""
+    uid, low = _find(repository, backup)
+    if not low.is_sealed:
+        _seal(repository, uid, low)
+    last, state, problem = _lies_there(repository, backup)
+    why = next(
+        (line.reason for line in get_kept(repository.store, DeclaredLayout(uid=uid)) if line.backup == backup), ""
+    )
+    plan = ReleasePlan(
+        backup=backup,
+        repository=repository.store.url,
+        uid=uid,
+        number=low.number,
+        commit=last.commit,
+        hash=last.hash,
+        restores=tuple(map(str, readers_of(repository.store, BackupLayout(backup=backup)))) if not problem else (),
+        kept=why,
+        problem=problem,
+        released=low.release is not None and low.release.last == last,
+    )
+    return plan if state is None else _with_content(plan, repository, state)
+
+
+def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> ReleasePlan:
+    """Enter that it may go, as it was shown. Raises `BadOption` for a reason that is empty or too long, `PlanChanged`
+    where something else lies there by now, `RestoreRunning` while an operator holds the lock."""
+    if not reason.strip() or len(reason) > REASON_MAX:
+        raise BadOption(f"the reason of a release has 1 to {REASON_MAX} characters, this one {len(reason)}")
+    now = plan_release(repository, plan.backup)
+    if (now.uid, now.number, now.commit, now.hash) != (plan.uid, plan.number, plan.commit, plan.hash):
+        raise PlanChanged(f"{plan.backup} is not what was shown any more", hint="run the same command again")
+    last = LastCommit(commit=plan.commit, hash=plan.hash)
+    enter(
+        repository.store,
+        plan.uid,
+        number=plan.number,
+        kind=Kind.RELEASED,
+        release=Release(last=last, reason=reason),
+    )
+    decided("released", why=reason, uid=plan.uid, backup=plan.backup)
+    return plan_release(repository, plan.backup)
+
+
+def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:
+    key = owner_key(backup)
+    data = repository.store.get(key)
+    if data is None:
+        raise BackupNotFound(
+            f"no resource declared a backup {backup!r} in {repository.store.url}", hint="see: offsite list"
+        )
+    uid = decode_owner(data, key=key)
+    ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read()
+    low = next((each for each in reversed(ledger.there) if each.beginning.backup == backup), None)
+    if low is None or low.phase is Phase.REMOVING:
+        raise BackupNotFound(f"{backup} is removed already, or is being removed", hint="see: offsite operator describe")
+    if low.phase is not Phase.STOPPED:
+        raise ResourceConflict(
+            f"{backup} is {low.phase}: only what another backup took the place of is released",
+            hint="to be rid of all of a resource: offsite operator delete",
+        )
+    return uid, low
+
+
+def _seal(repository: Repository, uid: str, low: LowLevel) -> None:
+    try:
+        seal_backup(repository.backup(low.beginning.backup))
+    except (BackupNotFound, Damaged):  # nothing can be added to it
+        return
+    enter(repository.store, uid, number=low.number, kind=Kind.SEALED)
+
+
+def _lies_there(repository: Repository, backup: str) -> tuple[LastCommit, BackupState | None, str]:
+    """The newest commit, the state there, and why that cannot be told."""
+    try:
+        state = repository.backup(backup).sound_state()
+    except BackupNotFound:
+        return LastCommit(), None, "nothing is there"
+    except Damaged as error:
+        return LastCommit(), None, error.message
+    return LastCommit(commit=state.seq, hash=state.head_hash), state, state.unreadable
+
+
+def _with_content(plan: ReleasePlan, repository: Repository, state: BackupState) -> ReleasePlan:
+    backup = repository.backup(plan.backup)
+    segments = tuple(state.all_segments())
+    pins = (pin for pin in pinned_points(backup) if pin.holds)
+    return replace(
+        plan,
+        topics=named(sorted({incarnation.topic for incarnation in state.topics}), most=_NAMED_MAX, of="topics"),
+        points=len(state.history),
+        records=sum(segment.records for segment in segments),
+        bytes=sum(segment.stored_bytes for segment in segments),
+        oldest_ms=state.history.first_ms,
+        newest_ms=state.committed_at_ms,
+        pins=tuple(f"commit {pin.commit}: {pin.reason}" for pin in pins),
+    )

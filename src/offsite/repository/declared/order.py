@@ -1,0 +1,68 @@
+"""Which of the low-level backups of a resource began behind which: by ledgers, never by clocks. Pure.
+
+In one ledger numbers tell. A backup that begins names all that are there, in whatever repository, by the word of their
+own entries: so it is known across ledgers, and of a copy of a repository, too. What is in no such relation to another
+one is neither older nor newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsite.repository.declared.history import LowLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """A low-level backup. `ledger`: whatever tells the ledger that has it from others, as the URL of its store."""
+
+    ledger: str
+    low: LowLevel
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.ledger, self.low.number
+
+
+def is_older(one: Located, other: Located, among: Sequence[Located]) -> bool:
+    """Whether `other` began behind `one`, by the records of all `among`. Two that each name the other are unrelated."""
+    return _reaches(one, other, among) and not _reaches(other, one, among)
+
+
+def last_of(among: Sequence[Located]) -> Located | None:
+    """The one behind which none began: the one that is live, or else the only one that is not older than another. None
+    where that is not told."""
+    newest = [each for each in among if not any(_reaches(each, other, among) for other in among)]
+    live = [each for each in among if each.low.phase.is_live]
+    if live:
+        return live[0] if len(live) == 1 and live[0] in newest else None
+    return newest[0] if len(newest) == 1 else None
+
+
+def rank(one: Located, among: Sequence[Located]) -> tuple[int, bool, int]:
+    """Sorts older ones before newer ones. Of those that are unrelated the live one is the later; the clock orders the
+    rest for people, and decides nothing."""
+    older = sum(is_older(other, one, among) for other in among)
+    return older, one.low.phase.is_live, one.low.started_ms
+
+
+def _reaches(one: Located, other: Located, among: Sequence[Located]) -> bool:
+    reached, ends = {one.place}, [one]
+    while ends:
+        start = ends.pop()
+        for each in among:
+            if each.place not in reached and _is_named(start, each):
+                if each.place == other.place:
+                    return True
+                reached.add(each.place)
+                ends.append(each)
+    return False
+
+
+def _is_named(one: Located, other: Located) -> bool:
+    """Whether `other` says itself that it began behind `one`."""
+    if one.ledger == other.ledger:
+        return one.low.number < other.low.number
+    origin = other.low.origin
+    return bool(one.low.word) and origin is not None and one.low.word in {each.word for each in origin.predecessors}

@@ -1,0 +1,396 @@
+"""What is deleted whole goes on evidence: compared with what took its place, which was read, while nobody reads it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BackupGoing, ExpiryNotDone, PlanChanged, ResourceConflict
+from offsite.operator.work import expire as job
+from offsite.operator.work.expire import Expired, Expiry, expire
+from offsite.operator.work.release import plan_release, release
+from offsite.operator.world.act import last_commit
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, Position, TopicShape
+from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor
+from offsite.repository.declared.history import Phase
+from offsite.repository.declared.kept import get_kept
+from offsite.repository.generations.removal import begin_removal
+from offsite.repository.layout import BackupLayout
+from offsite.repository.repository import Repository
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.services.restore.lease import held_restore
+from offsite.services.retention.pins import pin_point, unpin_point
+from offsite.services.seal import seal_backup
+from offsite.stores.posix_store import open_folder
+from tests.backups import SELECTION, write_segment
+from tests.unit.operator.work.declared import UID, Declared
+
+ORDERS = TopicShape(topic="orders", topic_id="id-orders", partitions=2, replication_factor=1)
+USERS = TopicShape(topic="users", topic_id="id-users", partitions=1, replication_factor=1)
+BOTH = {ORDERS: ((0, 40), (0, 40)), USERS: ((0, 40),)}
+
+Ranges = dict[TopicShape, tuple[tuple[int, int], ...]]
+
+
+class Place:
+    """A repository with backups of the resource."""
+
+    def __init__(self, folder: Path, word: str, *, new: bool = True) -> None:
+        self.folder = folder
+        store = open_folder(folder)
+        self.repository = Repository.init(store) if new else Repository.open(store)
+        self.declared = Declared(store, word=word)
+
+    def begin(self, name: str, *older: tuple[Place, str], topics: tuple[str, ...] = ("*",)) -> None:
+        """As an operator does it: `older` are there."""
+        predecessors = tuple(
+            Predecessor(backup=backup, word=place.word_of(backup), last=last_commit(place.repository.store, backup))
+            for place, backup in older
+        )
+        last = last_commit(self.repository.store, name)
+        self.declared.start(name, topics=topics, origin=Origin(last=last, predecessors=predecessors))
+
+    def word_of(self, name: str) -> str:
+        lows = (low for low in self.declared.history.backups if low.beginning.backup == name)
+        return list(lows)[-1].word
+
+    def backup(self, name: str) -> Backup:
+        return self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION)
+
+    def copy(self, name: str, ranges: Ranges, *, passes: int = 2) -> None:
+        """Passes over the source, the first of which copies these ranges."""
+        backup = self.backup(name)
+        for number in range(passes):
+            state, segments, positions = backup.state(), [], []
+            for shape, spans in ranges.items():
+                for partition, (start, end) in zip(shape.partition_ids, spans, strict=False):
+                    if not number and start < end:
+                        segments.append(write_segment(backup.store, backup, partition, start, end))
+                    positions.append(Position(partition_id=partition, log_start=start, end=end))
+            changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=tuple(ranges))
+            backup.commit(changes, base=state, writer=f"w{number}")
+
+    def stop(self, name: str) -> None:
+        self.declared.decide(Kind.STOPPED)
+        if self.is_there(name):
+            seal_backup(self.repository.backup(name))
+        self.declared.decide(Kind.SEALED)
+
+    def is_there(self, name: str) -> bool:
+        return (self.folder / "backups" / name / "backup.json").exists()
+
+
+def run(*places: Place, minimum_ms: int = 1, is_deletion: bool = False) -> Expired:
+    repositories = [place.repository for place in places]
+    asked = Expiry(uid=UID, repositories=repositories, policy=None, minimum_ms=minimum_ms, is_deletion=is_deletion)
+    return expire(asked, clock=SystemClock())
+
+
+def why(done: Expired) -> str:
+    (kept,) = done.kept
+    return str(kept)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Place:
+    return Place(tmp_path / "A", "a")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Place:
+    return Place(tmp_path / "B", "b")
+
+
+@pytest.fixture
+def moved(one: Place, other: Place) -> tuple[Place, Place]:
+    """`old` in one repository, stopped, and `new` in another one, which holds all of it and more."""
+    one.begin("old")
+    one.copy("old", BOTH)
+    one.stop("old")
+    other.begin("new", (one, "old"))
+    other.copy("new", {ORDERS: ((20, 60), (20, 60)), USERS: ((0, 60),)})
+    return one, other
+
+
+def test_what_was_compared_and_is_covered_goes(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    assert run(one, other).removed == ("old",)
+    assert (one.is_there("old"), other.is_there("new")) == (False, True)
+    assert [info.key for info in other.repository.store.list(other.declared.layout.read_prefix(1))] == []
+
+
+# B 1 ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_that_went_there_and_back_is_judged_by_what_it_copied_since(one: Place, other: Place) -> None:
+    one.begin("shop")
+    one.copy("shop", {ORDERS: ((0, 40), (0, 40))})
+    one.stop("shop")
+    other.begin("shop", (one, "shop"))
+    other.copy("shop", {ORDERS: ((0, 90), (0, 90))})
+    other.stop("shop")
+    one.begin("shop", (one, "shop"), (other, "shop"))
+    assert why(run(one, other)) == "shop: shop has not copied everything once since it began"
+    assert other.is_there("shop")
+
+
+def test_a_stale_copy_of_a_repository_takes_no_place(one: Place, tmp_path: Path) -> None:
+    one.begin("shop")
+    one.copy("shop", {ORDERS: ((0, 40), (0, 40))})
+    shutil.copytree(one.folder, tmp_path / "copy")
+    copy = Place(tmp_path / "copy", "c", new=False)
+    backup = one.repository.backup("shop")
+    partition = next(ORDERS.partition_ids)
+    segment = write_segment(backup.store, backup, partition, 40, 90)
+    moved_on = Changes(segments=(segment,), positions=(Position(partition_id=partition, log_start=0, end=90),))
+    backup.commit(moved_on, base=backup.state(), writer="w")
+    one.declared.decide(Kind.STOPPED)
+    assert why(run(one, copy)) == "shop: no ledger tells whether it is older than shop"
+    assert one.is_there("shop")
+
+
+def test_what_began_behind_something_else_than_what_lies_there_takes_no_place(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    other.stop("new")
+    older = Predecessor(backup="old", word=one.word_of("old"))
+    other.declared.start("new", origin=Origin(last=LastCommit(commit=9, hash="x" * 64), predecessors=(older,)))
+    assert "does not have commit 9, behind which it began" in why(run(one, other))
+
+
+# B 2 ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranges", "lacks"),
+    [
+        ({ORDERS: ((0, 60), (0, 60))}, "new lacks topic users"),
+        ({ORDERS: ((0, 60),), USERS: ((0, 60),)}, "new lacks partition orders/1"),
+        ({ORDERS: ((0, 60), (60, 60)), USERS: ((0, 60),)}, "new holds no record of orders/1"),
+        (
+            {ORDERS: ((0, 60), (50, 60)), USERS: ((0, 60),)},
+            "new begins at 50 of orders/1, and what is older ends at 40",
+        ),
+        ({ORDERS: ((0, 60), (0, 30)), USERS: ((0, 60),)}, "new lacks offsets 30 to 40 of orders/1"),
+    ],
+)
+def test_what_lacks_something_takes_no_place_and_it_is_named(
+    one: Place, other: Place, ranges: Ranges, lacks: str
+) -> None:
+    one.begin("old")
+    one.copy("old", BOTH)
+    one.stop("old")
+    other.begin("new", (one, "old"))
+    other.copy("new", ranges)
+    assert why(run(one, other)) == f"old: {lacks}"
+    assert one.is_there("old")
+
+
+def test_a_topic_that_is_declared_and_missing_is_named(one: Place) -> None:
+    one.begin("old")
+    one.copy("old", {ORDERS: ((0, 40), (0, 40))})
+    one.stop("old")
+    one.begin("new", (one, "old"), topics=("orders", "order"))
+    one.copy("new", {ORDERS: ((0, 40), (0, 40))})
+    assert why(run(one)) == "old: new lacks topics that are declared: order"
+
+
+def test_what_cannot_be_read_takes_no_place(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    victim = next((other.folder / "backups/new/topics").rglob("*.log*"))
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.chmod(0o644)
+    victim.write_bytes(data)
+    assert why(run(one, other)).startswith("old: new is damaged: ")
+    victim.unlink()
+    assert why(run(one, other)).startswith("old: new is damaged: ")
+    assert one.is_there("old")
+
+
+# B 3 ------------------------------------------------------------------------------------------------------------------
+
+
+def test_clocks_tell_nothing_of_which_is_the_last(one: Place, other: Place) -> None:
+    other.declared.start("new")  # by an earlier version, on a store whose clock is behind
+    other.copy("new", {ORDERS: ((0, 90), (0, 90)), USERS: ((0, 90),)})
+    other.stop("new")
+    one.declared.start("old")
+    one.copy("old", BOTH)
+    one.stop("old")
+    done = run(one, other)
+    assert sorted(map(str, done.kept)) == [
+        f"{name}: nothing tells which backup is the last one" for name in ("new", "old")
+    ]
+
+
+def test_a_stopped_one_is_the_last_by_its_ledger(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    other.stop("new")
+    assert run(other, one).removed == ("old",)
+    assert other.is_there("new")
+
+
+# B 6 ------------------------------------------------------------------------------------------------------------------
+
+
+def begun_restore(place: Place, name: str) -> RestoreRecord:
+    record = RestoreRecord(
+        restore="20260101-000000-aaaa",
+        commit=1,
+        cluster_id="c",
+        request=(("a", "b"),),
+        isolation="read_committed",
+        offsets="preserve",
+        created_at_ms=1,
+        topics=(("orders", "orders"),),
+        created=(),
+    )
+    layout = RestoreLayout(backup=BackupLayout(backup=name), restore=record.restore)
+    put_record(place.repository.store, layout, record)
+    return record
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_a_restore_that_was_killed_can_go_on(moved: tuple[Place, Place], *, is_deletion: bool) -> None:
+    one, other = moved
+    begun_restore(one, "old")
+    told = "restore 20260101-000000-aaaa did not end, and can go on"
+    if is_deletion:
+        with pytest.raises(ExpiryNotDone, match=f"old: {told}"):
+            run(one, other, is_deletion=True)
+    else:
+        assert why(run(one, other)) == f"old: {told}"
+    assert one.is_there("old"), "its descriptor, too"
+    assert one.declared.history.backups[0].phase is Phase.STOPPED
+
+
+def test_no_restore_begins_while_it_is_asked_whether_one_reads(moved: tuple[Place, Place]) -> None:
+    one, _ = moved
+    backup, layout = one.repository.backup("old"), BackupLayout(backup="old")
+    refused = list[str]()
+
+    def is_read() -> bool:
+        record = begun_restore(one, "elsewhere")
+        with pytest.raises(BackupGoing), held_restore(backup, record, take_over=False):
+            refused.append("entered")
+        return True
+
+    assert not begin_removal(one.repository.store, layout, is_read=is_read)
+    assert not refused
+    assert one.repository.store.head(layout.removing_key) is None, "it may be restored from again"
+    again = begun_restore(one, "elsewhere")
+    with held_restore(backup, again, take_over=False):
+        pass
+
+
+def test_a_restore_that_begins_after_the_look_is_seen(
+    moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = moved
+    before(monkeypatch, lambda: begun_restore(one, "old"))
+    assert why(run(one, other)).startswith("old: restore ")
+    assert one.is_there("old")
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_pins_are_asked_for_right_before_something_goes(
+    moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch, *, is_deletion: bool
+) -> None:
+    one, other = moved
+    before(monkeypatch, lambda: pin_point(one.repository.backup("old"), 1, reason="the audit"))
+    if is_deletion:
+        with pytest.raises(ExpiryNotDone, match="old: commit 1 of it is pinned: the audit"):
+            run(one, other, is_deletion=True)
+    else:
+        assert why(run(one, other)) == "old: commit 1 of it is pinned: the audit"
+    assert one.is_there("old")
+    monkeypatch.undo()
+    unpin_point(one.repository.backup("old"), 1)
+    assert "old" in run(one, other, is_deletion=is_deletion).removed
+
+
+def before(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Somebody is quicker than a removal that was judged already."""
+    original = job.begin_removal
+
+    def late(*args: object, **kwargs: object) -> bool:
+        act()
+        return original(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job, "begin_removal", late)
+
+
+@pytest.mark.parametrize("has_rest", [False, True])
+def test_what_was_brought_back_while_it_was_removed_is_left_alone(
+    moved: tuple[Place, Place], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_rest: bool
+) -> None:
+    one, other = moved
+    place = one.folder / "backups" / "old"
+    shutil.copytree(place, tmp_path / "mine")
+    with monkeypatch.context() as patched:
+        patched.setattr("offsite.repository.generations.removal._history", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(one, other)
+    assert one.declared.history.backups[0].phase is Phase.REMOVING
+    if not has_rest:
+        shutil.rmtree(place)
+    shutil.copytree(tmp_path / "mine", place, dirs_exist_ok=True)
+    assert "somebody brought it back" in why(run(one, other))
+    assert run(one, other).kept == ()
+    assert one.is_there("old")
+    assert len(one.repository.backup("old").sound_state().history) == 3
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_removal_that_was_killed_is_finished(moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = moved
+    with monkeypatch.context() as patched:
+        patched.setattr("offsite.repository.generations.removal._history", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(one, other)
+    assert run(one, other).removed == ("old",)
+    assert [info.key for info in one.repository.store.list("backups/")] == ["backups/old/removed.json"]
+
+
+# a person's word ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_person_released_goes_though_it_does_not_compare(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    pin_point(one.repository.backup("old"), 1, reason="the audit")
+    begun_restore(one, "old")
+    assert "no minimumRestorable" in why(run(one, other, minimum_ms=0))
+    plan = plan_release(one.repository, "old")
+    assert (plan.topics, plan.records, plan.pins) == ("orders, users", 120, ("commit 1: the audit",))
+    assert "no minimumRestorable" in plan.kept
+    assert release(one.repository, plan, reason="checked by hand").released
+    assert run(one, other, minimum_ms=0).removed == ("old",)
+
+
+def test_a_release_is_for_what_was_shown(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    plan = plan_release(one.repository, "old")
+    release(one.repository, plan, reason="checked by hand")
+    pin_point(one.repository.backup("old"), 1, reason="but keep this")
+    with pytest.raises(PlanChanged):
+        release(one.repository, plan, reason="again")
+    assert "no minimumRestorable" in why(run(one, other, minimum_ms=0))
+
+
+def test_what_runs_is_not_released(moved: tuple[Place, Place]) -> None:
+    with pytest.raises(ResourceConflict):
+        plan_release(moved[1].repository, "new")
+
+
+def test_what_was_kept_is_told_in_the_repositories(moved: tuple[Place, Place]) -> None:
+    done = run(*moved, minimum_ms=0)
+    assert [get_kept(place.repository.store, place.declared.layout) for place in moved] == [done.kept, done.kept]
