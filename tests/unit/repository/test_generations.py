@@ -8,13 +8,20 @@ from dataclasses import replace
 import pytest
 
 from offsite.log.buffer import Buffer
-from offsite.model.errors import BackupExists, BackupNotFound, BadName, DamagedObject, RestoreTakenOver
+from offsite.model.errors import (
+    BackupExists,
+    BackupNotFound,
+    BadName,
+    DamagedObject,
+    RestoreTakenOver,
+    StoreUnavailable,
+)
 from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, decode_entry, encode_entry
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
 from offsite.repository.generations.layout import SetLayout, parse_entry_key, set_of_backup
 from offsite.repository.generations.ledger import _FEW, Ledger, set_names
-from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep
+from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS, remove_backup, sweep, was_brought_back
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.stores.store import PutResult
@@ -232,12 +239,27 @@ def assert_whole_or_gone(repository: Repository) -> None:
         assert found == 3
 
 
-def test_what_is_read_is_not_opened_again_and_stays(repository: Repository) -> None:
+def test_what_is_read_stays_whole_and_can_be_read_again(repository: Repository) -> None:
     backup = filled(repository)
+    before = [info.key for info in repository.store.list(backup.layout.prefix)]
     assert not remove_backup(repository.store, backup.layout, is_read=lambda: True, announce=lambda _: None)
-    assert backup.state().seq == 3
-    with pytest.raises(BackupNotFound):
-        repository.backup("pair.gen-1")
+    assert repository.backup("pair.gen-1").state().seq == 3
+    assert [info.key for info in repository.store.list(backup.layout.prefix)] == before
+
+
+def test_while_it_is_asked_who_reads_nothing_begins_and_a_crash_then_loses_nothing(repository: Repository) -> None:
+    backup, store = filled(repository), repository.store
+
+    def unreachable() -> bool:
+        assert store.head(backup.layout.removing_key) is not None
+        raise StoreUnavailable("the store does not answer")
+
+    with pytest.raises(StoreUnavailable):
+        remove_backup(store, backup.layout, is_read=unreachable, announce=lambda _: None)
+    assert repository.backup("pair.gen-1").state().seq == 3
+    assert not was_brought_back(store, backup.layout)
+    assert remove_backup(store, backup.layout, is_read=lambda: False, announce=lambda _: None)
+    assert [info.key for info in store.list(backup.layout.prefix)] == [backup.layout.removed_key]
 
 
 def removed(repository: Repository) -> tuple[MemoryStore, BackupLayout]:

@@ -11,7 +11,7 @@ import typer
 
 from offsite.cli.commands.coordinator import operator_work
 from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, check_not_given, run_in_kubernetes
-from offsite.cli.options.common import Output, Yes
+from offsite.cli.options.common import Output, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
 from offsite.cli.views.operator_view import (
@@ -19,9 +19,11 @@ from offsite.cli.views.operator_view import (
     render_detail,
     render_look,
     render_move,
+    render_release,
     render_removal,
     render_resources,
 )
+from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
 from offsite.model.time import parse_duration_s
 
@@ -190,6 +192,30 @@ def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE)
             else "was the folder brought back, and is no copy of it looked after elsewhere?"
         )
     emit(confirm_move(layout), output=output, render=render_move)
+
+
+@app.command()
+def release(
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="The low-level backup, as describe names it.")],
+    repo: Repo,
+    reason: Annotated[str, typer.Option("--reason", help="Why it may go: it is kept in the ledger.")],
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Let an older backup of a declared one go that expiry keeps: the next expiry job deletes it whole, pins and all.
+
+    It holds for what is shown: with one more commit there it says nothing. A restore that runs is waited for.
+    """
+    _check_installed()
+    from offsite.operator.work.release import plan_release
+    from offsite.operator.work.release import release as let_go
+
+    repository = open_repository(repo)
+    plan = plan_release(repository, backup)
+    if not yes:
+        emit_notice(plan, render=render_release)
+        confirm(f"let {plan.backup} go for good?")
+    emit(let_go(repository, plan, reason=reason), output=output, render=render_release)
 
 
 class _Shown:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from offsite.model.plain import plain
+from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from offsite.operator.folder.moves import Move
     from offsite.operator.folder.operator import Look
     from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceLine, ResourceList
+    from offsite.operator.work.release import ReleasePlan
 
 
 _ENDS = {
@@ -73,6 +75,8 @@ def render_detail(console: Console, found: ResourceDetail) -> None:
     console.print(f"{line.kind} {line.name}: {line.state}{', deletion was asked for' if found.deletion_asked else ''}")
     console.print(f"  uid {found.uid or '-'}, generation {line.generation}, declared in {found.file or '-'}")
     console.print(f"  {'as declared' if line.reconciled else line.message or 'not as declared'}")
+    if line.reconciled and line.message:
+        console.print(f"  {line.message}")
     if said := _silence(line):
         console.print(f"  {said}, what is told may be no more: does one run?")
     if found.queue is not None:
@@ -105,3 +109,20 @@ def _queue(place: QueuePlace) -> str:
     if place.running:
         return "its job runs"
     return f"{place.position} of {place.of}" if place.position else "nothing of it may go"
+
+
+def render_release(console: Console, found: ReleasePlan) -> None:
+    state = "is let go: the next expiry job deletes it" if found.released else "would be let go, all of it"
+    console.print(f"{found.backup} in {found.repository} {state}")
+    if found.problem:
+        console.print(f"  what it holds cannot be told: {found.problem}")
+    else:
+        held = f"{found.records:,} records, {format_size(found.bytes)}, {found.points:,} restore points"
+        console.print(f"  holds {found.topics or 'no topic'}: {held}")
+        if found.points:
+            console.print(f"  from {format_time(found.oldest_ms)} to {format_time(found.newest_ms)}")
+    console.print(f"  it was kept because: {found.kept or 'no job has said why'}")
+    for pin in found.pins:
+        console.print(f"  pinned, and goes with it: {pin}")
+    for restore in found.restores:
+        console.print(f"  {restore}")

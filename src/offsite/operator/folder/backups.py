@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,11 +11,12 @@ from offsite.model.check import check
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.journal import decided, warned
+from offsite.model.named import named
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import wanted_of
+from offsite.operator.decide.wanted import Place, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
@@ -27,12 +28,17 @@ from offsite.operator.world.look import look
 from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
 from offsite.operator.world.telling import Telling
+from offsite.repository.declared.kept import get_kept
+from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.generations.removal import KEPT_MS
 
 LEAVE_MAX_MS = 120_000
 """A resource that leaves its backups waits so long for their stop: an operator that died holds the lock for 30 s."""
 STUCK_MS = 600_000
 """What cannot be looked at for so long, and has no agents that copy, lets others make their initial copy."""
+OLDER_KEPT = "OlderBackupKept"
+"""A condition that says of older backups why they stay. What is declared has come about all the same."""
+_NAMED_MAX = 5
 CALM_MS = 10_000
 """Between two looks at a backup that is as declared: each costs requests to its repository."""
 
@@ -104,10 +110,11 @@ class BackupKeeper:
         if problem := self.agents.problem(record.uid):
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
-        kept = Kept(told=_told(done.conditions), fields={**fields, "backups": backups_of(done.seen)})
+        told = [*_told(done.conditions), *_older_kept(hands, record.uid, wanted.place, done.seen)]
+        kept = Kept(told=told, fields={**fields, "backups": backups_of(done.seen)})
         self.telling.tell(hands.eyes, record.uid, wanted.place, saying_of(record, kept.told))
         self._calm.pop(record.uid, None)
-        if not kept.told:
+        if kept.is_as_declared:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
         return kept
 
@@ -203,6 +210,16 @@ def _going(message: str, seen: BackupSeen | None) -> Kept:
     """Of a resource that goes, and cannot yet."""
     told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
     return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
+
+
+def _older_kept(hands: Hands, uid: str, place: Place, seen: BackupSeen) -> Iterator[Told]:
+    """What the last expiry job kept, and is still there: more than is declared, and nothing less."""
+    there = {each.low.beginning.backup for each in seen.backups}
+    lines = get_kept(hands.eyes.open_store(place), DeclaredLayout(uid=uid)) if len(seen.backups) > 1 else ()
+    told = [f"{line} ({line.repository})" for line in lines if line.backup in there]
+    if told:
+        hint = "it goes when this is mended, or once a person lets it go: offsite operator release"
+        yield Told(type=OLDER_KEPT, message=f"{named(told, most=_NAMED_MAX)}; {hint}", is_note=True)
 
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:

@@ -23,6 +23,10 @@ class Kept:
     told: Sequence[Told] = ()
     fields: Mapping[str, JsonValue] | None = None
 
+    @property
+    def is_as_declared(self) -> bool:
+        return all(each.is_note for each in self.told)
+
 
 class Keeper(Protocol):
     """Looks are many, and each may be the last one of its process: all that counts lies in repositories and records."""

@@ -197,7 +197,7 @@ class FolderOperator:
             self.statuses.write(key, record, status, now_ms=self._clock.now_ms())
         except OffsiteError as error:  # it is written in the next look
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
-        return problem or "; ".join(f"{each.type}: {each.message}" for each in told)
+        return problem or "; ".join(f"{each.type}: {each.message}" for each in told if not each.is_note)
 
     def _step_queue(self) -> None:
         try:

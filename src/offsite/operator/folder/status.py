@@ -34,10 +34,12 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A condition: that something is not as declared, and why."""
+    """A condition: that something is not as declared, and why. `is_note`: it is, and a person is to know all the
+    same."""
 
     type: str
     message: str
+    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def status_of(  # noqa: PLR0913  # a status has so many parts
     status: dict[str, JsonValue] = {
         **known,
         "observedGeneration": generation,
-        "reconciled": not told,
+        "reconciled": all(each.is_note for each in told),
         "conditions": [
             {
                 "type": each.type,

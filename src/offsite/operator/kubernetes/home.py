@@ -75,7 +75,7 @@ class KubernetesHome:
             if wants_finalizer(now) and FINALIZER not in record_of(now).finalizers:
                 return False  # nothing begins that a deletion could leave behind
             kept = self._kept(now)
-            is_kept = kept is not None and not kept.told
+            is_kept = kept is not None and kept.is_as_declared
             rests = is_kept or (kept is not None and kept.fields is not None and is_final(kept.fields.get("phase")))
             self._rests_until_ms[Named.of(now).uid] = self._clock.now_ms() + SELDOM_MS if rests else 0
             return is_kept

@@ -86,7 +86,7 @@ def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], b
     next call. Raises what the store and `announce` raise."""
     if not begin_removal(store, layout, is_read=is_read):
         return False
-    _announced(_below(store, layout), announce)
+    _announced([info for info in _below(store, layout) if info.key != layout.removing_key], announce)
     store.delete(layout.descriptor_key)
     store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))

@@ -54,9 +54,9 @@ class Site:
         )
         return expire(replace(asked, minimum_ms=minimum_ms), clock=SystemClock())
 
-    def kept(self, **asked: int) -> tuple[str, ...]:
+    def kept(self, *, minimum_ms: int = 1) -> tuple[str, ...]:
         """What a job kept, and why."""
-        return tuple(map(str, self.expire(**asked).kept))
+        return tuple(map(str, self.expire(minimum_ms=minimum_ms).kept))
 
     def expire_another(self) -> None:
         """A job of another resource."""
