@@ -214,7 +214,8 @@ def test_a_generation_that_cannot_be_written_down_stays(pair: Pair, monkeypatch:
             with suppress(StoreFull):
                 a.step()
     assert pair.phases() == ["removing", "complete"]
-    assert [info.key for info in store.list("backups/pair.gen-1/")] == before
+    mark = "backups/pair.gen-1/removing.json"
+    assert [info.key for info in store.list("backups/pair.gen-1/") if info.key != mark] == before
     until(pair, lambda: pair.phases() == ["removed", "complete"], a)
 
 

@@ -1,8 +1,9 @@
 """Removes a backup as a whole: what says that it is there first, then its history, then what that named.
 
 First it is asked whether somebody reads it, and while it is asked nobody can begin to. `removing.json` is put, then the
-records of restores are read; a restore puts its record, then looks for `removing.json`. So one of the two sees the
-other. Where a restore is seen the mark is taken back, and nothing was removed.
+records of restores and the pins are read; a restore puts its record, and who pins its pin, then looks for
+`removing.json`. So one of the two sees the other. Where a restore is seen the mark is taken back, and nothing was
+removed.
 
 Who opens a backup needs its descriptor, so that goes next, and `removed.json` says why it is missing: what is left of
 the rest is no damage. The history follows, from its catalogs and its newest commit on, and the data last. A crash
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from offsite.model.check import check
+from offsite.model.errors import BackupGoing
 from offsite.model.journal import decided, warned
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
@@ -71,6 +73,18 @@ def withdraw_removal(store: Store, layout: BackupLayout) -> None:
     """Let the backup be read again, of which nothing was removed yet."""
     if store.head(layout.removing_key) is not None and store.head(layout.descriptor_key) is not None:
         store.delete(layout.removing_key)
+
+
+def check_stays(backup: Backup) -> None:
+    """To be asked by whoever needs a backup to stay, behind its word that it does: a removal that does not see the word
+    is seen here. Raises `BackupGoing`."""
+    layout, head = backup.layout, backup.store.head
+    if head(layout.removing_key) is not None or head(layout.descriptor_key) is None:
+        raise BackupGoing(
+            f"backup {layout.backup} is about to be removed as a whole, or is removed already",
+            hint="see who removes it with: offsite operator describe, or offsite generations status; if nobody does, "
+            f"delete {layout.removing_key} and run the same command again",
+        )
 
 
 def was_brought_back(store: Store, layout: BackupLayout) -> bool:

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from offsite.model.errors import BackupGoing, OffsiteError, RestoreTakenOver, StoreUnavailable
+from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.repository.backup import Backup
+from offsite.repository.generations.removal import check_stays
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
@@ -107,23 +108,12 @@ def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, 
     is_new = backup.store.head(layout.record_key) is None
     put_record(backup.store, layout, record)
     try:
-        _check_stays(backup)
+        check_stays(backup)
         _check_others(backup, record, mine, earlier=True)
     except OffsiteError:
         if is_new:
             put_outcome(backup.store, layout, _NOTHING_DONE)
         raise
-
-
-def _check_stays(backup: Backup) -> None:
-    """Who removes a backup says so, and looks for records of restores then: so the record is put first."""
-    layout, head = backup.layout, backup.store.head
-    if head(layout.removing_key) is not None or head(layout.descriptor_key) is None:
-        raise BackupGoing(
-            f"backup {layout.backup} is about to be removed as a whole, or is removed already",
-            hint="see who removes it with: offsite operator describe, or offsite generations status; if nobody does, "
-            f"delete {layout.removing_key} and run the same command again",
-        )
 
 
 def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:

@@ -11,6 +11,7 @@ from offsite.model.time import parse_duration_s, parse_time
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, Changes, Pin
+from offsite.repository.generations.removal import check_stays
 from offsite.repository.state import BackupState
 from offsite.services.reading_clock import reading_now_ms
 from offsite.services.retention.apply import ATTEMPTS
@@ -48,7 +49,8 @@ def parse_until(text: str | None, *, now_ms: int) -> int:
 
 def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_EVER) -> BackupState:
     """Keep restore point `commit`, in a commit of its own; a pin that it has is replaced. Raises `NoSuchRestorePoint`,
-    `BadOption` for a reason that is empty or too long, `CommitLost` when others are faster again and again."""
+    `BadOption` for a reason that is empty or too long, `CommitLost` when others are faster again and again,
+    `BackupGoing` where the whole backup is removed at the same time: then the pin may not hold."""
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason of a pin has 1 to {REASON_MAX} characters, this one {len(reason)}")
 
@@ -56,7 +58,9 @@ def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_E
         backup.check_point(commit, head=head)
         return Changes(pinned=(Pin(seq=commit, reason=reason, until_ms=until_ms),))
 
-    return _commit(backup, changes)
+    state = _commit(backup, changes)
+    check_stays(backup)
+    return state
 
 
 def unpin_point(backup: Backup, commit: int) -> BackupState:
