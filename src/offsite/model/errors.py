@@ -525,7 +525,7 @@ class JobNotBegun(Refused):
 
 
 class ExpiryNotDone(Refused):
-    """A backup that is to be deleted is still read, copied, or decided about. It is tried again."""
+    """A backup that is to be deleted is still read, copied, pinned, or decided about. It is tried again."""
 
     id = "OFF-1492"
 

@@ -23,7 +23,8 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Condition(Strict):
-    """What is not as declared. A resource without conditions is as it should be."""
+    """What is not as declared. A resource without conditions is as it should be; `OlderBackupKept` alone says that more
+    is there than is declared."""
 
     type: Word
     """Its kind, as `IncorrectDeployment`."""
@@ -54,7 +55,7 @@ class Status(Strict):
     observed_generation: Count | None = None
     """The generation of the resource that was last looked at."""
     reconciled: bool | None = None
-    """Whether all is as declared: there is no condition."""
+    """Whether all is as declared: there is no condition but `OlderBackupKept`."""
     conditions: Conditions | None = None
     """What is not as declared; one of each type."""
     last_look_time: Time | None = None

@@ -55,7 +55,7 @@ def test_nothing_that_somebody_needs_is_deleted_in_many_courses() -> None:
     assert sum(len(played(seed).removed) for seed in range(SEEDS)) > SEEDS / 10
 
 
-# What was wrong, once more: one thing at a time. -----------------------------------------------------------------------
+# What was wrong, once more: one thing at a time. ---------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch
 
