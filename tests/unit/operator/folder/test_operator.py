@@ -9,8 +9,11 @@ import pytest
 from offsite.operator.decide.backup import Turn
 from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
+from offsite.operator.folder.views import describe
 from offsite.operator.world.act import Hands
 from offsite.repository.declared.history import Phase
+from offsite.repository.declared.kept import KeptBackup, put_kept
+from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.layout import BackupLayout
 from offsite.services.declared.status import declared_status
 from tests.backups import SELECTION
@@ -282,6 +285,35 @@ def test_the_finalizer_stays_until_a_deletion_ends_well(home: Home) -> None:
         return operator.records.find("Backup", "shop") is None
 
     wait_until(is_gone, "the end of the record")
+
+
+def test_why_an_older_backup_stays_is_told_and_it_is_reconciled_all_the_same(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(agents={"replicas": 1}, tag="other"))
+
+    def has_two() -> bool:
+        operator.look()
+        home.pass_s(11.0)
+        return [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
+
+    wait_until(has_two, "another one in its place")
+    home.copy(uid)
+    old = home.lows(uid)[0].beginning.backup
+    store, layout = home.repository.store, DeclaredLayout(uid=uid)
+    put_kept(store, layout, [KeptBackup(backup=old, repository=store.url, reason="it is not covered")])
+
+    def is_told() -> bool:
+        operator.look()
+        home.pass_s(11.0)
+        return home.conditions("shop").keys() == {"OlderBackupKept"}
+
+    wait_until(is_told, "the condition")
+    assert f"{old}: it is not covered" in home.conditions("shop")["OlderBackupKept"]
+    assert home.status("shop")["status"]["reconciled"] is True
+    found = describe(home.layout, kind="Backup", name="shop", clock=home.clock)
+    assert (found.line.reconciled, "it is not covered" in found.line.message) == (True, True)
+    put_kept(store, layout, ())
+    wait_until(lambda: not is_told() and not home.conditions("shop"), "its end")
 
 
 def test_without_the_finalizer_it_goes_at_once_and_the_backups_stay(home: Home) -> None:

@@ -67,7 +67,7 @@ from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.world.world import identity, new_backup
 
 UID = "aaaaaaaa-1"
-MINIMUM_MS = 60_000
+MINIMUM_MS = 50_000
 TOPICS = ("orders", "users")
 ALL = ["orders", "users"]
 
@@ -220,10 +220,13 @@ class ExpiryWorld:
     def declare(self, **changes: object) -> None:
         self.generation += 1
         form = {} if self.has_time else {"timestampFormat": "", "path": self.rng.choice(["a", "a", "a", "b"])}
-        account = changes.get("account") or self.rng.choice(["main", "other"])
+        before = self.spec.get("destination")
+        was = before["account"] if isinstance(before, dict) else ""
+        others = [name for name in sorted(self.accounts) if name != was]
+        account = self.rng.choice(sorted(self.accounts) if self.rng.random() < 0.4 else others)
         self.spec = {
             "state": changes.get("state", "running"),
-            "tag": self.rng.choice(["one", "two"]) if self.has_time else "one",
+            "tag": f"t{self.generation}" if self.has_time and "state" not in changes else "one",
             "topics": changes.get("topics", ALL),
             "destination": {"account": account, **form},
             "agents": {"replicas": 1},
@@ -521,14 +524,10 @@ class ExpiryWorld:
         """Why it was wrong to delete a backup; empty: it was not."""
         if gone.readers and not gone.released:
             return f"restore {min(gone.readers)} reads it"
-        if gone.released:
+        if gone.released or not any(gone.held.values()):
             return ""
-        if gone.is_brought_back:
-            return "somebody had brought it back"
-        if gone.pins:
-            return "it was pinned"
-        if not any(gone.held.values()):
-            return ""
+        if gone.is_brought_back or gone.pins:
+            return "somebody had brought it back" if gone.is_brought_back else "it was pinned"
         if not self.minimum_ms:
             return "nobody declared a minimum"
         reasons = [self.why_no_successor(gone, other) for truths in self.truths.values() for other in truths.values()]
@@ -637,15 +636,15 @@ def play(seed: int, *, steps: int = 45) -> ExpiryWorld:
     world = ExpiryWorld(seed)
     for _ in range(steps):
         event = world.rng.random()
-        if event < 0.08:
+        if event < 0.13:
             world.person()
-        elif event < 0.10:
+        elif event < 0.15:
             world.upset()
-        elif event < 0.20:
+        elif event < 0.25:
             world.source()
-        elif event < 0.30:
+        elif event < 0.35:
             world.restore()
-        elif event < 0.55:
+        elif event < 0.60:
             world.job()
         for _ in range(world.rng.choice([0, 1, 2, 4])):
             world.operate(fails_at=world.rng.randrange(5) if world.rng.random() < 0.05 else -1)

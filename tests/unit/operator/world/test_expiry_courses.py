@@ -225,6 +225,4 @@ def caught_by(mistake: Callable[[Patch], None], patch: Patch, seeds: range) -> i
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_each_mistake_is_caught(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = caught_by(mistake, monkeypatch, range(CAUGHT_WITHIN))
-    print(f"{mistake.__name__}: seed {seed}")
-    assert seed >= 0
+    assert caught_by(mistake, monkeypatch, range(CAUGHT_WITHIN)) >= 0
