@@ -26,8 +26,11 @@ from offsite.model.errors import (
     ResourceImmutable,
     ResourceNotFound,
 )
+from offsite.repository.declared.entry import Kind
+from tests.backups import SELECTION, run_once
 from tests.processes import is_alive, processes_with, wait_until
 from tests.unit.operator.folder.home import Home, end_processes, opened_home, resource, restore
+from tests.unit.operator.work.declared import Declared
 
 MARK = "OFFSITE_TEST_RUN"
 
@@ -256,3 +259,22 @@ def test_agents_outlive_an_operator_and_the_next_one_finds_them(home: Home, numb
 
     assert len(before) == 1
     assert agents(home) == before
+
+
+def test_an_older_backup_is_shown_and_released(home: Home) -> None:
+    declared = Declared(home.repository.store)
+    declared.start("old")
+    for _ in range(2):
+        run_once(home.repository.create_backup("old", cluster_id="c", selection=SELECTION))
+    words = ("release", "old", "--repo", str(home.root.parent / "backups"), "--reason", "it was looked at")
+    refused = offsite(*words, "--yes")
+    assert "only what another backup took the place of is released" in str(refused.exception)
+    declared.decide(Kind.STOPPED)
+    asked = offsite(*words)
+    assert isinstance(asked.exception, ConfirmationMissing)
+    assert "would be let go" in asked.stderr
+    assert "120 records" in asked.stderr
+    assert declared.history.backups[0].release is None
+    done = answer(*words, "--yes")
+    assert (done["backup"], done["released"], done["records"]) == ("old", True, 120)
+    assert declared.history.backups[0].release is not None

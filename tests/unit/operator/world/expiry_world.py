@@ -296,7 +296,9 @@ class ExpiryWorld:
     # -- repositories --------------------------------------------------------------------------------------------------
 
     def upset(self) -> None:
-        self.rng.choice([self.copy_repository, self.copy_repository, self.put_back, self.point_at_copy, self.damage])()
+        self.rng.choice(
+            [self.copy_repository, self.copy_repository, self.put_back, self.point_at_copy, *[self.damage] * 3]
+        )()
 
     def copy_repository(self) -> None:
         url = self.rng.choice(list(self.stores))
@@ -321,7 +323,7 @@ class ExpiryWorld:
         url, name, truth = self.somewhere()
         prefix = f"{BackupLayout(backup=name).prefix}topics/" if name else "none"
         keys = [key for key in self.stores.get(url, self.home).objects if key.startswith(prefix) and ".log" in key]
-        if keys and self.rng.random() < 0.5:
+        if keys:
             key = self.rng.choice(sorted(keys))
             data = bytearray(self.stores[url].objects[key])
             data[len(data) // 2] ^= 1
@@ -339,11 +341,11 @@ class ExpiryWorld:
             self.topics[name] = Topic(making=f"{name}-new-{self.makings}")
         elif event < 0.6:
             topic.end[partition] += self.rng.choice([1, 2])
-        elif event < 0.84:
+        elif event < 0.80:
             topic.start[partition] = self.rng.randint(topic.start[partition], topic.end[partition])
-        elif event < 0.88:
+        elif event < 0.89:
             topic.start[:] = topic.end
-        elif event < 0.91:
+        elif event < 0.93:
             del self.topics[name]
         else:
             self.down.add((name, partition))
@@ -638,7 +640,7 @@ def play(seed: int, *, steps: int = 45) -> ExpiryWorld:
         event = world.rng.random()
         if event < 0.13:
             world.person()
-        elif event < 0.15:
+        elif event < 0.17:
             world.upset()
         elif event < 0.25:
             world.source()

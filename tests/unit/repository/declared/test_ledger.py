@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from offsite.model.errors import BadName, DamagedObject
-from offsite.repository.declared.entry import Kind, Settings, decode_entry, encode_entry
+from offsite.repository.declared.entry import (
+    Kind,
+    LastCommit,
+    Origin,
+    Predecessor,
+    Release,
+    Settings,
+    decode_entry,
+    encode_entry,
+)
 from offsite.repository.declared.history import History, NotAllowedError, Phase, after
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import claim_name, declared_uids
@@ -37,6 +46,32 @@ def test_a_life_is_read_as_it_was_decided(declared: Declared) -> None:
     assert phases(history) == [Phase.REMOVED, Phase.RUNNING]
     assert (history.backups[0].settings.parameters, history.seq) == ((("interval", "5s"),), 8)
     assert [each.beginning.backup for each in history.there] == ["b"]
+
+
+def test_what_lay_in_its_place_and_what_it_took_the_place_of_is_told_with_its_beginning(declared: Declared) -> None:
+    older = Predecessor(backup="a", word="w9", last=LastCommit(commit=4, hash="4" * 64))
+    origin = Origin(last=LastCommit(commit=7, hash="7" * 64), predecessors=(older,))
+    declared.start("b", origin=origin)
+    assert (declared.history.backups[0].origin, declared.history.backups[0].word) == (origin, "w0")
+
+
+def test_entries_without_an_origin_are_as_they_were(declared: Declared) -> None:
+    declared.start("b")
+    (data,) = (declared.store.get(info.key) for info in declared.store.list(declared.layout.ledger_prefix))
+    assert data is not None
+    assert b"origin" not in data
+    assert b"release" not in data
+    assert declared.history.backups[0].origin is None
+
+
+def test_a_person_releases_what_is_stopped_and_only_that(declared: Declared) -> None:
+    declared.start("b")
+    release = Release(last=LastCommit(commit=7, hash="7" * 64), reason="looked at")
+    with pytest.raises(NotAllowedError):
+        declared.decide(Kind.RELEASED, release=release)
+    declared.decide(Kind.STOPPED)
+    declared.decide(Kind.RELEASED, release=release)
+    assert declared.history.backups[0].release == release
 
 
 @pytest.mark.parametrize(
