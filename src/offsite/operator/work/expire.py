@@ -180,7 +180,7 @@ class _Case:
                 return f"it cannot be read: {state.unreadable}"
             if state is None or not (state.positions or state.topics or state.branches):
                 return "it is not stopped" if older.low.phase.is_live else ""  # it holds nothing
-            return next(self._why_unequal(state), "") or _why_in_use(older)
+            return _why_in_use(older) or next(self._why_unequal(state), "")
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
 

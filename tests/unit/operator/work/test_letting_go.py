@@ -29,6 +29,7 @@ from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, write_segment
+from tests.processes import wait_until
 from tests.unit.operator.work.declared import UID, Declared
 
 ORDERS = TopicShape(topic="orders", topic_id="id-orders", partitions=2, replication_factor=1)
@@ -68,6 +69,7 @@ class Place:
         backup = self.backup(name)
         for number in range(passes):
             state, segments, positions = backup.state(), [], []
+            wait_until(lambda state=state: backup.store.now_ms() > state.committed_at_ms, "a later time")
             for shape, spans in ranges.items():
                 for partition, (start, end) in zip(shape.partition_ids, spans, strict=False):
                     if not number and start < end:
@@ -366,11 +368,12 @@ def test_a_removal_that_was_killed_is_finished(moved: tuple[Place, Place], monke
 
 def test_what_a_person_released_goes_though_it_does_not_compare(moved: tuple[Place, Place]) -> None:
     one, other = moved
+    assert "no minimumRestorable" in why(run(one, other, minimum_ms=0))
     pin_point(one.repository.backup("old"), 1, reason="the audit")
     begun_restore(one, "old")
-    assert "no minimumRestorable" in why(run(one, other, minimum_ms=0))
     plan = plan_release(one.repository, "old")
     assert (plan.topics, plan.records, plan.pins) == ("orders, users", 120, ("commit 1: the audit",))
+    assert plan.restores == ("restore 20260101-000000-aaaa did not end, and can go on",)
     assert "no minimumRestorable" in plan.kept
     assert release(one.repository, plan, reason="checked by hand").released
     assert run(one, other, minimum_ms=0).removed == ("old",)
@@ -383,7 +386,7 @@ def test_a_release_is_for_what_was_shown(moved: tuple[Place, Place]) -> None:
     pin_point(one.repository.backup("old"), 1, reason="but keep this")
     with pytest.raises(PlanChanged):
         release(one.repository, plan, reason="again")
-    assert "no minimumRestorable" in why(run(one, other, minimum_ms=0))
+    assert why(run(one, other, minimum_ms=0)) == "old: commit 1 of it is pinned: but keep this"
 
 
 def test_what_runs_is_not_released(moved: tuple[Place, Place]) -> None:
