@@ -19,6 +19,7 @@ from offsite.repository.commit import Changes, Position, TopicShape
 from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor
 from offsite.repository.declared.history import Phase
 from offsite.repository.declared.kept import get_kept
+from offsite.repository.generations import removal
 from offsite.repository.generations.removal import begin_removal
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
@@ -29,7 +30,6 @@ from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, write_segment
-from tests.processes import wait_until
 from tests.unit.operator.work.declared import UID, Declared
 
 ORDERS = TopicShape(topic="orders", topic_id="id-orders", partitions=2, replication_factor=1)
@@ -69,7 +69,8 @@ class Place:
         backup = self.backup(name)
         for number in range(passes):
             state, segments, positions = backup.state(), [], []
-            wait_until(lambda state=state: backup.store.now_ms() > state.committed_at_ms, "a later time")
+            while backup.store.now_ms() <= state.committed_at_ms:
+                pass
             for shape, spans in ranges.items():
                 for partition, (start, end) in zip(shape.partition_ids, spans, strict=False):
                     if not number and start < end:
@@ -319,7 +320,7 @@ def test_pins_are_asked_for_right_before_something_goes(
 
 def before(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Somebody is quicker than a removal that was judged already."""
-    original = job.begin_removal
+    original = removal.begin_removal
 
     def late(*args: object, **kwargs: object) -> bool:
         act()
