@@ -165,7 +165,8 @@ class Pass:
 
 @dataclass(slots=True)
 class Truth:
-    """What the world knows of a backup that lies in a place. `over`: logs whose end it has seen."""
+    """What the world knows of a backup that lies in a place. `over`: logs whose end it has seen; `is_decided`: it was
+    decided, rightly, that it goes, and the job was killed."""
 
     begun: int
     held: dict[Log, set[Block]] = field(default_factory=dict)
@@ -173,6 +174,7 @@ class Truth:
     passes: list[Pass] = field(default_factory=list)
     is_damaged: bool = False
     is_brought_back: bool = False
+    is_decided: bool = False
     released: bool = False
     pins: set[int] = field(default_factory=set)
     readers: set[str] = field(default_factory=set)
@@ -291,7 +293,7 @@ class ExpiryWorld:
         if self.opened_or_none(url, name) is None and url in self.stores:
             for key in sorted(objects, key=lambda key: not key.endswith("backup.json")):
                 self.stores[url].put_overwrite(key, objects[key])
-            self.truths[url][name] = replace(deepcopy(truth), is_brought_back=True, released=False)
+            self.truths[url][name] = replace(deepcopy(truth), is_brought_back=True, is_decided=False, released=False)
 
     # -- repositories --------------------------------------------------------------------------------------------------
 
@@ -372,11 +374,14 @@ class ExpiryWorld:
 
     def note_beginnings(self) -> None:
         """Each beginning has a number: what the world knows of the order."""
-        for store in self.stores.values():
-            for low in history_of(store, UID).backups:
-                if low.word not in self.numbers:
-                    self.begins += 1
-                    self.numbers[low.word] = self.begins
+        for _, low in self.lows():
+            if low.word not in self.numbers:
+                self.begins += 1
+                self.numbers[low.word] = self.begins
+
+    def lows(self) -> Iterator[tuple[str, LowLevel]]:
+        for url, store in self.stores.items():
+            yield from ((url, low) for low in history_of(store, UID).backups)
 
     def live(self) -> tuple[str, LowLevel] | None:
         place = self.configured.place if self.configured is not None else None
@@ -514,8 +519,11 @@ class ExpiryWorld:
         return BusyStore(self.stores[url], at=at, act=act, fails_at=fails_at)  # type: ignore[return-value]
 
     def judge(self, kept: dict[tuple[str, str], dict[str, bytes]]) -> None:
+        removing = {(url, low.beginning.backup) for url, low in self.lows() if low.phase is Phase.REMOVING}
         for (url, name), objects in kept.items():
             if self.opened_or_none(url, name) is not None:
+                truth = self.truths[url][name]
+                truth.is_decided = (url, name) in removing and (truth.is_decided or not self.why_not(truth))
                 continue
             truth = self.truths[url].pop(name)
             if why := self.why_not(truth):
@@ -530,8 +538,8 @@ class ExpiryWorld:
             return ""
         if gone.is_brought_back or gone.pins:
             return "somebody had brought it back" if gone.is_brought_back else "it was pinned"
-        if not self.minimum_ms:
-            return "nobody declared a minimum"
+        if gone.is_decided or not self.minimum_ms:
+            return "" if gone.is_decided else "nobody declared a minimum"
         reasons = [self.why_no_successor(gone, other) for truths in self.truths.values() for other in truths.values()]
         return "" if "" in reasons else "; ".join(reasons) or "nothing else is there"
 
