@@ -17,11 +17,12 @@ from offsite.kafka.log_ends import LogEnds
 from offsite.model.choices import CutChoice, OffsetsMode
 from offsite.model.errors import LeaderUnavailable, NoConsistentCut
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, parse_selection
+from offsite.repository.commit import CONSUMED
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
 from offsite.sandbox import SandboxInfo
 from offsite.services.backup import planned
-from offsite.services.backup.run import carry_out
+from offsite.services.backup.run import carry_out, run_backup
 from offsite.services.cut.readings import ROW
 from offsite.services.demo.truth import read_topic
 from offsite.services.restore.planned import prepare_restore
@@ -121,6 +122,71 @@ def test_a_group_that_commits_first_behind_the_snapshot(groups: Groups, monkeypa
     between_groups_and_ends(monkeypatch, payments.pay)
     groups.back_up(payments.orders, payments.paid)
     assert_paid_as_often_as_read(groups, payments)
+
+
+def behind_the_readings(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Once: before anything is copied."""
+    find_truncations = planned.find_truncations
+    acts = [act]
+
+    def first(*args: object, **options: object) -> object:
+        for each in acts:
+            acts.remove(each)
+            each()
+        return find_truncations(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planned, "find_truncations", first)
+
+
+def test_a_group_that_deletes_what_it_has_read_behind_the_readings(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cut's offset would lie below the log that is copied: the ends are read again."""
+    payments = Payments(groups.source)
+    payments.pay()
+
+    def pay_and_delete() -> None:
+        for _ in range(3):
+            payments.pay()
+        groups.site.delete_before(payments.orders, payments.done)
+
+    behind_the_readings(monkeypatch, pay_and_delete)
+    result = groups.back_up(payments.orders, payments.paid)
+    assert (result.commits, result.no_cut, result.holes) == (2, "", ())
+    assert [(each.topic, each.end) for each in result.expected_deletions] == [(payments.orders, 4)]
+    assert groups.site.backup.sound_state().holes[0].reason == CONSUMED
+    assert_paid_as_often_as_read(groups, payments)
+    assert committed(groups.target, payments.group, payments.orders) == 4
+
+
+def test_a_group_that_was_left_behind_at_the_source_keeps_no_cut_from_anybody(groups: Groups) -> None:
+    payments = Payments(groups.source)
+    payments.pay()
+    groups.site.delete_before(payments.orders, 5)  # the group had read one
+    result = groups.back_up(payments.orders, payments.paid)
+    assert (result.commits, result.no_cut) == (1, "")
+    assert [(each.group, each.offset) for each in cut_of(groups).behind] == [(payments.group, 1)]
+
+
+def test_without_a_second_pass_such_a_commit_has_no_cut_and_names_the_group(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = Payments(groups.source)
+    payments.pay()
+    behind_the_readings(
+        monkeypatch, lambda: (payments.pay(), groups.site.delete_before(payments.orders, payments.done))
+    )
+    site, plan = groups.site, groups.plan(payments.orders, payments.paid)
+    result = run_backup(plan, repository=site.repository, kafka=groups.source.config, runner=InlineRunner())
+    assert f"group {payments.group} had read {payments.orders}/0 to 1, deleted to 2" in result.no_cut
+    request = RestoreRequest(
+        selection=parse_selection([payments.orders, payments.paid]), offsets=OffsetsMode.PRESERVE, groups=ALL_GROUPS
+    )
+    prepared = prepare_restore(site.backup, groups.target.admin, request)
+    done = run_restore(prepared, cluster=groups.target, runner=InlineRunner())
+    assert done.groups is not None
+    assert [(each.group, each.offset) for each in done.groups.refused] == [(payments.group, 1)]
+    assert not done.groups.complete
 
 
 def test_a_group_that_is_known(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:

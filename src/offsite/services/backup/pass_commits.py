@@ -34,6 +34,7 @@ from offsite.services.backup.pass_cut import NoCut, PassCut, cut_of_pass
 from offsite.services.backup.planned import BackupPlan
 from offsite.services.backup.whole_pass import WholePass
 from offsite.services.cut.deletions import consumed, declared, offsets_of_cut
+from offsite.services.cut.found_cut import key_of
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
@@ -145,9 +146,11 @@ class PassCommits:
         """Find the holes of the run that are no loss: they were declared, or whoever reads there had read what was
         deleted."""
         holes, plan, cut = (*self._earlier_holes, *whole.holes), self._plan, judged.cut
-        if plan.groups is not None and plan.group_patterns == ALL_GROUPS:  # else somebody unseen may read there
-            offsets = cut.offsets if isinstance(cut, PassCut) else offsets_of_cut(self._former.groups.newest, ())
-            self.explained = consumed(holes, offsets)
+        are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
+        if are_all_seen:  # else a group that nobody has seen may read there
+            emptied = {key_of(hole.partition_id) for hole in holes}
+            offsets = offsets_of_cut(self._former.groups.newest, (), emptied)
+            self.explained = consumed(holes, cut.offsets if isinstance(cut, PassCut) else offsets)
         if plan.expect_deletes is not None:
             self.explained = declared(holes, plan.expect_deletes) | self.explained
 

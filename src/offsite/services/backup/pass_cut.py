@@ -32,7 +32,7 @@ from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCut:
     """The cut of a pass, and the groups that it sets below records that the backup lacks. `offsets`: those of all
-    groups as of the cut."""
+    groups as of the cut, in the partitions of which records are lacking."""
 
     cut: CommitCut
     offsets: Mapping[GroupKey, int]
@@ -89,20 +89,18 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
         stamps=stamps,
         partial=plan.seen.taken.partial if plan.seen.taken else frozenset(),
     )
-    offsets = offsets_of_cut(groups, cut.groups)
     seen = exactly_once | {commit.group for commit, _ in evidence.commits if commit.exactly_once}
-    cut = replace(cut, exactly_once=tuple(sorted(seen & {group for group, _ in offsets})))
+    cut = replace(cut, exactly_once=tuple(sorted(seen & (groups.keys() | {entry.group for entry in cut.groups}))))
+    deleted = deleted_below(plan, whole.holes)
+    offsets = offsets_of_cut(groups, cut.groups, deleted)
     if doubts:  # nothing is claimed, and nobody knows who has rested
         return PassCut(cut=cut, offsets=offsets)
-    unread = tuple(unread_deletions(offsets, evidence, deleted_below(plan, whole.holes, offsets)))
+    unread = tuple(unread_deletions(offsets, evidence, deleted))
     return PassCut(cut=judged_by_deletions(cut, unread), offsets=offsets, unread=unread)
 
 
-def deleted_below(
-    plan: BackupPlan, holes: Iterable[RecordedHole], offsets: Iterable[GroupKey]
-) -> dict[PartitionKey, DeletedBelow]:
-    """Of each partition that a group of `offsets` reads: below which offset the backup lacks records. `holes`: those
-    that the pass has found.
+def deleted_below(plan: BackupPlan, holes: Iterable[RecordedHole]) -> dict[PartitionKey, DeletedBelow]:
+    """Of each partition of which the backup lacks records: below which offset. `holes`: those that the pass has found.
 
     What is missing before the first segment counts as far as the source has no more of it either: what the retention of
     the backup let go of is another matter.
@@ -111,12 +109,12 @@ def deleted_below(
     for hole in (*plan.base.holes, *holes):
         key = key_of(hole.partition_id)
         ends[key] = max(hole.end, ends.get(key, 0))
-    bounds = {PartitionKey(*each.key): each for each in plan.copy.bounds}
     deleted = {}
-    for key in bounds.keys() & {partition for _, partition in offsets}:
-        told, known = bounds[key].log_start, partition_of(key)
+    for bounds in plan.copy.bounds:
+        key, told, known = PartitionKey(*bounds.key), bounds.log_start, bounds.partition_id
         begin = plan.base.held_range(known)[0] if known in plan.base.positions else told
-        deleted[key] = DeletedBelow(end=max(ends.get(key, 0), min(begin, told)), told=told)
+        if end := max(ends.get(key, 0), min(begin, told)):
+            deleted[key] = DeletedBelow(end=end, told=told)
     return deleted
 
 

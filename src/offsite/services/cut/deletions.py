@@ -11,7 +11,7 @@ the last reading, in a log that began behind its offset before the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.cut.group_offsets import GroupKey
@@ -51,16 +51,21 @@ class UnreadDeletion:
         return f"group {self.group} had read {self.partition} to {self.offset}, deleted to {self.end}"
 
 
-def offsets_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[GroupKey, int]:
-    """The offset of each group and partition as of a cut: those of `groups`, but where the cut names others."""
+def offsets_of_cut(
+    groups: GroupTable, entries: Iterable[CutGroup], partitions: Collection[PartitionKey]
+) -> dict[GroupKey, int]:
+    """The offset of each group in each of `partitions` as of a cut: those of `groups`, but where the cut names
+    others."""
+    topics = {(partition.topic, partition.topic_id) for partition in partitions}
     offsets = {
         (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
         for group in groups.values()
         for topic in group.topics
+        if (topic.topic, topic.topic_id) in topics
         for partition, offset in topic.by_partition().items()
     }
     offsets |= {(entry.group, key_of(entry.partition_id)): entry.offset for entry in entries}
-    return {key: offset for key, offset in offsets.items() if offset != REMOVED}
+    return {key: offset for key, offset in offsets.items() if offset != REMOVED and key[1] in partitions}
 
 
 def unread_deletions(
@@ -69,8 +74,7 @@ def unread_deletions(
     """The groups that a cut with these `offsets` sets below records that the backup lacks."""
     newest = _newest_commits(evidence)
     for (group, partition), offset in sorted(offsets.items()):
-        below = deleted.get(partition)
-        if below is not None and offset < below.end:
+        if (below := deleted.get(partition)) is not None and offset < below.end:
             has_rested = newest.get((group, partition), offset) == offset
             yield UnreadDeletion(
                 group=group,

@@ -195,9 +195,9 @@ def _partitions(cut: Cut, positions: Mapping[PartitionId, int]) -> Iterator[CutP
 
 
 def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups) -> Iterator[CutGroup]:
-    stored = _stored(groups.offsets)
     found = {(each.group, each.partition): (each.offset, each.metadata) for each in cut.groups}
     found |= dict.fromkeys(_removed(cut, window, evidence), _NO_COMMIT)
+    stored = _stored(groups.offsets, {group for group, _ in found})
     for (group, partition), (offset, metadata) in sorted(found.items()):
         is_told = stored.get((group, partition), _NO_COMMIT) == (offset, metadata)
         if not is_told and group in groups.wanted and partition in cut.ends and partition.topic not in PROTECTED_TOPICS:
@@ -207,12 +207,12 @@ def _groups(cut: Cut, window: Window, evidence: Evidence, groups: SnapshotGroups
 _NO_COMMIT = (REMOVED, "")
 
 
-def _stored(groups: GroupTable) -> dict[GroupKey, tuple[int, str]]:
-    """Offset and metadata of each group and partition in a snapshot."""
+def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple[int, str]]:
+    """Offset and metadata of the groups of these names in a snapshot, by partition."""
     return {
-        (group.group, PartitionKey(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
-        for group in groups.values()
-        for topic in group.topics
+        (name, PartitionKey(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
+        for name in names & groups.keys()
+        for topic in groups[name].topics
         for row in topic
     }
 
