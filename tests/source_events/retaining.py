@@ -23,6 +23,8 @@ from tests.source_events.play import BrokenOffError, Play, small
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+_WRONG_CLOCKS = 5
+"""In one of so many schedules the clock jumps."""
 _BUCKETS_MS = {"hourly": HOUR_MS, "daily": DAY_MS}
 
 
@@ -90,6 +92,8 @@ class RetentionPlay(Play):
             "b": {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "200"},
         }
         self.pins: dict[int, int] = {}
+        self.clocks = random.Random(f"clocks {self.number}")
+        self.ahead_ms = 0
 
     @property
     def store(self) -> MemoryStore:
@@ -114,7 +118,7 @@ class RetentionPlay(Play):
                 self._end()
 
     def _chances(self) -> dict[str, random.Random]:
-        return {**super()._chances(), "retaining": self.retaining, "setting": self.setting}
+        return {**super()._chances(), "retaining": self.retaining, "setting": self.setting, "clocks": self.clocks}
 
     def _broken_off(self) -> Iterable[int]:
         """Before which changes of a retention it is broken off: before each, or one that is drawn."""
@@ -130,9 +134,22 @@ class RetentionPlay(Play):
             hours = self.setting.choice((1, 2, 6, 48))
             self.source.settings["a"]["retention.ms"] = str(hours * HOUR_MS)
             self._tell(f"a keeps {hours} hours from now on")
+        if self.has_wrong_clock and self.clocks.random() < 0.15:
+            self._turn_clock(self.clocks.choice((0, HOUR_MS, -HOUR_MS, 40 * DAY_MS, -40 * DAY_MS, 1000 * DAY_MS)))
+
+    @property
+    def has_wrong_clock(self) -> bool:
+        """Whether the clock of the store, which is the machine's, jumps now and then."""
+        return self.number % _WRONG_CLOCKS == 0
+
+    def _turn_clock(self, ahead_ms: int) -> None:
+        self.store._now_ms += ahead_ms - self.ahead_ms
+        self.ahead_ms = ahead_ms
+        self._tell(f"the clock is {ahead_ms / HOUR_MS:.0f} hours ahead")
 
     def _now_ms(self) -> int:
-        return self.store._now_ms
+        """As producers know it, whose clocks are right."""
+        return self.store._now_ms - self.ahead_ms
 
     def _roll_up(self) -> None:
         super()._roll_up()
@@ -197,12 +214,12 @@ class RetentionPlay(Play):
         try:
             clock = StoreClock(self.store)
             plan = plan_retention(backup, policy, clock=clock)
-            rested = bool(plan.clock_step) and not plan.below_floor  # no clock is wrong here
+            rested = bool(plan.clock_step) and not plan.below_floor and not self.has_wrong_clock
             apply_retention(backup, plan, clock=clock, force=rested)
         except BelowFloor:
             assert policy.floor_ms, "refused by a floor that is none"
         except ClockStep:
-            self._tell("a plan that was made anew found a step of the clock")
+            self._tell("refused: a step of the clock")
         self._note()
         after = self.repository.backup("sim").state()
         self._tell(f"kept {[line.seq for line in after.history]} of {[line.seq for line in before.history]}")
@@ -246,7 +263,8 @@ class RetentionPlay(Play):
         backup = self.repository.backup("sim")
         self.judge.compare_all(backup)
         self._check_all()
-        if backup.state().seq > before + 1:  # later commits name catalogs with what was let go
+        # later commits name catalogs with what was let go; what is dated ahead, by a clock that was, waits
+        if backup.state().seq > before + 1 and not self.has_wrong_clock:
             self._assert_small(backup)
 
     def _assert_small(self, backup: Backup) -> None:
