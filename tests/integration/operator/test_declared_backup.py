@@ -76,6 +76,7 @@ class Home:
     @contextmanager
     def operator(self) -> Iterator[subprocess.Popen[bytes]]:
         words = ["operator", "run", str(self.folder), "--every", "1s", "--expiry-retry", "2s", "--stop-agents"]
+        words += ["--settle", "1s", "--absent-after", "5s"]
         process = subprocess.Popen([str(OFFSITE), *words], env=clean_environment(None), start_new_session=True)
         try:
             yield process

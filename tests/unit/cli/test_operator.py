@@ -63,9 +63,9 @@ def test_a_resource_is_applied_looked_after_and_listed(home: Home) -> None:
     }
     (before,) = answer("get")["resources"]
     assert before["message"] == "not looked at yet: does an operator run?"
-    look = answer("run", str(home.root), "--once")
+    look = answer("run", str(home.root), "--once", "--settle", "0s")
     assert (look["resources"], look["waiting"][0]["name"]) == (1, "shop")
-    offsite("run", str(home.root), "--once")
+    offsite("run", str(home.root), "--once", "--settle", "0s")
 
     (line,) = answer("get", "backups", "shop")["resources"]
     assert (line["state"], line["reconciled"], line["generation"]) == ("running", False, 1)
@@ -87,7 +87,7 @@ def test_nothing_declared_says_how_to_begin(home: Home) -> None:
 def test_a_description_has_spec_conditions_backups_queue_and_locks(home: Home) -> None:
     offsite("apply", "-f", file(home, agents={"replicas": 1}, expiry={"maximumRetention": "30d"}))
     for _ in range(2):
-        offsite("run", str(home.root), "--once")
+        offsite("run", str(home.root), "--once", "--settle", "0s")
     found = answer("describe", "backup", "shop")
 
     assert found["spec"]["expiry"]["maximumRetention"] == "30d"
@@ -126,7 +126,7 @@ def test_standard_input_is_a_file(home: Home) -> None:
 def test_a_deletion_shows_what_goes_and_asks(home: Home) -> None:
     offsite("apply", "-f", file(home, agents={"replicas": 1}))
     for _ in range(2):
-        offsite("run", str(home.root), "--once")
+        offsite("run", str(home.root), "--once", "--settle", "0s")
     asked = offsite("delete", "backup", "shop")
     assert isinstance(asked.exception, ConfirmationMissing)
     assert "is DELETED" in asked.stderr
@@ -157,7 +157,7 @@ def test_a_deletion_tells_what_ends_with_a_resource_of_that_kind(
 
 def test_a_folder_that_no_operator_looks_at_is_told_of(home: Home) -> None:
     home.put("one.yaml", resource(agents={"replicas": 0}))
-    offsite("run", str(home.root), "--once")
+    offsite("run", str(home.root), "--once", "--settle", "0s")
     (line,) = answer("get")["resources"]
     assert (line["silent"], 0 <= line["looked_s"] < 60) == (False, True)
     assert "no operator" not in offsite("get").stdout + offsite("describe", "backup", "shop").stdout
@@ -172,18 +172,18 @@ def test_a_folder_that_no_operator_looks_at_is_told_of(home: Home) -> None:
 
 def test_a_move_asks_before_it_is_confirmed(home: Home, tmp_path: Path) -> None:
     home.put("one.yaml", resource(agents={"replicas": 0}))
-    offsite("run", str(home.root), "--once")
+    offsite("run", str(home.root), "--once", "--settle", "0s")
     there = tmp_path / "there"
     shutil.copytree(home.root, there)
     shutil.rmtree(home.root)
-    refused = offsite("run", str(there), "--once")
+    refused = offsite("run", str(there), "--once", "--settle", "0s")
     assert isinstance(refused.exception, FolderCopied)
 
     asked = offsite("moved", "--dir", str(there))
     assert isinstance(asked.exception, ConfirmationMissing)
     assert "go on in" in asked.stderr
     assert offsite("moved", "--dir", str(there), "--yes").exit_code == 0
-    assert offsite("run", str(there), "--once").exit_code == 0
+    assert offsite("run", str(there), "--once", "--settle", "0s").exit_code == 0
 
 
 def test_what_there_is_not_is_exit_code_10(home: Home) -> None:
@@ -204,7 +204,16 @@ def test_what_cannot_be_meant_is_an_error_with_a_hint(home: Home, arguments: tup
 def running(home: Home, *options: str) -> subprocess.Popen[bytes]:
     """An operator with the real agents, which have nothing to do. Its processes have a mark in their environment."""
     home.put("shop.yaml", resource(agents={"replicas": 1}, state="stopped"))
-    command = [sys.executable, "-c", "from offsite.cli.main import main; main()", "operator", "run", str(home.root)]
+    command = [
+        sys.executable,
+        "-c",
+        "from offsite.cli.main import main; main()",
+        "operator",
+        "run",
+        str(home.root),
+        "--settle",
+        "0s",
+    ]
     return subprocess.Popen(
         [*command, "--every", "200ms", "-o", "jsonl", *options],
         stdout=subprocess.PIPE,
@@ -255,7 +264,7 @@ def test_agents_outlive_an_operator_and_the_next_one_finds_them(home: Home, numb
         operator.send_signal(number)
         operator.communicate(timeout=60)
     before = agents(home)
-    answer("run", str(home.root), "--once")
+    answer("run", str(home.root), "--once", "--settle", "0s")
 
     assert len(before) == 1
     assert agents(home) == before

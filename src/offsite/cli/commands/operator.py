@@ -53,6 +53,13 @@ class RunOptions(KubernetesOptions):
     expiry_retry: Annotated[
         str, typer.Option("--expiry-retry", help="From one look at the full expiry queue to the next.")
     ] = "10m"
+    absent_after: Annotated[
+        str,
+        typer.Option("--absent-after", help="In a folder: so long no file declares a resource before it is deleted."),
+    ] = "1h"
+    settle: Annotated[
+        str, typer.Option("--settle", help="In a folder: so long a file is the same before what it says counts.")
+    ] = "10s"
 
 
 @app.command()
@@ -89,6 +96,7 @@ def run(
         raise BadOption("--once goes without --stop-agents", hint="agents are to copy until the next look")
     operator = _operator(folder, options)
     if once:
+        operator.settle()
         emit(operator.look(), output=output, render=render_look)
         return
     try:
@@ -237,7 +245,12 @@ def _operator(folder: Path, options: RunOptions) -> FolderOperator:
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.operator import FolderOperator, OperatorRules
 
-    rules = OperatorRules(initial_copies=options.initial_copies, queue=_queue(options))
+    rules = OperatorRules(
+        initial_copies=options.initial_copies,
+        queue=_queue(options),
+        absent_after_s=parse_duration_s(options.absent_after),
+        settle_s=parse_duration_s(options.settle),
+    )
     return FolderOperator(_layout(folder), rules, clock=SystemClock())
 
 

@@ -3,11 +3,12 @@ cannot be read, or not to its end, is told apart from one that declares nothing.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.model.errors import BadOption, BadResource
@@ -25,12 +26,14 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document that tells its kind and name. `resource`: None where `problem` says what is wrong with it."""
+    """One document that tells its kind and name. `resource`: None where `problem` says what is wrong with it.
+    `digest`: of all bytes of its file."""
 
     key: Key
     source: str
     resource: Resource | None = None
     problem: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +61,15 @@ def read_declared(root: Path) -> Declared:
 
 def read_file(path: Path) -> Iterator[Document]:
     """The documents of one file. Raises `BadResource` where it cannot be told what it declares."""
-    for document in load_documents(read_text(path), source=path.name):
-        yield _document(document, path.name)
+    text = read_text(path)
+    digest = digest_of(text.encode())
+    for document in load_documents(text, source=path.name):
+        yield replace(_document(document, path.name), digest=digest)
+
+
+def digest_of(data: bytes) -> str:
+    """Tells whether a file holds the very bytes that somebody wrote."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_text(path: Path) -> str:

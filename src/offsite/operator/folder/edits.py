@@ -2,6 +2,9 @@
 
 A file of which it is not known what it declares is never written over nor passed over: what it declares would count as
 taken away, and its backups would be deleted.
+
+What `apply` writes is whole, and its digest is noted first: an operator that finds these very bytes need not wait to
+see whether the file stays as it is.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from offsite.model.errors import BadResource, ResourceConflict, ResourceImmutable, ResourceNotFound
+from offsite.model.errors import BadResource, OffsiteError, ResourceConflict, ResourceImmutable, ResourceNotFound
 from offsite.operator.folder.admission import forbidden_change, spec_of
-from offsite.operator.folder.documents import Declared, Document, Key, read_declared
-from offsite.operator.folder.files import create_whole, write_whole
+from offsite.operator.folder.documents import Declared, Document, Key, digest_of, read_declared
+from offsite.operator.folder.files import create_whole, read_json, write_json, write_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.folder.moves import check_own
 from offsite.operator.folder.records import Record, Records
@@ -72,9 +75,13 @@ def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
     if len({(each.kind, each.name) for each in planned}) < len(planned):
         raise BadResource(f"{source} declares a resource twice", hint="leave one of them")
     for each, document in zip(planned, documents, strict=True):
-        if each.change is not Change.UNCHANGED:
-            written = text if len(documents) == 1 else dump_document(document)
-            _put(layout, each, written.encode())
+        key = (each.kind, each.name)
+        if each.change is Change.UNCHANGED:
+            _note_whole(layout, key, _of(declared, key)[0].digest)
+        else:
+            data = (text if len(documents) == 1 else dump_document(document)).encode()
+            _note_whole(layout, key, digest_of(data))
+            _put(layout, each, data)
     return AppliedAll(resources=tuple(planned))
 
 
@@ -97,8 +104,8 @@ def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keep
 
 
 def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:
-    """Take the files away, then ask for the deletion. After a crash in between an operator asks for it itself: no file
-    declares the resource any more. Raises what `plan_removal` does, and `ResourceConflict` where the files are others
+    """Take the files away, then ask for the deletion. After a crash in between an operator tells that the file is away,
+    and how to ask again. Raises what `plan_removal` does, and `ResourceConflict` where the files are others
     since."""
     key = (removal.kind, removal.name)
     if plan_removal(layout, key, removal.backups, keeps_backups=removal.keeps_backups).files != removal.files:
@@ -136,6 +143,19 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
         is_same = there[0].resource is not None and spec_of(there[0].resource) == spec_of(resource)
         change = Change.UNCHANGED if is_same else Change.CHANGED
     return Applied(kind=key[0], name=key[1], file=file, change=change)
+
+
+def is_whole(layout: FolderLayout, document: Document) -> bool:
+    """Whether its file holds what `apply` wrote, or read, as a whole. A note that cannot be read says nothing."""
+    try:
+        noted = read_json(layout.applied(*document.key))
+        return noted is not None and noted.text("sha256") == document.digest
+    except OffsiteError:
+        return False
+
+
+def _note_whole(layout: FolderLayout, key: Key, digest: str) -> None:
+    write_json(layout.applied(*key), {"sha256": digest})
 
 
 def _put(layout: FolderLayout, applied: Applied, data: bytes) -> None:

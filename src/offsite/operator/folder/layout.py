@@ -6,6 +6,7 @@ clusters/<name>.properties          how to reach a Kafka cluster
 <kind>-<name>.status.yaml           what is of a resource, written by the operator
 .offsite/store/                     what operators of this folder agree on: slots of the throttle
 .offsite/records/<kind>.<name>.json who a resource is: uid, generation, the last spec that was accepted
+.offsite/applied/<kind>.<name>.json what `apply` wrote last, by its digest: a file that holds it is whole
 .offsite/agents/<host>/<uid>/       processes that copy: what for, and one file and one log each
 .offsite/jobs/<host>/<uid>/         the last expiry job of a backup
 .offsite/queue.json                 the expiry queue, to look at
@@ -76,6 +77,9 @@ class FolderLayout:
 
     def record(self, kind: str, name: str) -> Path:
         return self.records / f"{kind.lower()}.{name}.json"
+
+    def applied(self, kind: str, name: str) -> Path:
+        return self.own / "applied" / f"{kind.lower()}.{name}.json"
 
     def status(self, kind: str, name: str) -> Path:
         return self.root / f"{kind.lower()}-{name}{STATUS_SUFFIX}"

@@ -7,24 +7,26 @@ An error in one resource is told in its status, and never stops the others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.ids import random_uuid
 from offsite.model.journal import decided, safe_line, warned
 from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.decide.steady import LOOKS_MIN, Lasting, Steady
 from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.admission import Sight, admit
+from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S, Admission, Sight, admit, spec_of
 from offsite.operator.folder.agents import LocalAgents
 from offsite.operator.folder.documents import Declared, Document, Key, read_declared
+from offsite.operator.folder.edits import is_whole
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.keepers import Keepers, Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
-from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.layout import ACCOUNTS, FolderLayout
 from offsite.operator.folder.moves import bind, check_own
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.folder.status import LAST_LOOK, Statuses, Told, status_of
@@ -38,12 +40,15 @@ from offsite.stores.store import Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRules:
     """What an operator is told: backups in their initial copy at a time, the rules of the expiry queue, and restores,
-    checkpoints and drills that this machine does at a time (each has a Spark of its own). `command`:
+    checkpoints and drills that this machine does at a time (each has a Spark of its own). `absent_after_s`: so long no
+    file declares a resource before it is deleted; `settle_s`: so long a file is the same before it counts. `command`:
     what `offsite` is on this machine."""
 
     initial_copies: int = 1
     queue: QueueRules = field(default_factory=QueueRules)
     jobs_at_once: int = 2
+    absent_after_s: float = ABSENT_AFTER_S
+    settle_s: float = SETTLE_S
     command: Sequence[str] = OFFSITE
 
 
@@ -78,6 +83,17 @@ class FolderOperator:
         self._accounts: Accounts | None = None
         self._shared = Shared.of(_home(layout), initial_copies=rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
+        self._away = Steady(enough_s=rules.absent_after_s)
+        self._settling = Steady(enough_s=rules.settle_s)
+
+    def settle(self) -> None:
+        """Look at files alone, for as long as they have to be the same: for who makes one look and ends."""
+        for _ in range(LOOKS_MIN):
+            documents = read_declared(self._layout.root).documents
+            news = [each for each in documents if self._lasting(each) is not None and self._is_news(each)]
+            if not news:
+                return
+            self._clock.sleep(self._rules.settle_s / LOOKS_MIN)
 
     def look(self) -> Look:
         """One look at all resources. Raises `BadOption` where there is no folder any more, and `FolderCopied` where a
@@ -118,46 +134,71 @@ class FolderOperator:
         known = read_accounts(self._layout)
         if not known and any(place.account for record in self.records.all() for place in record.places):
             raise BadResource("it is gone, and there are backups of its accounts", hint="put it back")
-        return Accounts(known=known, opened=self._accounts.opened if self._accounts is not None else {})
+        lasting = self._look_at(self._settling, ACCOUNTS, known)
+        if self._accounts is None or known == self._accounts.known or lasting.is_enough:
+            return Accounts(known=known, opened=self._accounts.opened if self._accounts is not None else {})
+        raise BadResource("it was changed", hint="what it says is acted on once it was the same for a moment")
 
-    def _admit_all(self, declared: Declared) -> dict[Key, str]:
-        """Let records be what files declare. What is wrong with a resource, empty where nothing is, for each that a
-        file declares, or may."""
+    def _admit_all(self, declared: Declared) -> dict[Key, Sequence[Told]]:
+        """Let records be what files declare. What is wrong with a resource, or waited for, for each that a file
+        declares, or may."""
         by_key = defaultdict[Key, list[Document]](list)
         for each in declared.documents:
             by_key[each.key].append(each)
-        problems = dict.fromkeys(by_key, "")
-        for key in {**problems, **{each.key: "" for each in self.records.all()}}:
+        problems: dict[Key, Sequence[Told]] = dict.fromkeys(by_key, ())
+        keys = {**problems, **{each.key: () for each in self.records.all()}}
+        for key in keys:
             try:
-                problem = self._admit(key, by_key.get(key, []), declared)
+                told = self._admit(key, by_key.get(key, []), declared)
             except OffsiteError as error:
-                problem = f"{error.id}: {error.message}"
-            if problem or key in problems:
-                problems[key] = problem
+                told = [_misconfigured(key, f"{error.id}: {error.message}")]
+            if told or key in problems:
+                problems[key] = told
+        for steady in (self._away, self._settling):
+            steady.keep_only([*keys, ACCOUNTS])
         return problems
 
-    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> str:
-        found = [""]
+    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> list[Told]:
+        found = list[Told]()
+        sight = Sight(
+            key=key,
+            documents=documents,
+            now_ms=self._clock.now_ms(),
+            uid=random_uuid(),
+            settling=self._lasting(documents[0]) if len(documents) == 1 else None,
+            away=self._absence(key) if not documents and not declared.unclear else None,
+        )
+        if sight.away is None:
+            self._away.forget(key)
 
         def edit(record: Record | None) -> Record | None:
-            unclear = "" if record is None else _unclear(declared, record)
-            sight = Sight(
-                key=key,
-                documents=documents,
-                is_unclear=bool(declared.unclear),
-                now_ms=self._clock.now_ms(),
-                uid=random_uuid(),
-            )
-            admission = admit(record, sight)
-            found[0] = admission.problem or ("" if documents else unclear)
+            sources = {each.source for each in declared.documents}
+            admission = admit(record, replace(sight, is_source_there=record is not None and record.source in sources))
+            unclear = "" if record is None or documents else _unclear(declared, record)
+            found[:] = _told(key, admission, unclear)
             return admission.record
 
         self.records.change(*key, edit)
-        return found[0]
+        return found
 
-    def _look_after(self, record: Record, problems: Mapping[Key, str]) -> str:
+    def _lasting(self, document: Document) -> Lasting | None:
+        """How long its file was the same; None where it is known to be whole."""
+        lasting = self._look_at(self._settling, document.key, (document.source, document.digest))
+        return None if is_whole(self._layout, document) else lasting
+
+    def _is_news(self, document: Document) -> bool:
+        record = self.records.find(*document.key)
+        return record is None or document.resource is None or spec_of(document.resource) != record.spec
+
+    def _absence(self, key: Key) -> Lasting:
+        return self._look_at(self._away, key, "away")
+
+    def _look_at(self, steady: Steady, key: Hashable, what: Hashable) -> Lasting:
+        return steady.look(key, what, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+
+    def _look_after(self, record: Record, problems: Mapping[Key, Sequence[Told]]) -> str:
         """Why it is not as declared; empty: it is."""
-        kept, problem = self._keepers.look(record), problems.get(record.key, "")
+        kept, problem = self._keepers.look(record), problems.get(record.key, ())
         return self._tell(record.key, record, kept, problem) if kept is not None else self._remove(record)
 
     def _remove(self, record: Record) -> str:
@@ -178,26 +219,26 @@ class FolderOperator:
             decided("resource_gone", why="deleted", kind=record.kind, name=record.name, uid=record.uid, of=finalizers)
         return ""
 
-    def _refuse(self, key: Key, problem: str) -> str:
+    def _refuse(self, key: Key, problem: Sequence[Told]) -> str:
         """Tell what is wrong with a resource that was never as it may be."""
         return self._tell(key, None, Kept(), problem)
 
-    def _tell(self, key: Key, record: Record | None, kept: Kept, problem: str) -> str:
-        kind = f"Misconfigured{key[0]}"
-        told, fields = list(kept.told), kept.fields
+    def _tell(self, key: Key, record: Record | None, kept: Kept, problem: Sequence[Told]) -> str:
+        """`problem`: of what files declare; it says more than what a look found."""
+        types = {each.type for each in problem}
+        told, fields = [*problem, *(each for each in kept.told if each.type not in types)], kept.fields
         before = self.statuses.read(*key).get("status")
         before = {n: v for n, v in before.items() if n != LAST_LOOK} if isinstance(before, Mapping) else {}
-        if problem:
-            told = [Told(type=kind, message=problem), *(each for each in told if each.type != kind)]
-            if key[0] == "Restore":
-                fields = {**(before if fields is None else fields), "phase": "FailedValidation"}
+        if key[0] == "Restore" and f"Misconfigured{key[0]}" in types:
+            fields = {**(before if fields is None else fields), "phase": "FailedValidation"}
         generation = record.generation if record is not None else 0
         status = status_of(key[0], generation, told, fields, before=before, now_ms=self._clock.now_ms())
         try:
             self.statuses.write(key, record, status, now_ms=self._clock.now_ms())
         except OffsiteError as error:  # it is written in the next look
             warned("status", error=error.id, why=error.message, kind=key[0], name=key[1])
-        return problem or "; ".join(f"{each.type}: {each.message}" for each in told if not each.is_note)
+        refused = next((each.message for each in problem if each.type == f"Misconfigured{key[0]}"), "")
+        return refused or "; ".join(f"{each.type}: {each.message}" for each in told if not each.is_note)
 
     def _step_queue(self) -> None:
         try:
@@ -230,6 +271,17 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
         except (OffsiteError, OSError) as error:
             warned("look", why=safe_line(error))
         clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
+
+
+def _misconfigured(key: Key, why: str) -> Told:
+    return Told(type=f"Misconfigured{key[0]}", message=why)
+
+
+def _told(key: Key, admission: Admission, unclear: str) -> list[Told]:
+    """What is wrong with what is declared, and what is waited for."""
+    why = admission.problem or unclear
+    waits = [Told(type=kind, message=said) for kind, said in admission.waits.items()]
+    return [*([_misconfigured(key, why)] if why else []), *waits]
 
 
 def _unclear(declared: Declared, record: Record) -> str:

@@ -1,5 +1,6 @@
 """Who the resources of a folder are. Files come, change and go; the record of a resource is what it was when it was
-last as it may be: its uid, its generation, and the spec that is in force.
+last as it may be: its uid, its generation, and the spec that is in force. Since when no file declares it is not
+among it: each operator sees that for itself (`decide.steady`).
 
 A record is changed in one way only (`Records.change`): read, think, put in place, while no other process does. So two
 operators of a folder give a resource the same uid and count the same generations, and a finalizer is cleared once.
@@ -27,9 +28,8 @@ from offsite.stores.posix_errors import wrapped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One resource. `spec`: the last one that was accepted; `source`: the name of the file that declared it; times in
-    epoch ms, 0 for what was not: `missing_ms` since no file declares it any more, `deletion_ms` when its deletion was
-    asked for. `places`: all that it may have backups in."""
+    """One resource. `spec`: the last one that was accepted; `source`: the name of the file that declared it;
+    `deletion_ms`: when its deletion was asked for, epoch ms, 0 for never. `places`: all that it may have backups in."""
 
     kind: str
     name: str
@@ -38,7 +38,6 @@ class Record:
     spec: Mapping[str, JsonValue]
     source: str
     created_ms: int
-    missing_ms: int = 0
     deletion_ms: int = 0
     finalizers: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
@@ -135,7 +134,7 @@ def _fields(record: Record) -> Mapping[str, JsonValue]:
         "spec": dict(record.spec),
         "source": record.source,
         "created_ms": record.created_ms,
-        "missing_ms": record.missing_ms,
+        "missing_ms": 0,  # as earlier versions read it
         "deletion_ms": record.deletion_ms,
         "finalizers": list(record.finalizers),
         "places": [f"{each.account} {each.repository}" for each in record.places],
@@ -154,7 +153,6 @@ def _record(item: JsonObject) -> Record:
         spec=spec,
         source=item.text("source"),
         created_ms=item.count("created_ms"),
-        missing_ms=item.count("missing_ms"),
         deletion_ms=item.count("deletion_ms"),
         finalizers=tuple(item.texts("finalizers")),
         places=tuple(_place(text) for text in item.texts("places")),

@@ -76,8 +76,11 @@ class Home:
         return FolderLayout(root=self.root)
 
     def operator(self, **rules: Any) -> FolderOperator:
+        """One that takes what it sees for settled, and what is away for gone, unless it is told otherwise."""
         command = (sys.executable, "-S", str(self.root.parent / "script.py"))
-        return FolderOperator(self.layout, OperatorRules(command=command, **rules), clock=self.clock)
+        told = {"absent_after_s": 0.0, "settle_s": 0.0, **rules}
+        clock = told.pop("clock", self.clock)
+        return FolderOperator(self.layout, OperatorRules(command=command, **told), clock=clock)
 
     def put(self, name: str, *documents: dict[str, Any]) -> Path:
         path = self.root / name

@@ -72,7 +72,8 @@ class Course:
         home.layout.accounts.write_text(yaml.safe_dump(accounts))
 
     def operator(self) -> FolderOperator:
-        rules = OperatorRules(command=AGENT, queue=QueueRules(retry_s=5), initial_copies=1)
+        queue = QueueRules(retry_s=5)
+        rules = OperatorRules(command=AGENT, queue=queue, initial_copies=1, absent_after_s=30, settle_s=6)
         return FolderOperator(self.home.layout, rules, clock=self.home.clock)
 
     def edit(self) -> None:

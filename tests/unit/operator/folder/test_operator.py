@@ -229,18 +229,6 @@ def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:
     assert "stopped for good" in home.status("back", "restore")["status"]["conditions"][0]["message"]
 
 
-def test_a_file_that_comes_back_within_a_moment_was_never_away(home: Home) -> None:
-    operator, uid = running(home)
-    (home.root / "shop.yaml").unlink()
-    operator.look()
-    home.pass_s(5)
-    home.put("shop.yaml", resource(agents={"replicas": 1}))
-    looked(home, operator, times=5)
-
-    assert home.record(operator, "shop").uid == uid
-    assert not home.record(operator, "shop").is_deleted
-
-
 def test_a_deleted_backup_is_stopped_and_deleted_through_the_queue_before_its_record_goes(home: Home) -> None:
     operator, uid = running(home)
     (home.root / "shop.yaml").unlink()
