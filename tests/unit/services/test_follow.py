@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 
 from offsite.copy.roll_up import FAN_IN
-from offsite.model.errors import CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
+from offsite.model.errors import BackupExists, CommitsGone, KafkaUnreachable, NoSuchTopic, StoreUnreachable
 from offsite.model.selections.selection import parse_selection
 from offsite.model.uninterrupted import interrupt
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, CompactedRange
+from offsite.repository.state import BackupState
 from offsite.services.backup import roll_up
+from offsite.services.backup.planned import plan_backup
 from offsite.services.backup.request import BackupRequest
+from offsite.services.backup.run import run_backup
 from offsite.services.follow import follower
+from offsite.services.follow.compacting import Compacting
 from offsite.services.follow.follower import HEARTBEAT_S, Follow, Follower, Round
+from offsite.services.follow.tidying import Tidying
 from offsite.services.outages import Outage, Outages
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import parse_policy
@@ -69,6 +74,7 @@ def follow(
         interval_s=interval_s,
         collect_after_s=parts.get("collect_after_s", 24 * 3600),
         retain=parts.get("retain"),
+        tends=parts.get("tends", False),
         retain_every_s=0.0,
     )
     outages = Outages(give_up_after_s=3600, clock=clock, on_outage=told.append)
@@ -115,6 +121,26 @@ def test_a_run_that_was_asked_to_lets_go_between_its_rounds_and_goes_on_from_the
     assert verify_deep(orders.backup, InlineRunner()).ok
 
 
+def test_who_tends_a_backup_compacts_and_tidies_it_and_lets_go_of_no_point(
+    orders: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As agents of a declared backup do, whose points an expiry job lets go."""
+    for tends in (False, True):
+        made = list[Any]()
+        for kind in (Compacting, Tidying):
+            begin = kind.__init__
+
+            def kept(self: Any, begin: Any = begin, made: list[Any] = made, **words: Any) -> None:
+                made.append(words["is_wanted"])
+                begin(self, **words)
+
+            monkeypatch.setattr(kind, "__init__", kept)
+        follow(orders, nothing, tends=tends)
+        monkeypatch.undo()
+        assert made == [tends, tends]
+    assert len(orders.backup.state().history) == 1
+
+
 def test_small_ranges_of_a_round_share_objects(orders: Site) -> None:
     follow(orders)
     segments = [each for found in orders.backup.state().segments.values() for each in found]
@@ -133,6 +159,33 @@ def test_new_topics_and_partitions_join_at_the_next_round(orders: Site) -> None:
     rounds, _ = follow(orders, grow)
     assert commits(rounds) == [1, 2]
     assert {(each.topic, each.partitions) for each in rounds[-1].state.topics.values()} == {("orders", 5), ("users", 1)}
+
+
+def test_topics_that_are_chosen_otherwise_join_and_rest_in_the_same_backup(orders: Site) -> None:
+    """As an agent goes on whose backup was told other topics: the history stays."""
+    orders.source.make_topic("payments")
+    orders.source.write("payments", [b"p"])
+
+    def run(*topics: str) -> BackupState:
+        request = BackupRequest(backup=BACKUP, selection=parse_selection(list(topics)), reselects=True)
+        plan = plan_backup(orders.repository, orders.source.admin, request, slots=2)
+        run_backup(plan, repository=orders.repository, kafka=orders.source.config, runner=InlineRunner())
+        return orders.backup.state()
+
+    first = run("orders")
+    wide = run("orders", "payments")
+    assert {each.topic for each in wide.positions} == {"orders", "payments"}
+    for topic in ("orders", "payments"):
+        orders.source.write(topic, [b"new"])
+    narrow = run("orders")
+    assert narrow.completed_at_ms > wide.completed_at_ms > first.completed_at_ms
+    ends = {each.topic: position.end for each, position in narrow.positions.items() if each.partition == 0}
+    assert ends == {"orders": 2, "payments": 1}
+    again = run("orders", "payments")
+    assert {each.topic for each in again.positions} == {"orders", "payments"}
+    assert sum(position.end for position in again.positions.values()) == 7
+    with pytest.raises(BackupExists, match="exists with topics orders"):
+        orders.plan_backup("*")
 
 
 def test_a_round_reads_nothing_of_the_repository_again(orders: Site) -> None:

@@ -4,8 +4,10 @@ Stages look at what was seen and never at what was decided before: whoever dies 
 old look, leaves something that the next look sees. So a stage may be repeated, and the world moves by one step at a
 time towards what is declared.
 
-A restart (another destination, tag or choice of topics) stops the old backup first and begins the new one when no agent
-has the old one in hand any more. It waits for a slot of the throttle before it stops anything.
+A restart (another destination or tag) stops the old backup first and begins the new one when no agent has the old one
+in hand any more. Before it stops anything it waits for a slot of the throttle, and tries whether the new one can begin.
+Another choice of topics is none: what was copied stays as it is, what is added is copied from here on, and what is left
+out gets nothing new.
 """
 
 from __future__ import annotations
@@ -61,16 +63,6 @@ class ConfigureAgents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeSlot:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveSlot:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Begin a new low-level backup; its name gets a timestamp by the store's clock."""
 
@@ -80,12 +72,26 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSlot:
+    """`then`: what begins with it. It is tried first: a slot is not held for what cannot begin."""
+
+    then: Start | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveSlot:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Stop, pause or resume a low-level backup."""
+    """Stop, pause or resume a low-level backup. `then`: what begins in its place. It is tried first: what goes on is
+    not stopped for what cannot begin."""
 
     place: Place
     number: int
     to: Phase
+    then: Start | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +104,13 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modify:
+    """`topics` and `exclude`: where the choice of topics changes; else no topics."""
+
     place: Place
     number: int
     settings: Settings
+    topics: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 Step = ConfigureAgents | TakeSlot | GiveSlot | Start | Turn | Seal | Modify
@@ -188,32 +198,41 @@ def _copy_first(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot
 def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
     """What may change in place."""
     live = seen.live
-    if live is None or needs_restart(wanted, live) or live.low.settings == wanted.settings:
+    if live is None or wanted.state is BackupState.STOPPED or needs_restart(wanted, live):
         return None
-    if wanted.state is BackupState.STOPPED:
+    is_chosen = _chosen(live.low.beginning) == _chosen(wanted.beginning)
+    if is_chosen and live.low.settings == wanted.settings:
         return None
-    return Modify(place=live.place, number=live.low.number, settings=wanted.settings)
+    topics, exclude = ((), ()) if is_chosen else _chosen(wanted.beginning)
+    return Modify(place=live.place, number=live.low.number, settings=wanted.settings, topics=topics, exclude=exclude)
 
 
 def needs_restart(wanted: Wanted, live: LowLevelSeen) -> bool:
-    """Whether it is another backup that is declared: destination, tag, source or choice of topics changed."""
+    """Whether it is another backup that is declared: destination, tag or source changed."""
     begun, asked = live.low.beginning, wanted.beginning
-    return live.place != wanted.place or replace(begun, backup="") != replace(asked, backup="")
+    return live.place != wanted.place or (begun.path, begun.tag, begun.cluster) != (
+        asked.path,
+        asked.tag,
+        asked.cluster,
+    )
+
+
+def _chosen(beginning: Beginning) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return beginning.topics, beginning.exclude
 
 
 def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
-    """Slot, then stop what is live, then wait for its agents, then begin."""
+    """Slot, then stop what is live, then wait for its agents, then begin. All but the last try whether it could."""
+    start = Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
     if not wanted.agents.replicas:  # nobody is to copy
         live = seen.live
         rests = live is None or live.is_whole or live.low.phase is Phase.PAUSED
         return _give_when_idle(seen, slot) if live is None or rests else _turn(live, Phase.PAUSED)
     if slot is not Slot.HELD:
-        return TakeSlot() if slot is Slot.FREE else None
+        return TakeSlot(then=start) if slot is Slot.FREE else None
     if (live := seen.live) is not None:
-        return _turn(live, Phase.STOPPED)
-    if any(each.is_copied for each in seen.backups):
-        return None
-    return Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
+        return replace(_turn(live, Phase.STOPPED), then=start)
+    return start if not any(each.is_copied for each in seen.backups) else None
 
 
 def _give_when_idle(seen: BackupSeen, slot: Slot) -> GiveSlot | None:
@@ -258,7 +277,9 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
     ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
     left = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""
     missing = f"topics that are declared do not exist: {live.missing}" if live.missing else ""
-    return "; ".join(filter(None, (first, _silence(wanted, live), ahead, left, missing)))
+    is_behind = live.is_whole and live.low.chosen_ms > max(0, live.latest_ms)
+    behind = "since its topics were changed no restore point has all of them" if is_behind else ""
+    return "; ".join(filter(None, (first, behind, _silence(wanted, live), ahead, left, missing)))
 
 
 def _why_not(wanted: Wanted, slot: Slot) -> str:
@@ -289,5 +310,5 @@ def _wrong_settings(wanted: Wanted, seen: BackupSeen) -> str:
     if live is None or wanted.state is BackupState.STOPPED:
         return ""
     if needs_restart(wanted, live):
-        return f"{live.low.beginning.backup} is of another destination, tag or choice of topics"
-    return "" if live.low.settings == wanted.settings else "its settings are not those declared"
+        return f"{live.low.beginning.backup} is of another destination or tag"
+    return "its settings or topics are not those declared" if modify(wanted, seen) is not None else ""

@@ -68,13 +68,13 @@ class Wanted:
         return _DOTS.sub(".", _NOT_IN_NAMES.sub(".", stamped)).strip(".")[:120]
 
 
-def wanted_of(backup: Backup, accounts: Sequence[Account]) -> Wanted:
-    """What `backup` asks for. Raises `BadResource` where it names an account or a parameter that there is not, or has
-    nowhere to go."""
+def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") -> Wanted:
+    """What `backup` asks for. `kept`: the account that it has where it names none. Raises `BadResource` where it names
+    an account or a parameter that there is not, or has nowhere to go."""
     parse_parameters(backup.spec.parameters)
     spec, name = backup.spec, backup.metadata.name
     _check_environment(spec.agents.template.environment, name)
-    account = account_of(spec.destination.account, accounts, f"backup {name}")
+    account = account_of(spec.destination.account or kept, accounts, f"backup {name}")
     place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")

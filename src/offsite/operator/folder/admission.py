@@ -66,6 +66,8 @@ def admit(record: Record | None, sight: Sight) -> Admission:
     (document,) = sight.documents
     if document.resource is None:
         return Admission(record=record, problem=document.problem)
+    if problem := contradiction(document.resource):
+        return Admission(record=record, problem=problem)
     if record is None:
         admission = Admission(record=_new(document.resource, document.source, sight))
     elif record.is_deleted:
@@ -96,6 +98,11 @@ def forbidden_change(before: Resource, after: Resource) -> str:
         if before.spec.state is RestoreState.STOPPED and after.spec.state is RestoreState.RUNNING:
             return "spec.state is stopped for good: declare another restore under a new name"
     return ""
+
+
+def contradiction(resource: Resource) -> str:
+    """Which of its own parts a resource speaks against; empty: none."""
+    return resource.spec.expiry.contradiction() if isinstance(resource, Backup) else ""
 
 
 def spec_of(resource: Resource) -> Mapping[str, JsonValue]:

@@ -16,7 +16,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import Place, wanted_of
+from offsite.operator.decide.wanted import Place, Wanted, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
@@ -25,6 +25,7 @@ from offsite.operator.folder.status import Told, backups_of
 from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.world.act import Hands
 from offsite.operator.world.look import look
+from offsite.operator.world.places import Places, kept_account
 from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
 from offsite.operator.world.telling import Telling
@@ -65,6 +66,7 @@ class BackupKeeper:
     hands: Hands | None = None
     launches: Launches | None = None
     asked: dict[str, Asked] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
     _calm: dict[str, _Calm] = field(default_factory=dict)
     _stuck_ms: dict[str, int] = field(default_factory=dict)
 
@@ -99,18 +101,22 @@ class BackupKeeper:
         calm = self._calm.get(record.uid)
         if calm is not None and self._is_calm(calm, record, backup):
             return calm.kept
-        wanted = wanted_of(backup, launches.accounts.known)
+        wanted = self._wanted(hands, launches, backup, record)
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
         hands.eyes.open_store(wanted.place)
-        record = with_place(self.records, record, wanted.place)
+        places = self.places.distinct(hands.eyes, record.uid, (*record.places, wanted.place))
+        record = with_place(self.records, record, wanted.place, among=places)
         done = reconcile(hands, wanted, record.places)
         self._ask_for_expiry(record, backup, done.seen)
         agents: dict[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": done.seen.agents.ready}
         if problem := self.agents.problem(record.uid):
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
-        told = [*_told(done.conditions), *_older_kept(hands, record.uid, wanted.place, done.seen)]
+        told = _told(done.conditions)
+        if problem := backup.spec.expiry.contradiction():  # in Kubernetes nobody refuses it
+            told = _with(told, Told(type=ConditionType.MISCONFIGURED_BACKUP.value, message=problem))
+        told += _older_kept(hands, record.uid, wanted.place, done.seen)
         kept = Kept(told=told, fields={**fields, "backups": backups_of(done.seen)})
         self.telling.tell(hands.eyes, record.uid, wanted.place, saying_of(record, kept.told))
         self._calm.pop(record.uid, None)
@@ -122,6 +128,7 @@ class BackupKeeper:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
         waited for, and the backups stay."""
         hands, launches, backup = self._parts(record)
+        record = replace(record, places=self.places.distinct(hands.eyes, record.uid, record.places))
         self._calm.pop(record.uid, None)
         self.asked.pop(record.uid, None)
         if FINALIZER not in record.finalizers:
@@ -171,6 +178,11 @@ class BackupKeeper:
             raise BadResource("accounts.yaml cannot be read", hint="offsite operator run tells what is wrong with it")
         return self.hands, self.launches, backup  # type: ignore[return-value]  # as was checked
 
+    def _wanted(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> Wanted:
+        """Raises `BadResource`, and what a look raises where its account is not told."""
+        kept = "" if backup.spec.destination.account else kept_account(hands.eyes, record.uid, record.places)
+        return wanted_of(backup, launches.accounts.known, kept=kept)
+
     def _is_calm(self, calm: _Calm, record: Record, backup: Backup) -> bool:
         is_young = 0 <= self.clock.now_ms() - calm.at_ms < CALM_MS
         agents = self.agents.seen(record.uid)
@@ -181,7 +193,7 @@ class BackupKeeper:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
         seen = look(hands.eyes, record.uid, record.places)
         if seen.live is not None or unsealed(seen) is not None:
-            wanted = replace(wanted_of(backup, launches.accounts.known), state=BackupState.STOPPED)
+            wanted = replace(self._wanted(hands, launches, backup, record), state=BackupState.STOPPED)
             seen = reconcile(hands, wanted, record.places).seen
         if seen.live is not None:
             return None
@@ -220,6 +232,13 @@ def _older_kept(hands: Hands, uid: str, place: Place, seen: BackupSeen) -> Itera
     if told:
         hint = "it goes when this is mended, or once a person lets it go: offsite operator release"
         yield Told(type=OLDER_KEPT, message=f"{named(told, most=_NAMED_MAX)}; {hint}", is_note=True)
+
+
+def _with(told: list[Told], more: Told) -> list[Told]:
+    """One of each type: what is there says both then."""
+    before = next((each for each in told if each.type == more.type), None)
+    message = f"{before.message}; {more.message}" if before is not None else more.message
+    return [*(each for each in told if each is not before), replace(more, message=message)]
 
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:

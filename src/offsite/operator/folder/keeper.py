@@ -64,14 +64,17 @@ class TendedAgents(Agents, Protocol):
         """Why they do not run, as far as it is known; empty: nothing is wrong."""
 
 
-def with_place(records: Changes, record: Record, place: Place) -> Record:
+def with_place(records: Changes, record: Record, place: Place, *, among: Sequence[Place] | None = None) -> Record:
     """The record as it is now, with the place noted before anything begins there: nothing that is begun is ever lost
-    sight of. Raises `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
+    sight of. `among`: what is left of the places of `record` and this one without other spellings. Raises
+    `ResourceConflict` where the resource goes: nothing may be begun for it any more."""
 
     def edit(now: Record | None) -> Record | None:
-        if now is None or now.uid != record.uid or now.is_deleted or place in now.places:
+        if now is None or now.uid != record.uid or now.is_deleted:
             return now
-        return replace(now, places=(*now.places, place))
+        spelt_otherwise = set(record.places) - set(among) if among is not None else set()
+        kept = tuple(each for each in now.places if each not in spelt_otherwise)
+        return replace(now, places=kept if place in kept else (*kept, place))
 
     now = records.change(record.kind, record.name, edit)
     if now is None or now.uid != record.uid or now.is_deleted:

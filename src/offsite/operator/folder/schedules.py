@@ -16,6 +16,7 @@ from offsite.operator.folder.records import Record
 from offsite.operator.folder.status import Told
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.schedule import Schedule
+from offsite.operator.world.places import kept_account
 from offsite.operator.world.schedule_runs import ScheduleRun
 from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus, target_of
 from offsite.operator.world.telling import Telling
@@ -58,7 +59,11 @@ class ScheduleKeeper:
         """What it is about; None while it is not declared."""
         named = self.records.find("Backup", name)
         backup = named.resource() if named is not None else None
-        return wanted_of(backup, tuple(self.accounts)) if isinstance(backup, Backup) else None
+        if named is None or self.hands is None or not isinstance(backup, Backup):
+            return None
+        account = backup.spec.destination.account
+        kept = "" if account else kept_account(self.hands.eyes, named.uid, named.places)
+        return wanted_of(backup, tuple(self.accounts), kept=kept)
 
 
 def _kept(status: ScheduleStatus, *, is_suspended: bool) -> Kept:

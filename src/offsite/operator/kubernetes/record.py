@@ -55,7 +55,7 @@ class ClusterRecords:
     known: frozenset[str] | None = None
 
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
-        """Only places are ever added, and only to the resource that is looked at."""
+        """Only places are ever changed, and only of the resource that is looked at."""
         named = self._looked_at
         check((kind, name) == (named.kind, named.name), "only what is looked at is changed")
         body = self.cluster.get(named.path)
@@ -63,7 +63,8 @@ class ClusterRecords:
         after = edit(before)
         if before is None or after is None or after == before:
             return after
-        notes = place_notes(each for each in after.places if each not in before.places)
+        notes: dict[str, str | None] = dict.fromkeys(place_notes(set(before.places) - set(after.places)))
+        notes |= place_notes(each for each in after.places if each not in before.places)
         is_noted = self.cluster.patch(named.path, {"metadata": {"uid": named.uid, "annotations": notes}})
         return after if is_noted else None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
+from offsite.model.time import parse_duration_s
 from offsite.operator.resources.model import (
     Duration,
     Line,
@@ -99,6 +100,16 @@ class Expiry(Strict):
     deletion_finalizer: StrictBool = True
     """Whether the backups are deleted from their repositories when the resource is deleted, before it is gone."""
 
+    def contradiction(self) -> str:
+        """Why both cannot be meant; empty: they can. No rule of the model: what was accepted once stays readable."""
+        most, least = self.maximum_retention, self.minimum_restorable
+        if not most or not least or parse_duration_s(least) <= parse_duration_s(most):
+            return ""
+        return (
+            f"spec.expiry: minimumRestorable ({least}) is longer than maximumRetention ({most}): what is older than "
+            f"{most} would be let go and kept; were they mixed up?"
+        )
+
 
 class BackupSpec(Strict):
     cluster: OptionalName = ""
@@ -109,9 +120,10 @@ class BackupSpec(Strict):
     tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=63)] = "default"
     """A word for people, told with each backup. A change begins a new backup."""
     topics: Patterns = ("*",)
-    """What is backed up: names, globs, `regex:PATTERN`. A change begins a new backup."""
+    """What is backed up: names, globs, `regex:PATTERN`. Changed in place: what is added is copied from its beginning
+    on, what is left out stays as it was, and gets nothing new."""
     exclude: Patterns = ()
-    """Topics to leave out."""
+    """Topics to leave out. Changed in place."""
     snapshot_duration: Duration = "7d"
     """How often a checkpoint is taken. Changed in place."""
     agents: Agents = Agents()

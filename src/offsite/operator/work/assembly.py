@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
@@ -105,7 +105,8 @@ def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Ru
         repository=tools.repository,
         cluster=tools.cluster,
         runner=runner,
-        request=parse_backup(low.beginning.backup, _words(low, parameters)),
+        request=replace(parse_backup(low.beginning.backup, _words(low, parameters)), reselects=True),
+        tends=True,
         interval_s=parameters.interval_s,
         collect_after_s=parameters.collect_after_s,
         checkpoints=True,

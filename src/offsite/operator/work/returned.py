@@ -13,10 +13,9 @@ from functools import partial
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.operator.work.beating import beating
-from offsite.repository.declared.entry import decode_owner
 from offsite.repository.declared.history import LowLevel, Phase
-from offsite.repository.declared.layout import DeclaredLayout, owner_key
-from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
 from offsite.repository.generations.removal import KEPT_MS, is_removed, returned_into, sweep, unopened
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.lease import LeaseTerms
@@ -94,9 +93,7 @@ def _may_be_swept(store: Store, uid: str, low: LowLevel) -> bool:
 
 
 def _is_owner(store: Store, uid: str, backup: str) -> bool:
-    key = owner_key(backup)
-    data = store.get(key)
-    return data is not None and decode_owner(data, key=key) == uid
+    return owner_of(store, backup) == uid
 
 
 def _is_pinned(store: Store, layout: BackupLayout) -> bool:

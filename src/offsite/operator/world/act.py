@@ -19,11 +19,12 @@ from offsite.operator.decide.backup import ConfigureAgents, GiveSlot, Modify, Se
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place, Wanted
 from offsite.operator.world.look import Eyes, history_of
+from offsite.operator.world.places import prove_writable
 from offsite.operator.world.slots import Slots
 from offsite.repository.declared.entry import Beginning, Entry, Kind, LastCommit, Origin, Predecessor
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, claim_name
+from offsite.repository.declared.ledger import DeclaredLedger, claim_name, may_claim, owner_of
 from offsite.repository.generations.removal import free_name
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
@@ -62,6 +63,8 @@ class Hands:
             case ConfigureAgents():
                 self.eyes.agents.configure(wanted.uid, step.agents)
             case TakeSlot():
+                if step.then is not None:
+                    self._tried(wanted, step.then, claims=False)
                 self.slots.take(wanted.uid)
             case GiveSlot():
                 self.slots.give(wanted.uid)
@@ -72,21 +75,35 @@ class Hands:
             case Seal():
                 self._seal(wanted, step)
             case Modify():
-                self._append(wanted, step.place, Kind.MODIFIED, step.number, settings=step.settings)
+                chosen = {"topics": step.topics, "exclude": step.exclude}
+                self._append(wanted, step.place, Kind.MODIFIED, step.number, settings=step.settings, **chosen)
             case _:
                 assert_never(step)
 
+    def _tried(self, wanted: Wanted, start: Start, *, claims: bool) -> Beginning:
+        """What would begin now, once nothing speaks against it: its repository takes what is put, and the name is free
+        or this resource's, and claimed if it `claims`. Otherwise a slot is let go: others may be able to begin."""
+        try:
+            store, layout = self.eyes.open_store(start.place), DeclaredLayout(uid=wanted.uid)
+            beginning = replace(start.beginning, backup=wanted.name_at(store.now_ms()))
+            name = beginning.backup
+            self._check_place(store, wanted.uid, beginning)
+            prove_writable(store, layout)
+            if not may_claim(store, name, wanted.uid) or (claims and claim_name(store, name, wanted.uid) != wanted.uid):
+                raise ResourceConflict(
+                    f"the backup {name} in {store.url} is of another resource, whose uid is {owner_of(store, name)}",
+                    hint="choose another path, or a timestamp format that tells them apart",
+                )
+            self._check_place(store, wanted.uid, beginning)  # somebody may have made it before the name was claimed
+        except OffsiteError:
+            self.slots.give(wanted.uid)
+            raise
+        return beginning
+
     def _start(self, wanted: Wanted, step: Start, seen: BackupSeen) -> None:
-        store = self.eyes.open_store(step.place)
-        name = wanted.name_at(store.now_ms())
-        if claim_name(store, name, wanted.uid) != wanted.uid:
-            raise ResourceConflict(
-                f"the backup {name} in {step.place.repository} is of another resource",
-                hint="choose another path, or a timestamp format that tells them apart",
-            )
-        beginning = replace(step.beginning, backup=name)
-        self._check_place(store, wanted.uid, beginning)
-        origin = Origin(last=last_commit(store, name), predecessors=tuple(map(self._predecessor, seen.backups)))
+        beginning, store = self._tried(wanted, step, claims=True), self.eyes.open_store(step.place)
+        last = last_commit(store, beginning.backup)
+        origin = Origin(last=last, predecessors=tuple(map(self._predecessor, seen.backups)))
         self._append(wanted, step.place, Kind.STARTED, 0, beginning=beginning, settings=step.settings, origin=origin)
 
     def _predecessor(self, seen: LowLevelSeen) -> Predecessor:
@@ -97,7 +114,7 @@ class Hands:
         return Predecessor(backup=backup, word=seen.low.word, last=last)
 
     def _check_place(self, store: Store, uid: str, beginning: Beginning) -> None:
-        """What lies at the name is nobody's but this resource's, and of the same topics. Raises `ResourceConflict`."""
+        """What lies at the name is nobody's but this resource's, and of the same source. Raises `ResourceConflict`."""
         there = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().there
         mine = [each.beginning for each in there if each.beginning.backup == beginning.backup]
         if not mine and store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None:
@@ -112,13 +129,15 @@ class Hands:
                 "for the new one",
                 hint="choose another path, or a timestamp format; the name is free 30 days after the removal",
             )
-        if mine and _of_source(mine[-1]) != _of_source(beginning):
+        if mine and mine[-1].cluster != beginning.cluster:
             raise ResourceConflict(
-                f"the backup {beginning.backup} in {store.url} is of another cluster, or of other topics",
+                f"the backup {beginning.backup} in {store.url} is of another cluster",
                 hint="choose another path, or a timestamp format that tells them apart",
             )
 
     def _turn(self, wanted: Wanted, step: Turn) -> None:
+        if step.then is not None:  # without a time in it, it is the name that it will have
+            self._tried(wanted, step.then, claims=not wanted.timestamp_format)
         history = self._append(wanted, step.place, _TURNS[step.to], step.number)
         if history is not None and step.to is Phase.STOPPED:  # at once; the next look does what fails here
             self._seal(wanted, Seal(place=step.place, number=step.number))
@@ -172,11 +191,6 @@ def last_commit(store: Store, backup: str) -> LastCommit:
     except BackupNotFound:
         return LastCommit()
     return LastCommit(commit=state.seq, hash=state.head_hash)
-
-
-def _of_source(beginning: Beginning) -> Beginning:
-    """What a backup that goes on under its name keeps."""
-    return replace(beginning, path="", tag="")
 
 
 @contextmanager

@@ -50,8 +50,8 @@ from offsite.operator.world.job_end import job_seen
 from offsite.operator.world.job_processes import BY, Jobs
 from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.tags import TagHolder, TagName, Tags
-from offsite.repository.declared.entry import decode_owner
-from offsite.repository.declared.layout import DeclaredLayout, owner_key
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import owner_of
 from offsite.repository.declared.restore_log import End, NotNextError, Outcome, RestoreEntry, RestoreHistory, RestoreLog
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.jobs.ask import JobRequest, cancel_job
@@ -314,8 +314,8 @@ def _wrong_source(store: Store, wanted: RestoreWanted) -> str:
     if not wanted.source_cluster:
         return ""
     try:
-        data = store.get(key := owner_key(wanted.backup))
-        history = None if data is None else history_of(store, decode_owner(data, key=key))
+        owner = owner_of(store, wanted.backup)
+        history = None if owner is None else history_of(store, owner)
     except BadName:
         return ""
     made = [each for each in history.backups if each.beginning.backup == wanted.backup] if history else []

@@ -25,7 +25,7 @@ class Kind(StrEnum):
     """It copies nothing until it is resumed."""
     RESUMED = "resumed"
     MODIFIED = "modified"
-    """Its settings change in place."""
+    """Its settings, or its topics, change in place."""
     STOPPED = "stopped"
     """It ends: nothing is to be added to it any more."""
     SEALED = "sealed"
@@ -49,7 +49,7 @@ class Settings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
     """What a low-level backup is begun with, and keeps: the name of the backup in the repository, `path`, which is that
-    name before its timestamp, the tag, the source by its name, the patterns of topics."""
+    name before its timestamp, the tag, the source by its name; and the patterns of topics, which change in place."""
 
     backup: str
     path: str
@@ -98,7 +98,8 @@ class Release:
 class Entry:
     """One entry. `generation`: of the resource, by which it was decided; `fence`: the term of the lock of whoever did;
     `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people.
-    `origin`: of one that begins; entries of earlier versions have none."""
+    `origin`: of one that begins; entries of earlier versions have none. `topics` and `exclude`: what is chosen from now
+    on, where that changes: no topics, no change."""
 
     seq: int
     previous: str
@@ -113,6 +114,8 @@ class Entry:
     settings: Settings | None = None
     origin: Origin | None = None
     release: Release | None = None
+    topics: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -152,6 +155,8 @@ def encode_entry(entry: Entry) -> bytes:
         }
     if entry.release is not None:
         fields["release"] = {"last": _last_fields(entry.release.last), "reason": entry.release.reason}
+    if entry.topics:
+        fields["chosen"] = {"topics": list(entry.topics), "exclude": list(entry.exclude)}
     return encode_object(fields)
 
 
@@ -160,6 +165,7 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     begun, settings = item.optional_child("beginning"), item.optional_child("settings")
     origin, release = item.optional_child("origin"), item.optional_child("release")
+    chosen = item.optional_child("chosen")
     return Entry(
         seq=item.count("seq"),
         previous=item.text("previous"),
@@ -176,6 +182,8 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
         release=None
         if release is None
         else Release(last=_last(release.child("last")), reason=release.text("reason")[:REASON_MAX]),
+        topics=() if chosen is None else patterns_of(chosen, "topics"),
+        exclude=() if chosen is None else patterns_of(chosen, "exclude"),
     )
 
 

@@ -34,8 +34,9 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowLevel:
     """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
-    begun or resumed last. `is_sealed`: nothing can be added to what was stopped. `word`: that of its `started` entry;
-    `origin`: behind what it began, None where an earlier version began it. `release`: that a person let it go."""
+    begun or resumed last, `chosen_ms`: when its topics were changed last. `is_sealed`: nothing can be added to what was
+    stopped. `word`: that of its `started` entry; `origin`: behind what it began, None where an earlier version began
+    it. `release`: that a person let it go."""
 
     number: int
     beginning: Beginning
@@ -43,6 +44,7 @@ class LowLevel:
     phase: Phase
     started_ms: int
     running_ms: int = 0
+    chosen_ms: int = 0
     stopped_ms: int = 0
     removed_ms: int = 0
     is_sealed: bool = False
@@ -121,7 +123,11 @@ def _modified(history: History, entry: Entry) -> History:
     found = _found(history, entry)
     if not found.phase.is_live or entry.settings is None:
         raise NotAllowedError(f"backup {entry.number} is {found.phase}, and gets no settings")
-    return _with(history, replace(found, settings=entry.settings))
+    changed = replace(found, settings=entry.settings)
+    if entry.topics:
+        beginning = replace(found.beginning, topics=entry.topics, exclude=entry.exclude)
+        changed = replace(changed, beginning=beginning, chosen_ms=entry.at_ms)
+    return _with(history, changed)
 
 
 def _stopped(history: History, entry: Entry) -> History:

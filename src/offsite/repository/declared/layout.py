@@ -8,8 +8,10 @@ declared/<uid>/audit/<seq:020>-<attempt>.jsonl
                                             what was deleted of its backups, noted before, behind entry `seq`
 declared/<uid>/restore/<seq:020>.json       what was decided of the restore with that uid, create-only
 declared/<uid>/expiry/<term:08>.<part>.json which process lets old data go (a lease)
+declared/<uid>/probe-<word>.json            whether two names are of one place (deleted again, never trusted)
 declared/<uid>/told.json                    what its operator tells of it for people (overwritten, never trusted)
 declared-names/<backup>.json                of which resource the backup of that name is, create-only
+declared-names/<backup>/<number:08>.json    of which one it is since those before have nothing left of it, create-only
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class DeclaredLayout:
     def told_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/told.json"
 
+    def probe_key(self, word: str) -> str:
+        return f"{DECLARED_PREFIX}{self.uid}/probe-{word}.json"
+
     @property
     def kept_key(self) -> str:
         return f"{DECLARED_PREFIX}{self.uid}/kept.json"
@@ -83,3 +88,12 @@ class DeclaredLayout:
 def owner_key(backup: str) -> str:
     """Where it is told of which resource the backup of that name is. Raises `BadName`."""
     return f"{NAMES_PREFIX}{check_backup_name(backup)}.json"
+
+
+def later_owners(backup: str) -> str:
+    """Below it is told who has the name since the owner before has nothing left of it. Raises `BadName`."""
+    return f"{NAMES_PREFIX}{check_backup_name(backup)}/"
+
+
+def later_owner_key(backup: str, number: int) -> str:
+    return f"{later_owners(backup)}{number:08d}.json"

@@ -9,11 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.model.errors import BadName, DamagedObject
+from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.declared.entry import Entry, decode_entry, decode_owner, encode_entry, encode_owner
-from offsite.repository.declared.history import History, NotAllowedError, after
-from offsite.repository.declared.layout import DECLARED_PREFIX, DeclaredLayout, owner_key
+from offsite.repository.declared.history import History, NotAllowedError, Phase, after
+from offsite.repository.declared.layout import (
+    DECLARED_PREFIX,
+    DeclaredLayout,
+    later_owner_key,
+    later_owners,
+    owner_key,
+)
+from offsite.repository.generations.removal import free_name
+from offsite.repository.layout import BackupLayout
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
-from offsite.stores.store import PutResult, Store
+from offsite.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +54,50 @@ def _after(history: History, data: bytes, key: str) -> History:
         raise DamagedObject(f"{key}: {error}", hint=HINT) from error
 
 
+def owner_of(store: Store, backup: str) -> str | None:
+    """Whose the name of a backup is: the uid that claimed it last; None while nobody has. Raises `DamagedObject`, and
+    what the store raises."""
+    key = _newest_claim(store, backup)
+    data = store.get(key)
+    return None if data is None else decode_owner(data, key=key)
+
+
 def claim_name(store: Store, backup: str, uid: str) -> str:
-    """Whose the name of a backup is: the uid that claimed it first, which is `uid` unless somebody else was before.
-    Raises `DamagedObject`, and what the store raises."""
-    key, data = owner_key(backup), encode_owner(uid)
-    if store.put_if_absent(key, data) is not PutResult.OTHER:
-        return uid
+    """Whose the name of a backup is then: `uid`, unless it is somebody else's who has something left of it, or whose
+    removal is not long ago. Of several that claim it one has it. Raises as `owner_of`."""
+    data = encode_owner(uid)
+    store.put_if_absent(owner_key(backup), data)
+    key = _newest_claim(store, backup)
+    owner = decode_owner(store.get(key) or data, key=key)
+    if owner == uid or not _is_given_up(store, backup, owner):
+        return owner
+    key = later_owner_key(backup, _number_of(key, backup) + 1)
+    store.put_if_absent(key, data)
     return decode_owner(store.get(key) or data, key=key)
+
+
+def may_claim(store: Store, backup: str, uid: str) -> bool:
+    """Whether the name is nobody's, this resource's, or free again. Puts nothing. Raises as `owner_of`."""
+    owner = owner_of(store, backup)
+    return owner in {None, uid} or _is_given_up(store, backup, owner or "")
+
+
+def _is_given_up(store: Store, backup: str, owner: str) -> bool:
+    """Whether all that the owner had under the name was removed on purpose, by its ledger, so long ago that the mark of
+    the removal is gone, and nothing lies there."""
+    layout = BackupLayout(backup=backup)
+    lows = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner)).read().backups
+    phases = {low.phase for low in lows if low.beginning.backup == backup}
+    return phases == {Phase.REMOVED} and free_name(store, layout) and next(store.list(layout.prefix), None) is None
+
+
+def _newest_claim(store: Store, backup: str) -> str:
+    keys = [info.key for info in store.list(later_owners(backup))]
+    return max((key for key in keys if _number_of(key, backup)), default=owner_key(backup))
+
+
+def _number_of(key: str, backup: str) -> int:
+    return whole_number(key.removeprefix(later_owners(backup)).removesuffix(".json")) or 0
 
 
 def declared_uids(store: Store) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ _HOLES_LOOKED_AT = 10_000
 class BackupPlan:
     """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
     are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from.
-    `checkpoint`: the one that the run is to complete, taken at the ends of this plan. `stamps`: where what participants
-    have stamped with it is looked for; None: it was not opened to any. `caught`: what was read already of some tasks,
-    by their numbers."""
+    `begun_with`: the selection of its first run, None for one that is new. `checkpoint`: the one that the run is to
+    complete, taken at the ends of this plan. `stamps`: where what participants have stamped with it is looked for;
+    None: it was not opened to any. `caught`: what was read already of some tasks, by their numbers."""
 
     backup: str
     selection: TopicSelection
@@ -68,6 +68,7 @@ class BackupPlan:
     gone: GoneTopics = field(default_factory=GoneTopics)
     seen: SeenEnds = field(default_factory=SeenEnds)
     bundles: tuple[CopyBundle, ...] = ()
+    begun_with: TopicSelection | None = None
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
@@ -158,6 +159,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     return BackupPlan(
         backup=request.backup,
         selection=selection,
+        begun_with=backup.descriptor.selection if backup is not None else None,
         compression=request.compression,
         source=source,
         schemas_topic=schemas_topic,
@@ -256,7 +258,8 @@ def _existing(repository: Repository, name: str) -> Backup | None:
 def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
     if known is None and request.selection is None:
         raise BadOption(f"backup {request.backup} is new: say what it holds", hint="add --topics 'orders,payments-*'")
-    if known is not None and request.selection not in (None, known.descriptor.selection):
+    is_same = known is None or request.selection in {None, known.descriptor.selection}
+    if known is not None and not is_same and not request.reselects:
         raise BackupExists(
             f"backup {request.backup} exists with topics {', '.join(known.descriptor.selection.include)}",
             hint="leave out --topics to continue it, or choose another name with --backup",

@@ -12,7 +12,8 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicS
 class BackupRequest:
     """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
     an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well.
-    `expect_deletes`: topics that applications empty by themselves; None: none."""
+    `expect_deletes`: topics that applications empty by themselves; None: none. `reselects`: `selection` may be another
+    one than that of the first run; what it leaves out stays as it is, and gets nothing new."""
 
     backup: str
     selection: TopicSelection | None
@@ -22,3 +23,4 @@ class BackupRequest:
     groups: GroupPatterns = ALL_GROUPS
     group_history: bool = False
     expect_deletes: TopicSelection | None = None
+    reselects: bool = False

@@ -64,7 +64,7 @@ def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
     return repository.create_backup(
         plan.backup,
         cluster_id=plan.source.cluster_id,
-        selection=plan.selection,
+        selection=plan.begun_with or plan.selection,
         options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
     )
 

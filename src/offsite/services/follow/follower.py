@@ -66,9 +66,10 @@ class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
     is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
-    left is deleted; None keeps everything. With `checkpoints`, it takes those that are asked for, and one every
-    `checkpoint_every_s` seconds (None: no others); `participants` take part in all of them, and applications as
-    `stamping` says, unless whoever asks for one says otherwise."""
+    left is deleted; None keeps everything, and does none of it, unless it `tends`: then somebody else lets go. With
+    `checkpoints`, it takes those that are asked for, and one every `checkpoint_every_s` seconds (None: no others);
+    `participants` take part in all of them, and applications as `stamping` says, unless whoever asks for one says
+    otherwise."""
 
     repository: Repository
     cluster: Cluster
@@ -78,6 +79,7 @@ class Follow:
     collect_after_s: float = LEFT_AFTER_MS / 1000
     retain: RetentionPolicy | None = None
     retain_every_s: float = RETAIN_EVERY_S
+    tends: bool = False
     checkpoints: bool = False
     checkpoint_every_s: float | None = None
     participants: Participants | None = None
@@ -105,9 +107,10 @@ class Follower:
         self._watch = RollUpWatch(clock)
         self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
-        self._tidying = Tidying(is_wanted=follow.retain is not None, clock=clock)
+        tends = follow.tends or follow.retain is not None
+        self._tidying = Tidying(is_wanted=tends, clock=clock)
         self._compacting = Compacting(
-            is_wanted=follow.retain is not None,
+            is_wanted=tends,
             runner=follow.runner,
             clock=clock,
             every_s=follow.retain_every_s,

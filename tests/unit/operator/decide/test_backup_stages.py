@@ -63,7 +63,7 @@ START = Start(place=AS_DECLARED.place, beginning=AS_DECLARED.beginning, settings
 @pytest.mark.parametrize(
     ("state", "look", "slot", "step"),
     [
-        ("running", seen(), Slot.FREE, TakeSlot()),
+        ("running", seen(), Slot.FREE, TakeSlot(then=START)),
         ("running", seen(), Slot.TAKEN, None),
         ("running", seen(), Slot.HELD, START),
         ("paused", seen(), Slot.HELD, START),
@@ -92,20 +92,38 @@ def test_toggle_does_the_one_next_thing(state: str, look: BackupSeen, slot: Slot
         {"destination": {"endpoint": "elsewhere"}},
         {"destination": {"path": "aaa"}},
         {"tag": "new"},
-        {"topics": ["orders"]},
-        {"exclude": ["x"]},
     ],
 )
-def test_a_change_of_destination_tag_or_topics_restarts(changed: dict[str, object]) -> None:
+def test_a_change_of_destination_or_tag_restarts(changed: dict[str, object]) -> None:
     asked = wanted(**changed)
-    assert toggle(asked, seen(low()), Slot.FREE) == TakeSlot()
+    start = Start(place=asked.place, beginning=asked.beginning, settings=asked.settings)
+    assert toggle(asked, seen(low()), Slot.FREE) == TakeSlot(then=start)
     assert toggle(asked, seen(low()), Slot.TAKEN) is None, "the old one goes on until the new one may begin"
-    assert toggle(asked, seen(low()), Slot.HELD) == turn(Phase.STOPPED)
+    assert toggle(asked, seen(low()), Slot.HELD) == replace(turn(Phase.STOPPED), then=start), "it is tried first"
     assert toggle(asked, seen(low(Phase.STOPPED)), Slot.HELD) is None, "an agent has it in hand still"
-    started = toggle(asked, seen(low(Phase.STOPPED, copied=False)), Slot.HELD)
-    assert isinstance(started, Start)
-    assert (started.place, started.beginning) == (asked.place, asked.beginning)
+    assert toggle(asked, seen(low(Phase.STOPPED, copied=False)), Slot.HELD) == start
     assert modify(asked, seen(low())) is None
+
+
+@pytest.mark.parametrize("changed", [{"topics": ["orders", "payments"]}, {"topics": ["orders"]}, {"exclude": ["x"]}])
+def test_another_choice_of_topics_changes_in_place_and_waits_for_no_slot(changed: dict[str, object]) -> None:
+    before, asked = wanted(topics=["orders", "fees"]), wanted(**{"topics": ["orders", "fees"], **changed})
+    now = seen(low(of=before), of=before)
+    topics, exclude = asked.beginning.topics, asked.beginning.exclude
+    for slot in Slot:
+        assert toggle(asked, now, slot) in {None, GiveSlot()}
+    assert modify(asked, now) == Modify(
+        place=asked.place, number=1, settings=asked.settings, topics=topics, exclude=exclude
+    )
+    assert modify(before, now) is None
+
+
+def test_topics_that_were_added_are_told_until_a_restore_point_has_them() -> None:
+    one = low()
+    changed = replace(one, low=replace(one.low, chosen_ms=1000))
+    for latest_ms, is_told in ((999, True), (1000, False)):
+        (*told,) = check(AS_DECLARED, seen(replace(changed, latest_ms=latest_ms)), Slot.FREE)
+        assert ("no restore point has all of them" in str(told)) is is_told
 
 
 @pytest.mark.parametrize("changed", [{"snapshotDuration": "1d"}, {"parameters": {"interval": "5s"}}])

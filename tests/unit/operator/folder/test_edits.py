@@ -54,6 +54,13 @@ def test_a_resource_stays_in_the_file_that_declares_it(home: Home) -> None:
     assert not (home.root / "backup-shop.yaml").exists()
 
 
+def test_a_minimum_that_is_larger_than_the_maximum_is_refused(home: Home) -> None:
+    with pytest.raises(BadResource, match=r"minimumRestorable \(1h\) is longer than maximumRetention \(5s\)"):
+        put(home, resource(expiry={"maximumRetention": "5s", "minimumRestorable": "1h"}))
+    assert not list(home.root.glob("backup-*"))
+    assert put(home, resource(expiry={"maximumRetention": "24h", "minimumRestorable": "1d"}))
+
+
 def test_a_file_of_several_is_left_to_its_author(home: Home) -> None:
     home.put("all.yaml", resource(), resource("other"))
 

@@ -516,20 +516,29 @@ def test_what_is_removed_between_the_look_at_its_place_and_the_lock_does_not_beg
     assert home.lows(home.record(operator, "shop").uid) == ()
 
 
-def test_what_begins_again_under_its_name_is_of_the_same_topics(home: Home) -> None:
+def test_what_begins_again_under_its_name_may_have_other_topics(home: Home) -> None:
     spec = {"agents": {"replicas": 1}, "destination": {"timestampFormat": ""}}
     operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(**spec))
     looked(home, operator)
     uid = home.record(operator, "shop").uid
     home.copy(uid)
-    home.put("shop.yaml", resource(topics=["orders"], **spec))
-    looked(home, operator)
-    assert "of other topics" in home.conditions("shop")["MisconfiguredBackup"]
-    assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED]
-    home.put("shop.yaml", resource(**spec))
-    looked(home, operator)
+    for number, state in enumerate(("stopped", "running"), start=1):
+        home.put("shop.yaml", resource(topics=["orders"], state=state, **spec))
+        looked(home, operator)
+        assert len(home.lows(uid)) == number
     assert [low.phase for low in home.lows(uid)] == [Phase.STOPPED, Phase.RUNNING]
+    assert [low.beginning.topics for low in home.lows(uid)] == [("*",), ("orders",)]
+    assert len({low.beginning.backup for low in home.lows(uid)}) == 1
+
+
+def test_topics_that_are_added_join_the_backup_that_runs(home: Home) -> None:
+    operator, uid = running(home)
+    home.put("shop.yaml", resource(topics=["orders", "payments"], agents={"replicas": 1}))
+    looked(home, operator)
+    (low,) = home.lows(uid)
+    assert (low.phase, low.beginning.topics) == (Phase.RUNNING, ("orders", "payments"))
+    assert len(home.status("shop")["status"]["backups"]) == 1
 
 
 def test_who_slept_in_front_of_a_decision_decides_nothing_by_an_old_spec(

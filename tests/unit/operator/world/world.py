@@ -148,6 +148,7 @@ class World:
         self.wanted_agents: dict[str, AgentsWanted] = {}
         self.agents: list[Agent] = []
         self.progress: dict[tuple[Place, str], int] = {}
+        self.copied_ms: dict[tuple[Place, str], int] = {}
         self.copying: dict[tuple[str, Place, int], str] = {}
         self.is_down = False
         self.went_on_ms: dict[str, int] = {}
@@ -315,6 +316,7 @@ class World:
         if self.progress.get(key, 0) < WHOLE_AFTER:
             self.copying[agent.uid, place, low.number] = agent.name
         self.progress[key] = self.progress.get(key, 0) + 1
+        self.copied_ms[key] = self.now_ms
         word = AgentWord(number=low.number, term=term, well_ms=self.now_ms)
         put_agent_word(self.stores[place], DeclaredLayout(uid=agent.uid), word)  # type: ignore[arg-type]
         assert len(self.copying) <= LIMIT, f"too many initial copies: {self.copying}"
@@ -325,7 +327,8 @@ class World:
         inner = getattr(store, "inner", store)
         place = next(place for place, each in self.stores.items() if each is inner)
         done = self.progress.get((place, backup), 0)
-        return BackupFacts(is_whole=done >= WHOLE_AFTER, latest_commit=done)
+        latest_ms = self.copied_ms.get((place, backup), -1)
+        return BackupFacts(is_whole=done >= WHOLE_AFTER, latest_commit=done, latest_ms=latest_ms)
 
     def seen(self, uid: str) -> AgentsSeen:
         ready = sum(each.uid == uid and not each.frozen for each in self.agents)

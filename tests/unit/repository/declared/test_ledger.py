@@ -19,7 +19,8 @@ from offsite.repository.declared.entry import (
 )
 from offsite.repository.declared.history import History, NotAllowedError, Phase, after
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
-from offsite.repository.declared.ledger import claim_name, declared_uids
+from offsite.repository.declared.ledger import claim_name, declared_uids, may_claim, owner_of
+from offsite.repository.layout import BackupLayout
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
 
@@ -167,6 +168,43 @@ def test_a_name_belongs_to_whoever_claimed_it_first(declared: Declared) -> None:
     assert claim_name(declared.store, "shop", "other-uid-1") == UID
     with pytest.raises(BadName):
         owner_key("../x")
+
+
+def test_a_name_is_free_again_once_all_that_its_owner_had_was_removed_long_ago(declared: Declared) -> None:
+    store, layout = declared.store, BackupLayout(backup="shop")
+    declared.start("shop")
+    store.put_if_absent(layout.descriptor_key, b"{}")
+    declared.decide(Kind.STOPPED)
+    assert claim_name(store, "shop", "other-uid-1") == UID
+    declared.decide(Kind.REMOVING)
+    declared.decide(Kind.REMOVED)
+    store.put_if_absent(layout.removed_key, b"{}")
+    assert claim_name(store, "shop", "other-uid-1") == UID, "somebody brought it back"
+    store.delete(layout.descriptor_key)
+    assert claim_name(store, "shop", "other-uid-1") == UID, "its mark says that this was not long ago"
+    store.delete(layout.removed_key)
+    store.put_if_absent(f"{layout.prefix}data/x", b"late")
+    assert not may_claim(store, "shop", "other-uid-1"), "something came back"
+    store.delete(f"{layout.prefix}data/x")
+    assert may_claim(store, "shop", "other-uid-1")
+    assert owner_of(store, "shop") == UID, "to ask claims nothing"
+    assert claim_name(store, "shop", "other-uid-1") == "other-uid-1"
+    for uid in (UID, "other-uid-2"):  # of several one has it, and the former owner none more
+        assert claim_name(store, "shop", uid) == "other-uid-1"
+        assert not may_claim(store, "shop", uid)
+
+
+def test_topics_change_in_place_and_an_entry_without_them_is_what_it_was(declared: Declared) -> None:
+    declared.start()
+    declared.decide(Kind.MODIFIED, settings=SETTINGS)
+    before = declared.history.backups[0]
+    assert (before.beginning.topics, before.chosen_ms) == (BEGINNING.topics, 0)
+    declared.decide(Kind.MODIFIED, settings=SETTINGS, topics=("orders", "payments"), exclude=("x",))
+    (low,) = declared.history.backups
+    assert (low.beginning.topics, low.beginning.exclude) == (("orders", "payments"), ("x",))
+    assert low.chosen_ms > 0
+    data = [declared.store.get(f"{declared.layout.ledger_prefix}{seq:020d}.json") or b"" for seq in (2, 3)]
+    assert [b"chosen" in each for each in data] == [False, True]
 
 
 def test_resources_are_found_by_their_ledgers(declared: Declared) -> None:

@@ -1,0 +1,93 @@
+"""Which places are one repository, and which account a resource keeps that names none.
+
+One repository may be spelt in several ways: through a link, with a slash behind it, with `?region=`. Two names are of
+one place only where what is written through either is read through the other at once. A copy of a repository has its
+id, its ledgers and its backups, and is another place all the same: nothing that lies there proves anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from offsite.model.errors import OffsiteError, StoreDenied
+from offsite.model.ids import random_id
+from offsite.model.journal import decided
+from offsite.operator.decide.wanted import Place
+from offsite.operator.world.look import Eyes, look
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.json_form import FORMAT, encode_object
+from offsite.repository.repository import Repository
+from offsite.stores.store import Store
+
+
+@dataclass(slots=True)
+class Places:
+    """What this process knows of places. `_apart`: pairs that were looked at, and are two repositories."""
+
+    _ids: dict[Place, str] = field(default_factory=dict, init=False)
+    _apart: set[tuple[Place, Place]] = field(default_factory=set, init=False)
+
+    def distinct(self, eyes: Eyes, uid: str, places: Iterable[Place]) -> tuple[Place, ...]:
+        """`places` without those that are another spelling of a later one. What cannot be looked at is another place
+        than all others: who looks there is told why it cannot be."""
+        found = list[Place]()
+        for place in dict.fromkeys(places):
+            found = [before for before in found if not self._is_same(eyes, uid, before, place)]
+            found.append(place)
+        return tuple(found)
+
+    def _is_same(self, eyes: Eyes, uid: str, one: Place, other: Place) -> bool:
+        if (one, other) in self._apart:
+            return False
+        try:
+            is_same = self._id(eyes, one) == self._id(eyes, other) and _is_one(
+                eyes.open_store(one), eyes.open_store(other), DeclaredLayout(uid=uid)
+            )
+        except OffsiteError:
+            return False
+        if is_same:
+            decided("same_place", why="what is written through one is read through the other", uid=uid, instead=one)
+        else:
+            self._apart.add((one, other))
+        return is_same
+
+    def _id(self, eyes: Eyes, place: Place) -> str:
+        if place not in self._ids:
+            self._ids[place] = Repository.open(eyes.open_store(place)).descriptor.repository_id
+        return self._ids[place]
+
+
+def prove_writable(store: Store, layout: DeclaredLayout) -> None:
+    """Raises `StoreDenied` where what is put cannot be read again, and what the store raises."""
+    if not _is_one(store, store, layout):
+        raise StoreDenied(f"what is put into {store.url} cannot be read again", hint="see the rights of its account")
+
+
+def kept_account(eyes: Eyes, uid: str, places: Iterable[Place]) -> str:
+    """The account that a resource without one keeps: where it runs, or ran last; empty where it never began. So the
+    order of accounts counts for what begins alone."""
+    names = {place.account: place for place in places}
+    if len(names) < 2:  # nothing to choose from
+        return next(iter(names), "")
+    seen = look(eyes, uid, names.values())
+    newest = seen.live or next(reversed(seen.backups), None)
+    return newest.place.account if newest is not None else ""
+
+
+def _is_one(one: Store, other: Store, layout: DeclaredLayout) -> bool:
+    """Whether what is put through each of them is there, at once, for the other. Both ways: what is copied into another
+    store at once is there as well, and not back."""
+    return _reaches(one, other, layout) and (one is other or _reaches(other, one, layout))
+
+
+def _reaches(one: Store, other: Store, layout: DeclaredLayout) -> bool:
+    word = random_id(16)
+    key, data = layout.probe_key(word), encode_object({"format": FORMAT, "word": word})
+    try:
+        one.put_if_absent(key, data)
+        return other.get(key) == data
+    finally:
+        with suppress(OffsiteError):  # a word that is left is never read
+            one.delete(key)
