@@ -1,8 +1,8 @@
 """The queue of those whose old data goes: one entry for each backup, few at a time, none twice at once. Pure.
 
 As the seed has it: while fewer run than may, the first entry is taken, its job begun, and the backup put to the end;
-where as many run as may, or nothing can begin, one waits for the retry interval. A job that takes longer than an hour
-is killed, and counts no more. Who is to be deleted comes before the others, and wakes the queue.
+where as many run as may, or nothing can begin, one waits for the retry interval. A job that shows no sign of getting on
+for an hour is killed, and counts no more. Who is to be deleted comes before the others, and wakes the queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JOB_MAX_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRules:
-    """Jobs at once, seconds from one look to the next, and seconds that a job may take."""
+    """Jobs at once, seconds from one look to the next, and seconds for which a job may show no sign of getting on."""
 
     at_once: int = 1
     retry_s: float = RETRY_S
@@ -25,6 +25,8 @@ class QueueRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
+    """`since_s`: when it showed last that it gets on."""
+
     uid: str
     since_s: float
 
@@ -50,7 +52,7 @@ class QueueStep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
     """What there is at a moment. `known`: the uids of all backups, those to be deleted too; `alive`: of those whose job
-    still runs."""
+    still runs. `now_s`: of a monotonic clock."""
 
     now_s: float
     known: Sequence[str]

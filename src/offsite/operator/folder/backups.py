@@ -33,6 +33,10 @@ from offsite.repository.declared.kept import get_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.generations.removal import KEPT_MS
 
+EXPIRY_FAILING = "ExpiryFailing"
+"""A condition: jobs that let old data go end badly again and again."""
+FAILING_FROM = 2
+"""One that failed may have met a restore that reads, or another operator's job."""
 LEAVE_MAX_MS = 120_000
 """A resource that leaves its backups waits so long for their stop: an operator that died holds the lock for 30 s."""
 STUCK_MS = 600_000
@@ -101,6 +105,7 @@ class BackupKeeper:
         calm = self._calm.get(record.uid)
         if calm is not None and self._is_calm(calm, record, backup):
             return calm.kept
+        self.jobs.stop_other(record.uid, _words(backup))
         wanted = self._wanted(hands, launches, backup, record)
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
@@ -117,6 +122,7 @@ class BackupKeeper:
         if problem := backup.spec.expiry.contradiction():  # in Kubernetes nobody refuses it
             told = _with(told, Told(type=ConditionType.MISCONFIGURED_BACKUP.value, message=problem))
         told += _older_kept(hands, record.uid, wanted.place, done.seen)
+        told += self._failing(record.uid)
         kept = Kept(told=told, fields={**fields, "backups": backups_of(done.seen)})
         self.telling.tell(hands.eyes, record.uid, wanted.place, saying_of(record, kept.told))
         self._calm.pop(record.uid, None)
@@ -204,18 +210,32 @@ class BackupKeeper:
         self.agents.configure(record.uid, None)
         hands.slots.give(record.uid)
 
+    def _failing(self, uid: str) -> list[Told]:
+        job = self.jobs.job(uid)
+        if job is None or job.is_deletion or job.failures < FAILING_FROM:
+            return []
+        message = f"its last {job.failures} expiry jobs failed, so nothing of it may be let go: {job.failure}"
+        return [Told(type=EXPIRY_FAILING, message=message)]
+
     def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen) -> None:
         """Where there is something that may go: old restore points, backups that another one took the place of, or
         what came back into one that was removed."""
         may_return = self.clock.now_ms() - seen.removed_ms < 2 * KEPT_MS
         if backup.spec.expiry.maximum_retention or len(seen.backups) > 1 or may_return:
-            self.asked[record.uid] = Asked(launch=self._launch(record, backup), is_deletion=False)
+            launch = self._launch(record, backup)
+            self.asked[record.uid] = Asked(launch=launch, is_deletion=False, words=_words(backup))
         else:
             self.asked.pop(record.uid, None)
 
     def _launch(self, record: Record, backup: Backup, *, is_deletion: bool = False) -> Callable[[], Launch]:
         _, launches, _ = self._parts(record)
         return partial(launches.expiry, record.uid, record.places, backup.spec.expiry, is_deletion=is_deletion)
+
+
+def _words(backup: Backup) -> str:
+    """What an expiry job is asked."""
+    expiry = backup.spec.expiry
+    return f"maximumRetention={expiry.maximum_retention} minimumRestorable={expiry.minimum_restorable}"
 
 
 def _going(message: str, seen: BackupSeen | None) -> Kept:

@@ -15,7 +15,7 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
 from offsite.operator.folder.files import locked, read_json, read_whole, write_json
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.world.processes import Launch, begin, bound_log, is_alive, kill, last_line
+from offsite.operator.world.processes import Launch, begin, bound_log, is_alive, kill, last_words
 from offsite.repository.restores.process_identity import ProcessIdentity
 
 UNKNOWN = -1
@@ -26,7 +26,9 @@ AGAIN_MS = 15_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryJob:
-    """The last job of a backup. `ended_ms`: 0 while it runs; `exit_code` then counts."""
+    """The last job of a backup. `ended_ms`: 0 while it runs; `exit_code` then counts. `failures`: how many of the last
+    ones in a row did not end well, and `failure`: why the newest of those did not; `words`: what it was asked, empty
+    where an earlier version began it."""
 
     uid: str
     identity: ProcessIdentity
@@ -35,6 +37,9 @@ class ExpiryJob:
     ended_ms: int = 0
     exit_code: int = UNKNOWN
     said: str = ""
+    failures: int = 0
+    failure: str = ""
+    words: str = ""
 
     @property
     def has_deleted(self) -> bool:
@@ -43,10 +48,12 @@ class ExpiryJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a job of a backup would be. `launch` raises `BadResource` where it cannot be begun."""
+    """What a job of a backup would be. `launch` raises `BadResource` where it cannot be begun. `words`: what it is
+    asked: a job that was asked something else goes by a spec that is not in force any more."""
 
     launch: Callable[[], Launch]
     is_deletion: bool
+    words: str = ""
 
 
 class ExpiryJobs:
@@ -54,25 +61,28 @@ class ExpiryJobs:
         self._layout, self._rules, self._clock = layout, rules, clock
         self._queue = ExpiryQueue()
         self._shown: Mapping[str, JsonValue] = {}
+        self._signs: dict[str, tuple[tuple[int, int], float]] = {}
 
     def step(self, asked: Mapping[str, Asked]) -> None:
         """One look at the queue. `asked`: by the uids of all that are to be in it."""
         with locked(self._layout.lock):
             jobs = self._jobs()
             alive = {uid: each for uid, each in jobs.items() if not each.ended_ms}
-            running = tuple(RunningJob(uid=uid, since_s=each.started_ms / 1000) for uid, each in alive.items())
+            now_s = self._clock.monotonic_s()
+            running = tuple(RunningJob(uid=uid, since_s=self._sign_s(each, now_s)) for uid, each in alive.items())
             done = step(
                 replace(self._queue, running=running),
                 self._rules,
                 QueueLook(
-                    now_s=self._clock.now_ms() / 1000,
+                    now_s=now_s,
                     known=[uid for uid, each in asked.items() if not self._rests(jobs.get(uid), each)],
                     deleting={uid for uid, each in asked.items() if each.is_deletion},
                     alive=alive.keys(),
                 ),
             )
             for uid in done.kill:
-                warned("expiry_killed", why=f"it took longer than {self._rules.job_max_s:.0f} s", uid=uid)
+                why = f"nothing shows that it got on for {self._rules.job_max_s:.0f} s"
+                warned("expiry_killed", why=why, uid=uid)
                 kill(alive[uid].identity)
             for uid in done.begin:
                 self._begin(uid, asked[uid])
@@ -83,6 +93,28 @@ class ExpiryJobs:
         """The last job of a backup, as it is now."""
         item = read_json(self._folder(uid) / "job.json")
         return None if item is None else self._as_it_is(_job(uid, item))
+
+    def stop_other(self, uid: str, words: str) -> None:
+        """End a job that goes by another spec than the one in force. What it has done is done; the next one goes on."""
+        with locked(self._layout.lock):
+            job = self.job(uid)
+            if job is None or job.ended_ms or job.is_deletion or job.words in {"", words}:
+                return
+            warned("expiry_killed", why="the spec was changed", uid=uid)
+            kill(job.identity)
+            self._noted(replace(job, ended_ms=self._clock.now_ms(), said="stopped: the spec was changed"))
+
+    def _sign_s(self, job: ExpiryJob, now_s: float) -> float:
+        """When this process saw last that a job gets on: its log grows as it does."""
+        try:
+            size_bytes = (self._folder(job.uid) / "job.log").stat().st_size
+        except OSError:
+            size_bytes = 0
+        sign, since_s = (job.started_ms, size_bytes), now_s
+        if (before := self._signs.get(job.uid)) is not None and before[0] == sign:
+            since_s = before[1]
+        self._signs[job.uid] = (sign, since_s)
+        return since_s
 
     def forget_others(self, uids: Collection[str]) -> None:
         """Remove what is noted of resources that are gone: `uids` are those of all that there are."""
@@ -98,13 +130,22 @@ class ExpiryJobs:
         return job is not None and is_again and 0 <= now_ms - job.ended_ms < AGAIN_MS
 
     def _begin(self, uid: str, asked: Asked) -> None:
-        folder, now_ms = self._folder(uid), self._clock.now_ms()
+        folder, now_ms, before = self._folder(uid), self._clock.now_ms(), self.job(uid)
+        before = before if before is not None and before.is_deletion == asked.is_deletion else None
         bound_log(folder / "job.log")
         (folder / "job.told").unlink(missing_ok=True)
 
         def note(identity: ProcessIdentity) -> None:
-            fresh = ExpiryJob(uid=uid, identity=identity, is_deletion=asked.is_deletion, started_ms=now_ms)
-            self._noted(fresh)
+            fresh = ExpiryJob(
+                uid=uid,
+                identity=identity,
+                is_deletion=asked.is_deletion,
+                started_ms=now_ms,
+                failures=before.failures if before is not None else 0,
+                failure=before.failure if before is not None else "",
+                words=asked.words,
+            )
+            self._sign_s(self._noted(fresh), self._clock.monotonic_s())
 
         try:
             begin(asked.launch(), log=folder / "job.log", told=folder / "job.told", note=note)
@@ -133,7 +174,11 @@ class ExpiryJobs:
         folder = self._folder(job.uid)
         told = (read_whole(folder / "job.told") or b"").strip()
         code = int(told) if told.isdigit() else UNKNOWN
-        return replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=last_line(folder / "job.log"))
+        said = last_words(folder / "job.log")
+        ended = replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=said)
+        if code == 0:
+            return replace(ended, failures=0, failure="")
+        return replace(ended, failures=job.failures + 1, failure=said or f"it ended with {code}, and said nothing")
 
     def _noted(self, job: ExpiryJob) -> ExpiryJob:
         write_json(
@@ -145,6 +190,9 @@ class ExpiryJobs:
                 "ended_ms": job.ended_ms,
                 "exit_code": job.exit_code,
                 "said": job.said,
+                "failures": job.failures,
+                "failure": job.failure,
+                "words": job.words,
             },
         )
         return job
@@ -154,7 +202,6 @@ class ExpiryJobs:
         shown: Mapping[str, JsonValue] = {
             "waiting": list(self._queue.waiting),
             "running": [each.uid for each in self._queue.running],
-            "until_ms": int(self._queue.until_s * 1000),
         }
         if shown != self._shown:
             write_json(self._layout.queue, shown)
@@ -173,4 +220,7 @@ def _job(uid: str, item: JsonObject) -> ExpiryJob:
         ended_ms=item.count("ended_ms"),
         exit_code=item.integer("exit_code"),
         said=item.text("said"),
+        failures=item.count("failures") if "failures" in item.fields else 0,
+        failure=item.optional_text("failure") or "",
+        words=item.optional_text("words") or "",
     )

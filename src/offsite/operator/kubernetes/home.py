@@ -16,6 +16,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import is_final
+from offsite.operator.folder.backups import EXPIRY_FAILING
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.keepers import Keepers, problem_of
@@ -36,12 +37,13 @@ SELDOM_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """The last round: when it ended by the monotonic clock, resources by their kind, and how many of them were not as
-    declared."""
+    """The last round: when it ended by the monotonic clock, resources by their kind, how many of them were not as
+    declared, and of how many expiry jobs fail again and again."""
 
     ended_s: float
     resources: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
+    failing: Mapping[str, int] = field(default_factory=dict)
 
 
 class KubernetesHome:
@@ -112,6 +114,7 @@ class KubernetesHome:
             ended_s=self._clock.monotonic_s(),
             resources=Counter(body["kind"] for body in bodies),
             waiting=Counter(body["kind"] for body in bodies if not _is_as_declared(body)),
+            failing=Counter(body["kind"] for body in bodies if _is_told(body, EXPIRY_FAILING)),
         )
 
     def _list(self) -> Sequence[Body]:
@@ -175,6 +178,11 @@ def wants_finalizer(body: Body) -> bool:
             return not is_final((body.get("status") or {}).get("phase"))
         case _:
             return False
+
+
+def _is_told(body: Body, condition: str) -> bool:
+    """Whether its status has a condition of that type."""
+    return any(each.get("type") == condition for each in (body.get("status") or {}).get("conditions") or ())
 
 
 def _is_as_declared(body: Body) -> bool:

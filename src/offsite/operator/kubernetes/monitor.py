@@ -39,6 +39,11 @@ OPERATOR_SERIES = (
         "it is deleted.",
         read=lambda rounds: rounds.waiting,
     ),
+    OperatorSeries(
+        name="offsite_operator_failing_expiries",
+        help="Those of them whose expiry jobs fail again and again: their condition ExpiryFailing says why.",
+        read=lambda rounds: rounds.failing,
+    ),
 )
 
 

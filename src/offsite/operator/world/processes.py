@@ -23,6 +23,8 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 LOG_MAX_BYTES = 1024 * 1024
 """Of the log of a process; then it goes on in an empty one, and the full one is kept beside as `.1`."""
 
+_WORDS_MAX = 500
+
 _RUN = 'read -r _ || exit 1; exec "$@" </dev/null'
 _RUN_AND_TELL = 'read -r _ || exit 1; told=$1; shift; "$@" </dev/null; echo $? >"$told~" && mv "$told~" "$told"'
 """The exit code of a process is told to its parent alone, which may be gone by then: so it goes into a file."""
@@ -111,15 +113,26 @@ def bound_log(log: Path) -> None:
                 file.truncate(0)
 
 
+def last_words(log: Path) -> str:
+    """What a process said last, for people: an error with its hint, else the last line."""
+    lines = _tail(log)
+    at = next((number for number in reversed(range(len(lines))) if lines[number].startswith("error[")), None)
+    return "; ".join(lines[at:])[:_WORDS_MAX] if at is not None else lines[-1][:_WORDS_MAX] if lines else ""
+
+
 def last_line(log: Path) -> str:
     """What a process said last, for people."""
+    lines = _tail(log)
+    return lines[-1][:_WORDS_MAX] if lines else ""
+
+
+def _tail(log: Path) -> list[str]:
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 4096))
-            lines = file.read(4096).decode(errors="replace").strip().splitlines()
+            return file.read(4096).decode(errors="replace").strip().splitlines()
     except OSError:
-        return ""
-    return lines[-1][:500] if lines else ""
+        return []
 
 
 def _reap() -> None:

@@ -34,7 +34,7 @@ def test_a_backup_has_one_job_at_once_however_many_may_run() -> None:
     assert step(first.queue, rules, look(600, "a", alive=("a",))).begin == ()
 
 
-def test_one_that_takes_longer_than_an_hour_is_killed_and_the_next_one_begins() -> None:
+def test_one_that_shows_nothing_for_an_hour_is_killed_and_the_next_one_begins() -> None:
     first = step(ExpiryQueue(), RULES, look(0, "a", "b"))
     late = step(first.queue, RULES, look(3601, "a", "b", alive=("a",)))
     assert (late.kill, late.begin) == (("a",), ("b",))

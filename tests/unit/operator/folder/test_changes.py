@@ -16,7 +16,8 @@ from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION
-from tests.unit.operator.folder.home import Home, opened_home, resource
+from tests.processes import wait_until
+from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
 
 SHOP = {"agents": {"replicas": 1}}
 
@@ -34,7 +35,7 @@ def looked(home: Home, operator: FolderOperator, times: int = 5) -> None:
 
 
 def running(home: Home, **spec: Any) -> tuple[FolderOperator, str]:
-    operator = home.operator()
+    operator = home.operator(queue=QUICK)
     home.put("shop.yaml", resource(**{**SHOP, **spec}))
     looked(home, operator)
     uid = home.record(operator, "shop").uid
@@ -142,3 +143,38 @@ def test_minimum_larger_than_maximum_is_refused_and_the_last_spec_stays(home: Ho
     looked(home, operator)
     assert "minimumRestorable" in home.conditions("shop")["MisconfiguredBackup"]
     assert home.record(operator, "shop").generation == 1
+
+
+def test_expiry_jobs_that_fail_again_and_again_are_told(home: Home) -> None:
+    operator, uid = running(home, expiry={"maximumRetention": "7d"})
+    home.flag("exit", "11")
+
+    def failures() -> int:
+        operator.look()
+        job = operator.jobs.job(uid)
+        home.pass_s(61 if job is None or job.ended_ms else 1)
+        return job.failures if job is not None else 0
+
+    wait_until(lambda: failures() == 1, "one that fails")
+    assert "ExpiryFailing" not in home.conditions("shop")
+    wait_until(lambda: failures() >= 2, "another one")
+    looked(home, operator, times=2)
+    assert (
+        "expiry jobs failed, so nothing of it may be let go: it ended with 11"
+        in home.conditions("shop")["ExpiryFailing"]
+    )
+    home.flag("exit", "0")
+    wait_until(lambda: failures() == 0, "one that ends well")
+    looked(home, operator, times=2)
+    assert home.conditions("shop") == {}
+
+
+def test_a_job_is_stopped_when_the_spec_changes_that_it_goes_by(home: Home) -> None:
+    home.flag("hangs")
+    operator, uid = running(home, expiry={"maximumRetention": "1d"})
+    wait_until(lambda: any(" expire " in line for line in home.begun()), "a job")
+    home.put("shop.yaml", resource(**SHOP, expiry={"maximumRetention": "30d"}))
+    operator.look()
+    job = operator.jobs.job(uid)
+    assert job is not None
+    assert job.ended_ms > 0

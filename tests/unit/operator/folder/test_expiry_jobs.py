@@ -3,14 +3,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.folder.expiry_jobs import UNKNOWN, Asked, ExpiryJobs
-from offsite.operator.world.processes import Launch
+from offsite.operator.world.processes import Launch, is_alive, last_words
 from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home
 
@@ -63,7 +65,7 @@ def test_another_operator_knows_what_runs(home: Home) -> None:
     assert begun_for(home) == [ONE]
 
 
-def test_a_job_that_takes_too_long_is_killed_and_the_next_one_begins(home: Home) -> None:
+def test_a_job_that_shows_nothing_for_too_long_is_killed_and_the_next_one_begins(home: Home) -> None:
     jobs = ExpiryJobs(home.layout, QueueRules(job_max_s=3600, retry_s=60), clock=home.clock)
     home.flag("hangs")
     jobs.step(asked(home, ONE, TWO))
@@ -135,3 +137,70 @@ def test_what_is_noted_of_those_that_are_gone_is_removed(home: Home) -> None:
     jobs.forget_others(())
 
     assert jobs.job(ONE) is None
+
+
+def test_a_job_that_gets_on_is_not_killed_however_long_it_takes(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QueueRules(job_max_s=3600, retry_s=60), clock=home.clock)
+    home.flag("hangs")
+    jobs.step(asked(home, ONE))
+    home.wait_for_begun(1)
+    for number in range(12):
+        with (home.layout.jobs / ONE / "job.log").open("a") as log:
+            log.write(f"works: {number} requests were answered so far\n")
+        jobs.step(asked(home, ONE))
+        home.pass_s(1800)
+        jobs.step(asked(home, ONE))
+    assert not ended(jobs, ONE)
+    home.pass_s(3601)
+    jobs.step(asked(home, ONE))
+    wait_until(lambda: ended(jobs, ONE), "its end: it shows nothing any more")
+
+
+def test_a_wall_clock_that_is_set_kills_nothing_and_holds_nothing_up(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    home.flag("hangs")
+    jobs.step(asked(home, ONE))
+    home.wait_for_begun(1)
+    for ahead_ms in (10**9, -(10**9)):
+        set_clock = SimpleNamespace(now_ms=lambda by=ahead_ms: home.clock.ms + by, monotonic_s=home.clock.monotonic_s)
+        ExpiryJobs(home.layout, QUICK, clock=set_clock).step(asked(home, ONE))  # type: ignore[arg-type]
+    assert not ended(jobs, ONE)
+
+
+def test_failures_in_a_row_are_counted_until_one_ends_well(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    for code, failures in ((11, 1), (11, 2), (0, 0), (14, 1)):
+        home.flag("exit", str(code))
+        jobs.step(asked(home, ONE))
+        wait_until(lambda jobs=jobs: ended(jobs, ONE), "its end")  # type: ignore[misc]
+        jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)  # another operator knows as well
+        jobs.step({})
+        job = jobs.job(ONE)
+        assert job is not None
+        assert (job.exit_code, job.failures) == (code, failures)
+        home.pass_s(61)
+
+
+def test_a_job_that_goes_by_another_spec_is_stopped_and_counts_as_no_failure(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    home.flag("hangs")
+    told = {ONE: replace(asked(home, ONE)[ONE], words="maximumRetention=1d")}
+    jobs.step(told)
+    home.wait_for_begun(1)
+    jobs.stop_other(ONE, "maximumRetention=1d")
+    assert not ended(jobs, ONE)
+    jobs.stop_other(ONE, "maximumRetention=30d")
+    job = jobs.job(ONE)
+    assert job is not None
+    assert (job.ended_ms > 0, job.failures) == (True, 0)
+    wait_until(lambda: not is_alive(job.identity), "the end of its process")
+    assert job.said == "stopped: the spec was changed"
+
+
+def test_an_error_is_told_with_its_message_and_its_hint(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("a\nerror[OFF-1]: old\nb\nerror[OFF-0910]: the lease is held\nhint: wait\n")
+    assert last_words(log) == "error[OFF-0910]: the lease is held; hint: wait"
+    log.write_text("a\n3 restore points were let go\n")
+    assert last_words(log) == "3 restore points were let go"
+    assert last_words(tmp_path / "none") == ""

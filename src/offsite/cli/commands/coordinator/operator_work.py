@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from offsite.operator.work.expire import Expired
+    from offsite.operator.work.signs import Signs
     from offsite.repository.repository import Repository
     from offsite.services.follow.follower import Round
     from offsite.spark.rates.rate_limits import RateLimits
@@ -89,15 +90,26 @@ def expire(
     from offsite.model.clock import SystemClock
     from offsite.operator.work.assembly import make_expiry
     from offsite.operator.work.expire import expire as do
+    from offsite.operator.work.signs import Signs
 
+    clock = SystemClock()
+    signs = Signs(clock=clock, say=note)
     asked = make_expiry(
         uid,
-        [_opened(each) for each in place],
+        [_heard(_opened(each), signs) for each in place],
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,
     )
-    emit(do(asked, clock=SystemClock()), output=output, render=_render_expired)
+    emit(do(asked, clock=clock), output=output, render=_render_expired)
+
+
+def _heard(repository: Repository, signs: Signs) -> Repository:
+    from dataclasses import replace
+
+    from offsite.stores.timed_store import TimedStore
+
+    return replace(repository, store=TimedStore(repository.store, signs.note))
 
 
 def _opened(place: str) -> Repository:
