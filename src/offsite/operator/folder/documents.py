@@ -61,10 +61,14 @@ def read_declared(root: Path) -> Declared:
 
 def read_file(path: Path) -> Iterator[Document]:
     """The documents of one file. Raises `BadResource` where it cannot be told what it declares."""
-    text = read_text(path)
+    yield from documents_of(read_text(path), path.name)
+
+
+def documents_of(text: str, source: str) -> Iterator[Document]:
+    """The documents of the file `source`, which holds `text`. Raises `BadResource`."""
     digest = digest_of(text.encode())
-    for document in load_documents(text, source=path.name):
-        yield replace(_document(document, path.name), digest=digest)
+    for document in load_documents(text, source=source):
+        yield replace(_document(document, source), digest=digest)
 
 
 def digest_of(data: bytes) -> str:

@@ -6,21 +6,21 @@ An error in one resource is told in its status, and never stops the others.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, OffsiteError
-from offsite.model.ids import random_uuid
 from offsite.model.journal import decided, safe_line, warned
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.steady import LOOKS_MIN, Lasting, Steady
+from offsite.operator.decide.steady import LOOKS_MIN, Steady
 from offsite.operator.folder.accounts import Accounts, read_accounts
-from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S, Admission, Sight, admit, spec_of
+from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S
+from offsite.operator.folder.admissions import Admissions
 from offsite.operator.folder.agents import LocalAgents
-from offsite.operator.folder.documents import Declared, Document, Key, read_declared
+from offsite.operator.folder.documents import Key, read_declared
 from offsite.operator.folder.edits import is_whole
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.keeper import Kept
@@ -83,15 +83,19 @@ class FolderOperator:
         self._accounts: Accounts | None = None
         self._shared = Shared.of(_home(layout), initial_copies=rules.initial_copies)
         self._unclear: Mapping[str, str] = {}
-        self._away = Steady(enough_s=rules.absent_after_s)
-        self._settling = Steady(enough_s=rules.settle_s)
+        self._admissions = Admissions(
+            records=self.records,
+            is_whole=partial(is_whole, layout),
+            clock=clock,
+            absent_after_s=rules.absent_after_s,
+            settle_s=rules.settle_s,
+        )
+        self._accounts_seen = Steady(enough_s=rules.settle_s)
 
     def settle(self) -> None:
         """Look at files alone, for as long as they have to be the same: for who makes one look and ends."""
         for _ in range(LOOKS_MIN):
-            documents = read_declared(self._layout.root).documents
-            news = [each for each in documents if self._lasting(each) is not None and self._is_news(each)]
-            if not news:
+            if not self._admissions.settles(read_declared(self._layout.root)):
                 return
             self._clock.sleep(self._rules.settle_s / LOOKS_MIN)
 
@@ -102,7 +106,7 @@ class FolderOperator:
         declared = read_declared(self._layout.root)
         unclear = {**self._open_hands(), **declared.unclear}
         self._tell_unclear(unclear)
-        problems = self._admit_all(declared)
+        problems = self._admissions.admit_all(declared)
         waiting = {record.key: self._look_after(record, problems) for record in self.records.all()}
         for key, problem in problems.items():
             if key not in waiting:
@@ -134,67 +138,11 @@ class FolderOperator:
         known = read_accounts(self._layout)
         if not known and any(place.account for record in self.records.all() for place in record.places):
             raise BadResource("it is gone, and there are backups of its accounts", hint="put it back")
-        lasting = self._look_at(self._settling, ACCOUNTS, known)
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
+        lasting = self._accounts_seen.look(ACCOUNTS, known, now_s=now_s, now_ms=now_ms)
         if self._accounts is None or known == self._accounts.known or lasting.is_enough:
             return Accounts(known=known, opened=self._accounts.opened if self._accounts is not None else {})
         raise BadResource("it was changed", hint="what it says is acted on once it was the same for a moment")
-
-    def _admit_all(self, declared: Declared) -> dict[Key, Sequence[Told]]:
-        """Let records be what files declare. What is wrong with a resource, or waited for, for each that a file
-        declares, or may."""
-        by_key = defaultdict[Key, list[Document]](list)
-        for each in declared.documents:
-            by_key[each.key].append(each)
-        problems: dict[Key, Sequence[Told]] = dict.fromkeys(by_key, ())
-        keys = {**problems, **{each.key: () for each in self.records.all()}}
-        for key in keys:
-            try:
-                told = self._admit(key, by_key.get(key, []), declared)
-            except OffsiteError as error:
-                told = [_misconfigured(key, f"{error.id}: {error.message}")]
-            if told or key in problems:
-                problems[key] = told
-        for steady in (self._away, self._settling):
-            steady.keep_only([*keys, ACCOUNTS])
-        return problems
-
-    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> list[Told]:
-        found = list[Told]()
-        sight = Sight(
-            key=key,
-            documents=documents,
-            now_ms=self._clock.now_ms(),
-            uid=random_uuid(),
-            settling=self._lasting(documents[0]) if len(documents) == 1 else None,
-            away=self._absence(key) if not documents and not declared.unclear else None,
-        )
-        if sight.away is None:
-            self._away.forget(key)
-
-        def edit(record: Record | None) -> Record | None:
-            sources = {each.source for each in declared.documents}
-            admission = admit(record, replace(sight, is_source_there=record is not None and record.source in sources))
-            unclear = "" if record is None or documents else _unclear(declared, record)
-            found[:] = _told(key, admission, unclear)
-            return admission.record
-
-        self.records.change(*key, edit)
-        return found
-
-    def _lasting(self, document: Document) -> Lasting | None:
-        """How long its file was the same; None where it is known to be whole."""
-        lasting = self._look_at(self._settling, document.key, (document.source, document.digest))
-        return None if is_whole(self._layout, document) else lasting
-
-    def _is_news(self, document: Document) -> bool:
-        record = self.records.find(*document.key)
-        return record is None or document.resource is None or spec_of(document.resource) != record.spec
-
-    def _absence(self, key: Key) -> Lasting:
-        return self._look_at(self._away, key, "away")
-
-    def _look_at(self, steady: Steady, key: Hashable, what: Hashable) -> Lasting:
-        return steady.look(key, what, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
 
     def _look_after(self, record: Record, problems: Mapping[Key, Sequence[Told]]) -> str:
         """Why it is not as declared; empty: it is."""
@@ -271,26 +219,6 @@ def run(operator: FolderOperator, *, every_s: float, clock: Clock, on_look: Call
         except (OffsiteError, OSError) as error:
             warned("look", why=safe_line(error))
         clock.sleep(max(0.0, every_s - (clock.monotonic_s() - began_s)))
-
-
-def _misconfigured(key: Key, why: str) -> Told:
-    return Told(type=f"Misconfigured{key[0]}", message=why)
-
-
-def _told(key: Key, admission: Admission, unclear: str) -> list[Told]:
-    """What is wrong with what is declared, and what is waited for."""
-    why = admission.problem or unclear
-    waits = [Told(type=kind, message=said) for kind, said in admission.waits.items()]
-    return [*([_misconfigured(key, why)] if why else []), *waits]
-
-
-def _unclear(declared: Declared, record: Record) -> str:
-    """Why it is not known whether a record is still declared; empty: it is known, or asked to go."""
-    if record.is_deleted or not declared.unclear:
-        return ""
-    if own := declared.unclear.get(record.source):
-        return own
-    return f"{record.source} is gone, and {min(declared.unclear)}, which may declare it, cannot be read"
 
 
 def _home(layout: FolderLayout) -> Store:

@@ -1,0 +1,127 @@
+"""Lets records be what files declare, as one process has seen them for a while: looks are counted here, and by nobody
+else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.ids import random_uuid
+from offsite.operator.decide.steady import Lasting, Steady
+from offsite.operator.folder.admission import Admission, Sight, admit, spec_of
+from offsite.operator.folder.documents import Declared, Document, Key
+from offsite.operator.folder.records import Edit, Record
+from offsite.operator.folder.status import Told
+
+
+class DeclaredRecords(Protocol):
+    """As `Records`."""
+
+    def all(self) -> Sequence[Record]: ...
+
+    def find(self, kind: str, name: str) -> Record | None: ...
+
+    def change(self, kind: str, name: str, edit: Edit) -> Record | None: ...
+
+
+class Admissions:
+    """`is_whole`: whether the file of a document is known to be whole, so that it need not be looked at again."""
+
+    def __init__(
+        self,
+        *,
+        records: DeclaredRecords,
+        is_whole: Callable[[Document], bool],
+        clock: Clock,
+        absent_after_s: float,
+        settle_s: float,
+    ) -> None:
+        self._records, self._is_whole, self._clock = records, is_whole, clock
+        self._away = Steady(enough_s=absent_after_s)
+        self._settling = Steady(enough_s=settle_s)
+
+    def settles(self, declared: Declared) -> bool:
+        """One look that decides nothing: whether something that is declared is news, and not known to be whole."""
+        found = [each for each in declared.documents if self._lasting(each) is not None and self._is_news(each)]
+        return bool(found)
+
+    def admit_all(self, declared: Declared) -> dict[Key, Sequence[Told]]:
+        """Let records be what files declare. What is wrong with a resource, or waited for, for each that a file
+        declares, or may."""
+        by_key = defaultdict[Key, list[Document]](list)
+        for each in declared.documents:
+            by_key[each.key].append(each)
+        problems: dict[Key, Sequence[Told]] = dict.fromkeys(by_key, ())
+        keys = {**problems, **{each.key: () for each in self._records.all()}}
+        for key in keys:
+            try:
+                said = self._admit(key, by_key.get(key, []), declared)
+            except OffsiteError as error:
+                said = [misconfigured(key, f"{error.id}: {error.message}")]
+            if said or key in problems:
+                problems[key] = said
+        for steady in (self._away, self._settling):
+            steady.keep_only(keys)
+        return problems
+
+    def _admit(self, key: Key, documents: Sequence[Document], declared: Declared) -> list[Told]:
+        found = list[Told]()
+        sight = Sight(
+            key=key,
+            documents=documents,
+            now_ms=self._clock.now_ms(),
+            uid=random_uuid(),
+            settling=self._lasting(documents[0]) if len(documents) == 1 else None,
+            away=self._absence(key) if not documents and not declared.unclear else None,
+        )
+        if sight.away is None:
+            self._away.forget(key)
+
+        def edit(record: Record | None) -> Record | None:
+            sources = {each.source for each in declared.documents}
+            admission = admit(record, replace(sight, is_source_there=record is not None and record.source in sources))
+            unclear = "" if record is None or documents else _unclear(declared, record)
+            found[:] = _told(key, admission, unclear)
+            return admission.record
+
+        self._records.change(*key, edit)
+        return found
+
+    def _lasting(self, document: Document) -> Lasting | None:
+        """How long its file was the same; None where it is known to be whole."""
+        lasting = self._look_at(self._settling, document.key, (document.source, document.digest))
+        return None if self._is_whole(document) else lasting
+
+    def _is_news(self, document: Document) -> bool:
+        record = self._records.find(*document.key)
+        return record is None or document.resource is None or spec_of(document.resource) != record.spec
+
+    def _absence(self, key: Key) -> Lasting:
+        return self._look_at(self._away, key, "away")
+
+    def _look_at(self, steady: Steady, key: Hashable, what: Hashable) -> Lasting:
+        return steady.look(key, what, now_s=self._clock.monotonic_s(), now_ms=self._clock.now_ms())
+
+
+def misconfigured(key: Key, why: str) -> Told:
+    return Told(type=f"Misconfigured{key[0]}", message=why)
+
+
+def _told(key: Key, admission: Admission, unclear: str) -> list[Told]:
+    """What is wrong with what is declared, and what is waited for."""
+    why = admission.problem or unclear
+    waits = [Told(type=kind, message=said) for kind, said in admission.waits.items()]
+    return [*([misconfigured(key, why)] if why else []), *waits]
+
+
+def _unclear(declared: Declared, record: Record) -> str:
+    """Why it is not known whether a record is still declared; empty: it is known, or asked to go."""
+    if record.is_deleted or not declared.unclear:
+        return ""
+    if own := declared.unclear.get(record.source):
+        return own
+    return f"{record.source} is gone, and {min(declared.unclear)}, which may declare it, cannot be read"
