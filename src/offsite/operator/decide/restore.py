@@ -182,11 +182,11 @@ def is_final(phase: object) -> bool:
     return phase in {each.value for each in _PHASES.values()}
 
 
-def restore_wanted(restore: Restore, accounts: Sequence[Account]) -> RestoreWanted:
-    """What `restore` asks for. Raises `BadResource`."""
+def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str = "") -> RestoreWanted:
+    """What `restore` asks for. `kept`: the account that it has where it names none. Raises `BadResource`."""
     spec, who = restore.spec, f"restore {restore.metadata.name}"
     repository, _, backup = spec.backup_url.rpartition("#")
-    account = account_of(spec.account, accounts, who)
+    account = account_of(spec.account or kept, accounts, who)
     try:
         check_backup_name(backup)
     except BadName as error:

@@ -33,7 +33,8 @@ class RestoreKeeper:
 
     def keep(self, record: Record) -> Kept:
         hands, restore = self._parts(record)
-        wanted = restore_wanted(restore, tuple(self.accounts))
+        kept = record.places[-1].account if record.places else ""  # the order of accounts counts for what begins alone
+        wanted = restore_wanted(restore, tuple(self.accounts), kept=kept)
         if wanted.place not in record.places:
             with_place(self.records, record, wanted.place)
         return self._told(hands, record, wanted.place, hands.reconcile(wanted, known=self.records.uids()))

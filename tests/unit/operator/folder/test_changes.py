@@ -17,7 +17,7 @@ from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION
 from tests.processes import wait_until
-from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
+from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
 
 SHOP = {"agents": {"replicas": 1}}
 
@@ -178,3 +178,13 @@ def test_a_job_is_stopped_when_the_spec_changes_that_it_goes_by(home: Home) -> N
     job = operator.jobs.job(uid)
     assert job is not None
     assert job.ended_ms > 0
+
+
+def test_the_order_of_accounts_gives_a_restore_that_began_no_other_credentials(home: Home, tmp_path: Path) -> None:
+    put_accounts(home, ("main", tmp_path / "backups"), ("cellar", tmp_path / "backups"))
+    operator = home.operator()
+    home.put("back.yaml", restore(backupUrl=f"{tmp_path}/backups#shop"))
+    operator.look()
+    put_accounts(home, ("cellar", tmp_path / "backups"), ("main", tmp_path / "backups"))
+    looked(home, operator, times=2)
+    assert [place.account for place in home.record(operator, "back", "Restore").places] == ["main"]
