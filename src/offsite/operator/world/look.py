@@ -96,6 +96,7 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
     if low.phase in {Phase.REMOVING, Phase.REMOVED}:
         return LowLevelSeen(place=place, low=low, is_copied=is_copied)
     facts, problem = BackupFacts(), ""
+    behind = low.origin.last.commit if low.origin is not None else 0  # what lay there before makes nothing whole
     try:
         facts = eyes.facts.of(store, low.beginning.backup)
     except OffsiteError as error:
@@ -103,7 +104,7 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
     return LowLevelSeen(
         place=place,
         low=low,
-        is_whole=facts.is_whole,
+        is_whole=facts.is_whole and facts.latest_commit > behind,
         is_copied=is_copied,
         oldest_commit=facts.oldest_commit,
         oldest_ms=facts.oldest_ms,

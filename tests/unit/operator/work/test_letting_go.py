@@ -5,15 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupGoing, ExpiryNotDone, PlanChanged, ResourceConflict
+from offsite.operator.decide import wanted as operator
+from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.work import expire as job
 from offsite.operator.work.expire import Expired, Expiry, expire
 from offsite.operator.work.release import plan_release, release
 from offsite.operator.world.act import last_commit
+from offsite.operator.world.facts import RepositoryFacts
+from offsite.operator.world.look import Eyes, look
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Position, TopicShape
 from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor
@@ -31,6 +36,7 @@ from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, write_segment
 from tests.unit.operator.work.declared import UID, Declared
+from tests.unit.operator.world.world import identity
 
 ORDERS = TopicShape(topic="orders", topic_id="id-orders", partitions=2, replication_factor=1)
 USERS = TopicShape(topic="users", topic_id="id-users", partitions=1, replication_factor=1)
@@ -141,6 +147,20 @@ def test_a_backup_that_went_there_and_back_is_judged_by_what_it_copied_since(one
     one.begin("shop", (one, "shop"), (other, "shop"))
     assert why(run(one, other)) == "shop: shop has not copied everything once since it began"
     assert other.is_there("shop")
+
+
+def test_what_lay_in_its_place_before_makes_no_backup_whole(one: Place) -> None:
+    one.begin("shop")
+    one.copy("shop", {ORDERS: ((0, 40), (0, 40))})
+    one.stop("shop")
+    one.begin("shop", (one, "shop"))
+    store = one.repository.store
+    agents = SimpleNamespace(seen=lambda _: AgentsSeen())
+    eyes = Eyes(open_store=lambda _: store, facts=RepositoryFacts(), agents=agents, identity=identity("x"))  # type: ignore[arg-type]
+    place = operator.Place(account="main", repository=store.url)
+    assert [each.is_whole for each in look(eyes, UID, [place]).backups] == [True, False]
+    one.copy("shop", {ORDERS: ((40, 60), (40, 60))})
+    assert [each.is_whole for each in look(eyes, UID, [place]).backups] == [True, True]
 
 
 def test_a_stale_copy_of_a_repository_takes_no_place(one: Place, tmp_path: Path) -> None:
