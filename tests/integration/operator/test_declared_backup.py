@@ -41,7 +41,8 @@ class Home:
 
     def declare(self, **spec: Any) -> None:
         before = self.generation()
-        self.apply("Backup", topics=[self.topic], agents={"replicas": 2}, parameters={"interval": "1s"}, **spec)
+        common: dict[str, Any] = {"agents": {"replicas": 2}, "parameters": {"interval": "1s"}}
+        self.apply("Backup", topics=[self.topic], expiry={"minimumRestorable": "1s"}, **common, **spec)
         until(lambda: self.generation() > before)
 
     def apply(self, kind: str, **spec: Any) -> None:
@@ -143,7 +144,12 @@ def test_a_backup_lives_by_its_declaration_alone(home: Home) -> None:
         until(lambda: [each["account"] for each in home.lows()][-1:] == ["other"])
         home.await_reconciled()
         second = home.lows()[-1]
-        until(lambda: [each["backup"] for each in home.lows()] == [second["backup"]])
+
+        def is_alone() -> bool:
+            home.cluster.produce(home.topic, [b"4"])  # so that its restore points reach back
+            return [each["backup"] for each in home.lows()] == [second["backup"]]
+
+        until(is_alone)
         assert not Repository.open(home.stores["main"]).backups(), "the older one was deleted whole"
         assert Repository.open(home.stores["other"]).backups() == (second["backup"],)
 
