@@ -75,6 +75,8 @@ class FakeTransaction:
 
 
 THE_CLUSTER = "kafka-cluster"
+OF_THE_BROKER, OF_ALL_BROKERS = 2, 3
+"""Kafka's codes of where a setting comes from."""
 
 
 class FakeCluster:
@@ -85,7 +87,8 @@ class FakeCluster:
     broker says that it is, None for where it is. `hidden`: topics that we may not describe. `refused_settings`: no
     topic is made with these. `answering` is cleared where it is to take requests and to answer none, as a broker that
     is frozen; this may be changed during a call. `acls` is None without an authorizer;
-    a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes.
+    a rule is (resource type, name, pattern, principal, host, operation, permission), in Kafka's codes. `dynamic`: what
+    was set while brokers ran, `configured`: what has settings besides topics, by Kafka's codes.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -98,6 +101,8 @@ class FakeCluster:
         self.acls: list[tuple[int, str, int, str, str, int, int]] | None = None
         self.quotas: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
         self.scram_users: dict[str, tuple[int, int]] = {}
+        self.dynamic: dict[int, list[str]] = {OF_THE_BROKER: [], OF_ALL_BROKERS: []}
+        self.configured: dict[int, list[str]] = {}
         self.failing: dict[tuple[Api, TopicPartition], int] = {}
         self.passing: dict[tuple[Api, TopicPartition], int] = {}
         self.forbidden: dict[str, set[int]] = {}

@@ -47,6 +47,7 @@ _ANSWERS: Mapping[Api, Callable[[FakeCluster, Any], Answer]] = {
     Api.DESCRIBE_PRODUCERS: log_answers.describe_producers,
     Api.DESCRIBE_TRANSACTIONS: coordinator_answers.describe_transactions,
     Api.LIST_TRANSACTIONS: coordinator_answers.list_transactions,
+    Api.LIST_CONFIG_RESOURCES: topic_answers.list_config_resources,
 }
 _READ_BYTES = 1 << 20
 

@@ -20,8 +20,10 @@ from tests.fake_cluster.partition_log import PartitionLog
 from tests.misbehaving_broker.messages import ANSWERS
 
 NODE = 1
-_TOPIC = 2
+_TOPIC, _GROUP = 2, 32
 _SET_ON_TOPIC, _SET_ON_BROKER, _DEFAULT = 1, 4, 5
+_SET_ON_GROUP = 8
+_CLUSTER_AUTHORIZATION_FAILED = 31
 _DELETE = 1
 _DESCRIBE_CONFIGS = 10
 _OPERATIONS = frozenset(range(3, 13))
@@ -108,8 +110,13 @@ def describe_configs(cluster: FakeCluster, asked: Any) -> Answer:
 
 def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
     told = {"resource_type": kind, "resource_name": name}
+    if kind == _GROUP:
+        return told | {"configs": list(_entries({"consumer.session.timeout.ms": "50000"}, _SET_ON_GROUP))}
     if kind != _TOPIC:
-        return told | {"configs": list(_entries(BROKER_CONFIGS, _SET_ON_BROKER))}
+        if _DESCRIBE_CONFIGS in cluster.forbidden.get(THE_CLUSTER, set()):
+            return told | {"error_code": _CLUSTER_AUTHORIZATION_FAILED}
+        own, of_all = (_entries(dict.fromkeys(names, "1"), source) for source, names in cluster.dynamic.items())
+        return told | {"configs": [*_entries(BROKER_CONFIGS, _SET_ON_BROKER), *own, *of_all]}
     topic = cluster.topics.get(name)
     if topic is None:
         return told | {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
@@ -117,6 +124,12 @@ def _configs(cluster: FakeCluster, kind: int, name: str) -> Answer:
         return told | {"error_code": TOPIC_AUTHORIZATION_FAILED, "error_message": "Topic authorization failed."}
     defaults = {key: value for key, value in TOPIC_DEFAULTS.items() if key not in topic.configs}
     return told | {"configs": [*_entries(topic.configs, _SET_ON_TOPIC), *_entries(defaults, _DEFAULT)]}
+
+
+def list_config_resources(cluster: FakeCluster, asked: Any) -> Answer:
+    named = [(kind, name) for kind, names in cluster.configured.items() for name in names]
+    wanted = [{"resource_name": name, "resource_type": kind} for kind, name in named if kind in asked.resource_types]
+    return {"config_resources": wanted}
 
 
 def _entries(configs: dict[str, str], source: int) -> Iterable[Answer]:

@@ -31,10 +31,13 @@ from offsite.kafka.protocol.cluster_settings import (
     describe_quotas_request,
     describe_scram_users_request,
 )
+from offsite.kafka.protocol.config_resources import GROUP, LIST_VERSIONS, config_resources_request
 from offsite.kafka.protocol.configs import (
     TopicConfigs,
     alter_topic_configs_request,
     broker_configs_request,
+    dynamic_configs_request,
+    group_configs_request,
     topic_configs_request,
 )
 from offsite.kafka.protocol.log_dirs import log_dirs_request
@@ -70,6 +73,9 @@ _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from
 _DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
 _CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
 
+_CONFIG_GROUPS_MAX = 200  # more of them are taken to have the settings that brokers list
+_DYNAMIC_S = 300.0  # settings of brokers change seldom, and a run that follows would ask in each round
+
 
 class ClusterAdmin:
     """One cluster. Every method raises `KafkaUnavailable` when it does not answer and `Denied` when it may not."""
@@ -79,6 +85,7 @@ class ClusterAdmin:
         self._clock = clock or SystemClock()
         self.groups = GroupClient(router, clock=self._clock)
         """The same cluster's consumer groups."""
+        self._dynamic: tuple[float, Mapping[str, Sequence[str]] | KafkaUnavailable] | None = None
 
     def cluster(self) -> ClusterMetadata:
         """Id, controller and brokers; no topics."""
@@ -138,6 +145,30 @@ class ClusterAdmin:
             return [configs for found in self._router.call_each(requests).values() for configs in found.values()]
 
         return self._patiently(ask)
+
+    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
+        """The names of settings that were made while brokers ran, sorted: by the broker's id as text, those of all
+        brokers by an empty one. What was answered is remembered for `_DYNAMIC_S`, also that a broker did not."""
+        now_s = self._clock.monotonic_s()
+        if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
+            self._dynamic = now_s, self._ask_dynamic()
+        found = self._dynamic[1]
+        if isinstance(found, KafkaUnavailable):
+            raise found
+        return found
+
+    def configured(self) -> Mapping[int, Sequence[str]]:
+        """The groups (`GROUP`) and the subscriptions to metrics of clients (`CLIENT_METRICS`) that have settings,
+        sorted. Brokers before 4.1 list no groups, those before 3.7 nothing."""
+        with self._router.lease_any() as connection:
+            try:
+                version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
+            except KafkaTooOld:
+                return {}
+            found = connection.call(config_resources_request(version))
+            asked = found.get(GROUP, ())[:_CONFIG_GROUPS_MAX]
+            configured = connection.call(group_configs_request(asked)) if asked else ()
+        return {**found, GROUP: [each for each in found.get(GROUP, ()) if each in configured or each not in asked]}
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
         """Log starts and high watermarks with the leader epochs they were told in; the sick partitions apart."""
@@ -284,6 +315,17 @@ class ClusterAdmin:
             for node_id, share in shares.items()
         }
         return {key: start for answer in self._router.call_each(requests).values() for key, start in answer.items()}
+
+    def _ask_dynamic(self) -> Mapping[str, Sequence[str]] | KafkaUnavailable:
+        found: dict[str, set[str]] = {}
+        try:
+            requests = {node_id: dynamic_configs_request(node_id) for node_id in self.cluster().brokers}
+            for told in self._router.call_each(requests).values():
+                for whose, names in told.items():
+                    found.setdefault(whose, set()).update(names)
+        except KafkaUnavailable as error:
+            return error
+        return {whose: sorted(names) for whose, names in sorted(found.items()) if names}
 
     @property
     def _timeout_ms(self) -> int:

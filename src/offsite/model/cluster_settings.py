@@ -59,8 +59,10 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Access rules, quotas and SCRAM users, each part sorted. None: the cluster did not let us read that part."""
+    """Access rules, quotas and SCRAM users, each part sorted. None: the cluster did not let us read that part.
+    `not_carried`: what else the cluster had that no backup of this version holds, in sentences."""
 
     acls: tuple[Acl, ...] | None = ()
     quotas: tuple[ClientQuota, ...] | None = ()
     scram_users: tuple[ScramUser, ...] | None = ()
+    not_carried: tuple[str, ...] = ()

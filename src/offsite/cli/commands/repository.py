@@ -12,7 +12,7 @@ import typer
 from offsite.cli.options.common import Output, Repo
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.consistency_view import render_consistency
-from offsite.cli.views.settings_view import render_cluster_settings, render_topic_settings
+from offsite.cli.views.settings_view import render_cluster_settings, render_not_carried, render_topic_settings
 from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
@@ -192,6 +192,7 @@ def _render_detail(console: Console, detail: BackupDetail) -> None:
         until = f"until {format_time(pin.until_ms)}" if pin.until_ms else "for ever"
         console.print(f"pinned: commit {pin.seq}, {until}: {pin.reason}")
     console.print(f"{len(detail.restore_points)} restore points, shown as of commit {detail.commit}")
+    render_not_carried(console, detail.not_carried)
     _render_consistency(console, detail)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offsite.cli.views.settings_view import render_not_carried
 from offsite.model.head import Head
 from offsite.model.named import named
 from offsite.model.size import format_size
@@ -30,6 +31,7 @@ def render_result(console: Console, result: BackupResult) -> None:
     if result.groups is not None:
         _render_groups(console, result.groups)
     _render_troubles(console, result)
+    render_not_carried(console, result.not_carried)
     console.print(f"  head {Head(commit=result.commit, hash=result.head_hash).short}")
     console.print(f"next: offsite show {result.backup} | offsite verify --backup {result.backup} --deep")
 

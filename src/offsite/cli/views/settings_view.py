@@ -45,6 +45,7 @@ def render_metadata_plan(console: Console, plan: MetadataPlan) -> None:
         console.print("  users to make by hand, a backup has no passwords:")
     for user in plan.users_by_hand:
         console.print(f"    {user}")
+    render_not_carried(console, plan.not_carried)
 
 
 def render_applied(console: Console, applied: AppliedMetadata) -> None:
@@ -52,6 +53,15 @@ def render_applied(console: Console, applied: AppliedMetadata) -> None:
         console.print(f"  set on the cluster: {applied.acls} ACLs, {applied.limits} limits of clients")
     for refused in applied.refused:
         console.print(f"  the target refused {refused}")
+    render_not_carried(console, applied.not_carried)
+
+
+def render_not_carried(console: Console, lines: Sequence[str]) -> None:
+    """What the source has and no backup holds."""
+    if lines:
+        console.print("  not in the backup, to be made again by hand:")
+    for line in lines:
+        console.print(f"    {line}")
 
 
 def _diff(diff: SettingDiff, *, created: bool) -> str:

@@ -37,6 +37,8 @@ STABLE_WAIT_S = 0.25
 """Transactions that commit offsets take milliseconds. One of 5 s hangs: what was committed before it counts."""
 _UNSTABLE_OFFSET_COMMIT = 88
 _SHARE = "share"
+_CARRIED = {"", "classic", "consumer"}
+"""Kinds of groups that a restore brings back; brokers before 3.8 tell none, and have no others."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
 """How coordinators of all kinds say that a group is in use, or an offset of a topic it reads."""
 
@@ -52,10 +54,12 @@ class GroupFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedGroups:
-    """Groups with what they have committed, and those whose offsets could not be read."""
+    """Groups with what they have committed, and those whose offsets could not be read. `not_carried` are of kinds that
+    no restore brings back."""
 
     groups: GroupTable
     failed: tuple[GroupFailure, ...]
+    not_carried: tuple[ListedGroup, ...] = ()
 
 
 class GroupClient:
@@ -85,7 +89,8 @@ class GroupClient:
         that it wrote (KIP-447). The offset before it, restored beside those records, would have them made twice. So a
         commit under way is waited for, and left out when it does not end.
         """
-        listed = {each.group: each for each in groups if each.kind != _SHARE}
+        chosen = tuple(groups)
+        listed = {each.group: each for each in chosen if each.kind != _SHARE}
         answers = self._fetch(listed, stable=True)
         for attempt in range(STABLE_ATTEMPTS):
             unstable = [name for name, each in answers.items() if each.error_code == _UNSTABLE_OFFSET_COMMIT]
@@ -100,7 +105,11 @@ class GroupClient:
             for name, each in listed.items()
             if not answers[name].error_code
         }
-        return FetchedGroups(groups=found, failed=_failures(answers, "reading its offsets"))
+        return FetchedGroups(
+            groups=found,
+            failed=_failures(answers, "reading its offsets"),
+            not_carried=tuple(each for each in chosen if each.kind not in _CARRIED),
+        )
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
         """Commit for each group what it holds; returns those that were refused. May be repeated.

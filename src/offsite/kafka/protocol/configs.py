@@ -16,8 +16,8 @@ from offsite.model.errors import OffsiteError
 T = TypeVar("T")
 
 DESCRIBE_VERSION = 2
-_TOPIC, _BROKER = 2, 4
-_SET_ON_TOPIC = 1
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
+_SET_ON_TOPIC, _SET_ON_BROKER, _SET_ON_BROKERS, _SET_ON_GROUP = 1, 2, 3, 8
 ALTER_VERSION = 0
 _SET, _DELETE = 0, 1
 
@@ -33,9 +33,18 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
+    """A setting. `synonyms`: its value (None: a secret) and source at each level, the one that counts first."""
+
     name: str
     value: str | None
     source: int
+    synonyms: Sequence[tuple[str | None, int]]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is, as far as one can see, another one than it would be had nobody set it while the broker ran."""
+        below = [value for value, source in self.synonyms if source not in {_SET_ON_BROKER, _SET_ON_BROKERS}]
+        return self.value is None or below[:1] != [self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +70,26 @@ def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, st
     return _request(_BROKER, [str(node_id)], _parse_broker)
 
 
-def _request(kind: int, names: Iterable[str], parse: Callable[[Decoder], T]) -> Request[T]:
+def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Sequence[str]]]:
+    """The names of what was set of a broker while it ran, to something else than it would be without: those that are
+    its own by its id as text, and those of all brokers by an empty name. Never a value.
+
+    New clusters of Kafka 4.1 set min.insync.replicas of all brokers themselves, to what it is anyway."""
+    return _request(_BROKER, [str(node_id)], _parse_dynamic, with_synonyms=True)
+
+
+def group_configs_request(groups: Iterable[str]) -> Request[Sequence[str]]:
+    """Those of `groups` that have settings of their own. Brokers go on listing one whose settings were removed."""
+    return _request(_GROUP, groups, _parse_groups)
+
+
+def _request(
+    kind: int, names: Iterable[str], parse: Callable[[Decoder], T], *, with_synonyms: bool = False
+) -> Request[T]:
     def put(out: Encoder, name: str) -> None:
         out.i8(kind).string(name).array(None, Encoder.string)
 
-    body = Encoder().array(names, put).boolean(False).done()
+    body = Encoder().array(names, put).boolean(with_synonyms).done()
     return Request(api=Api.DESCRIBE_CONFIGS, version=DESCRIBE_VERSION, body=body, parse=parse)
 
 
@@ -83,6 +107,25 @@ def _parse_broker(answer: Decoder) -> Mapping[str, Mapping[str, str]]:
         if each.error is not None:
             raise each.error
     return {each.name: _values(each.entries) for each in found}
+
+
+def _parse_dynamic(answer: Decoder) -> Mapping[str, Sequence[str]]:
+    (found,) = _parse(answer)
+    if found.error is not None:
+        raise found.error
+    by_source = {_SET_ON_BROKER: found.name, _SET_ON_BROKERS: ""}
+    return {
+        whose: sorted(each.name for each in found.entries if each.source == source and each.is_changed)
+        for source, whose in by_source.items()
+    }
+
+
+def _parse_groups(answer: Decoder) -> Sequence[str]:
+    found = _parse(answer)
+    for each in found:
+        if each.error is not None:
+            raise each.error
+    return [each.name for each in found if any(entry.source == _SET_ON_GROUP for entry in each.entries)]
 
 
 def _topics(found: Sequence[_Resource], is_wanted: Callable[[_Entry], bool]) -> TopicConfigs:
@@ -118,14 +161,12 @@ def _entry(answer: Decoder) -> _Entry:
     answer.boolean()  # read only
     source = answer.i8()
     answer.boolean()  # sensitive
-    answer.array(_synonym)
-    return _Entry(name=name, value=value, source=source)
+    return _Entry(name=name, value=value, source=source, synonyms=answer.array(_synonym))
 
 
-def _synonym(answer: Decoder) -> None:
+def _synonym(answer: Decoder) -> tuple[str | None, int]:
     answer.string()
-    answer.nullable_string()
-    answer.i8()
+    return answer.nullable_string(), answer.i8()
 
 
 def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]]) -> Request[Sequence[TopicOutcome]]:

@@ -55,6 +55,7 @@ class Api(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    LIST_CONFIG_RESOURCES = 74
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ _RELEASES: Mapping[tuple[int, int], str] = {
     (Api.WRITE_TXN_MARKERS, 1): "2.8",
     (Api.DESCRIBE_TRANSACTIONS, 0): "3.0",
     (Api.LIST_TRANSACTIONS, 0): "3.0",
+    (Api.LIST_CONFIG_RESOURCES, 0): "3.7",
 }
 
 

@@ -37,12 +37,14 @@ def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
 
 def encode_settings(settings: ClusterSettings) -> bytes:
     """The one byte form of `settings`: a part that could not be read is null."""
+    more: dict[str, JsonValue] = {"not_carried": list(settings.not_carried)} if settings.not_carried else {}
     return encode_object(
         {
             "format": FORMAT,
             "acls": _list(settings.acls, _acl_to_json),
             "quotas": _list(settings.quotas, _quota_to_json),
             "scram_users": _list(settings.scram_users, _user_to_json),
+            **more,
         }
     )
 
@@ -54,6 +56,7 @@ def decode_settings(data: bytes, *, key: str) -> ClusterSettings:
         acls=_part(item, "acls", _acl),
         quotas=_part(item, "quotas", _quota),
         scram_users=_part(item, "scram_users", _user),
+        not_carried=item.texts("not_carried") if "not_carried" in item.fields else (),
     )
 
 

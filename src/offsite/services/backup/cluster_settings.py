@@ -1,18 +1,27 @@
 """A cluster's settings beside topics, as far as it lets us read them.
 
-Secrets are never read. What a cluster does not let us read is reported, and is no reason to fail.
+Secrets are never read. What a cluster does not let us read is reported, and is no reason to fail. What it has and no
+backup holds is named, so that nobody misses it only when the cluster is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from offsite.kafka.groups.committed_offsets import FetchedGroups
+from offsite.kafka.protocol.config_resources import CLIENT_METRICS, GROUP
 from offsite.model.cluster_settings import Acl, ClientQuota, ClusterSettings, ScramUser
-from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, NoAuthorizer
+from offsite.model.errors import KafkaNotAuthorized, KafkaProtocolError, KafkaUnavailable, NoAuthorizer
+from offsite.model.named import amount, named
 
 T = TypeVar("T")
+
+_NAMED_MAX, _NAME_MAX = 10, 100
+"""Names in one sentence, and characters of one."""
+_LINES_MAX = 5
+"""Sentences on brokers that are set differently."""
 
 
 class ReadableSettings(Protocol):
@@ -49,6 +58,64 @@ def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
         scram_users=_read("SCRAM users", admin.scram_users, problems),
     )
     return FoundSettings(settings=settings, not_read=tuple(problems), has_authorizer=has_authorizer)
+
+
+class OtherSettings(Protocol):
+    """What no backup holds, by name."""
+
+    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]: ...
+
+    def configured(self) -> Mapping[int, Sequence[str]]: ...
+
+
+def with_not_carried(found: FoundSettings, admin: OtherSettings, groups: FetchedGroups | None) -> FoundSettings:
+    """`found` with the names of what else the cluster has: of `groups`, those of kinds that no restore brings back."""
+    told = (*_groups(groups), *_brokers(admin), *_configured(admin))
+    return replace(found, settings=replace(found.settings, not_carried=told))
+
+
+def _groups(groups: FetchedGroups | None) -> Iterator[str]:
+    by_kind: dict[str, list[str]] = {}
+    for each in groups.not_carried if groups is not None else ():
+        by_kind.setdefault(each.kind, []).append(each.group)
+    for kind, names in sorted(by_kind.items()):
+        yield f"{amount(len(names), f'{kind} group')}: {_some(names)}"
+
+
+def _brokers(admin: OtherSettings) -> Iterator[str]:
+    problems: list[str] = []
+    found = _asked("settings that brokers were given while they ran", admin.dynamic_broker_settings, problems) or {}
+    yield from problems
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for whose, names in found.items():
+        alike.setdefault(tuple(names), []).append(whose)
+    for names, brokers in list(alike.items())[:_LINES_MAX]:
+        of = "all brokers" if brokers == [""] else f"{'broker' if len(brokers) == 1 else 'brokers'} {_some(brokers)}"
+        yield f"settings of {of}: {_some(names)}"
+    if len(alike) > _LINES_MAX:
+        yield f"settings of {len(alike) - _LINES_MAX} more kinds of brokers"
+
+
+def _configured(admin: OtherSettings) -> Iterator[str]:
+    problems: list[str] = []
+    found = _asked("groups and metrics of clients that have settings", admin.configured, problems) or {}
+    yield from problems
+    for kind, what in {GROUP: "settings of groups", CLIENT_METRICS: "subscriptions to metrics of clients"}.items():
+        if names := found.get(kind):
+            yield f"{what}: {_some(names)}"
+
+
+def _asked(what: str, read: Callable[[], T], problems: list[str]) -> T | None:
+    """As `_read`; a broker that does not answer is no reason to fail either."""
+    try:
+        return _read(what, read, problems)
+    except KafkaUnavailable as error:
+        problems.append(f"{what} could not be read: {error.message}")
+        return None
+
+
+def _some(names: Sequence[str]) -> str:
+    return named([name[:_NAME_MAX] for name in names], most=_NAMED_MAX)
 
 
 def _read(what: str, read: Callable[[], T], problems: list[str]) -> T | None:

@@ -24,7 +24,7 @@ from offsite.repository.commit import CONSUMED, CutBack, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
-from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings
+from offsite.services.backup.cluster_settings import FoundSettings, read_cluster_settings, with_not_carried
 from offsite.services.backup.gone_topics import GoneTopics, find_gone
 from offsite.services.backup.log_truncation import find_truncations, made_anew
 from offsite.services.backup.request import BackupRequest
@@ -163,7 +163,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         compression=request.compression,
         source=source,
         schemas_topic=schemas_topic,
-        settings=read_cluster_settings(admin),
+        settings=with_not_carried(read_cluster_settings(admin), admin, groups),
         groups=groups,
         group_patterns=request.groups,
         expect_deletes=request.expect_deletes,

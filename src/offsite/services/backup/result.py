@@ -20,10 +20,10 @@ class BackupResult:
     the new ones that are a loss, and `expected_deletions` those that are none. Partitions in `failed` stand where they
     were (or where their first failed range begins): the next run continues. `cut_back` are logs of which this run found
     that a new leader had cut them back: the old history is kept. `not_read` are settings of the cluster that it did not
-    let us read, `unread_topics` topics whose settings are those of an earlier run, since this one was not allowed to
-    read them; `groups` is None when none were asked for.
-    `head_hash` is that of the commit's bytes; `no_cut` says why restores of it go to the ends as they were copied, and
-    is empty where it has a consistent cut."""
+    let us read, `not_carried` is what it has and no backup holds, `unread_topics` topics whose settings are those of an
+    earlier run, since this one was not allowed to read them; `groups` is None when none were asked for. `head_hash` is
+    that of the commit's bytes; `no_cut` says why restores of it go to the ends as they were copied, and is empty where
+    it has a consistent cut."""
 
     backup: str
     commit: int
@@ -48,6 +48,7 @@ class BackupResult:
     commits: int
     unread_topics: tuple[str, ...] = ()
     no_cut: str = ""
+    not_carried: tuple[str, ...] = ()
     expected_deletions: tuple[HoleReport, ...] = ()
 
     @property
@@ -80,6 +81,7 @@ def result_of(
         deleted_topics=tuple(sorted({each.topic for each in plan.gone.deleted})),
         denied_topics=plan.gone.denied,
         not_read=plan.settings.not_read,
+        not_carried=plan.settings.settings.not_carried,
         groups=made.groups,
         committed_at_ms=state.committed_at_ms,
         head_hash=state.head_hash,

@@ -85,7 +85,7 @@ class BackupDetail:
     the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
     may be millions. `consistency` says to what a restore of the commit goes, `default` to which commit one goes that
     names none; None: there is no commit yet, or its cut is damaged. `expected_deletions` are the holes that are no
-    loss."""
+    loss, `not_carried` is what the source had and the backup does not hold."""
 
     summary: BackupSummary
     selection: str
@@ -101,6 +101,7 @@ class BackupDetail:
     consistency: ConsistencyReport | None = None
     expected_deletions: tuple[HoleReport, ...] = ()
     default: DefaultPoint | None = None
+    not_carried: tuple[str, ...] = ()
 
 
 def list_backups(repository: Repository) -> BackupList:
@@ -144,6 +145,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
         pins=head.pins,
         consistency=consistency_of(backup.store, state, head=head) if seq else None,
         default=_default(backup, head) if head.seq else None,
+        not_carried=_not_carried(backup, state),
     )
 
 
@@ -152,6 +154,13 @@ def _default(backup: Backup, head: BackupState) -> DefaultPoint | None:
         return default_point(backup.store, head)
     except Damaged:  # the report of the commit that has it says so
         return None
+
+
+def _not_carried(backup: Backup, state: BackupState) -> tuple[str, ...]:
+    try:
+        return () if state.metadata is None else get_cluster_snapshot(backup.store, state.metadata).not_carried
+    except Damaged:  # who asks for the settings is told
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

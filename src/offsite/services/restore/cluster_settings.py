@@ -46,22 +46,25 @@ class LimitChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPlan:
     """The backup's settings that the target lacks; `apply` names the parts that will be set. `users_by_hand` cannot log
-    in on the target before a person makes them."""
+    in on the target before a person makes them. `not_carried`: what the source had and the backup does not hold."""
 
     apply: tuple[str, ...] = ()
     acls: tuple[Acl, ...] = ()
     limits: tuple[LimitChange, ...] = ()
     users_by_hand: tuple[ScramUser, ...] = ()
     notes: tuple[str, ...] = ()
+    not_carried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedMetadata:
-    """Result of setting them: what was set, and what the target refused, each with its reason."""
+    """Result of setting them: what was set, and what the target refused, each with its reason. `not_carried` as in the
+    plan."""
 
     acls: int = 0
     limits: int = 0
     refused: tuple[str, ...] = ()
+    not_carried: tuple[str, ...] = ()
 
 
 def parse_metadata(text: str) -> tuple[str, ...]:
@@ -105,6 +108,7 @@ def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetada
             *(f"{acl}: {problem}" for acl, problem in zip(acls, acl_problems, strict=True) if problem),
             *(f"{quota.entity}: {problem}" for quota, problem in zip(quotas, quota_problems, strict=True) if problem),
         ),
+        not_carried=plan.not_carried,
     )
 
 
@@ -119,6 +123,7 @@ def _compared(
         limits=tuple(_limit_changes(stored.quotas or (), there.quotas or ())),
         users_by_hand=_missing_users(stored.scram_users or (), there.scram_users),
         notes=tuple(_notes(stored, target, topics, wanted)),
+        not_carried=stored.not_carried,
     )
 
 

@@ -1,0 +1,71 @@
+"""What a real cluster has besides what is backed up: settings made while it runs, and of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from offsite.kafka.protocol.config_resources import GROUP
+from offsite.kafka.protocol.request import Api, Request
+from offsite.kafka.protocol.wire import Decoder, Encoder
+from offsite.sandbox import SandboxInfo
+from offsite.services.backup.cluster_settings import read_cluster_settings, with_not_carried
+from tests.integration.kafka.cluster import Cluster, wait_until
+
+BROKER, SET, DELETE = 4, 0, 1
+SETTINGS = (
+    (BROKER, "", "log.cleaner.threads", "2"),
+    (BROKER, "1", "background.threads", "8"),
+    (GROUP, "payers", "consumer.session.timeout.ms", "50000"),
+)
+
+
+@pytest.fixture
+def configured(broker: SandboxInfo) -> Iterator[Cluster]:
+    cluster = Cluster(broker.bootstrap)
+    assert _altered(cluster, SET) == [0] * len(SETTINGS)
+    yield cluster
+    _altered(cluster, DELETE)
+
+
+def _altered(cluster: Cluster, how: int) -> Sequence[int]:
+    """The error codes of an IncrementalAlterConfigs."""
+
+    def put(out: Encoder, setting: tuple[int, str, str, str]) -> None:
+        kind, whose, name, value = setting
+        out.i8(kind).string(whose).array([(name, value)], lambda to, each: to.string(each[0]).i8(how).string(each[1]))
+
+    def parse(answer: Decoder) -> Sequence[int]:
+        answer.i32()  # throttle time
+        return answer.array(_code)
+
+    body = Encoder().array(SETTINGS, put).boolean(False).done()
+    return cluster.router.call(Request(api=Api.INCREMENTAL_ALTER_CONFIGS, version=0, body=body, parse=parse))
+
+
+def _code(answer: Decoder) -> int:
+    code = answer.i16()
+    answer.nullable_string()
+    answer.i8()
+    answer.string()
+    return code
+
+
+def _named(cluster: Cluster) -> Sequence[str]:
+    admin = Cluster(cluster.bootstrap).admin  # which remembers nothing
+    return with_not_carried(read_cluster_settings(admin), admin, None).settings.not_carried
+
+
+def test_what_was_set_while_it_ran_is_named(configured: Cluster) -> None:
+    expected = (
+        "settings of all brokers: log.cleaner.threads",
+        "settings of broker 1: background.threads",
+        "settings of groups: payers",
+    )
+    wait_until(lambda: _named(configured) == expected)  # a controller answers before its brokers have heard
+
+
+def test_a_new_cluster_has_nothing_of_the_kind(broker: SandboxInfo) -> None:
+    """Though Kafka 4.1 sets min.insync.replicas of all brokers by itself."""
+    wait_until(lambda: not _named(Cluster(broker.bootstrap)))
