@@ -17,6 +17,7 @@ from functools import partial
 import pytest
 
 from offsite.model.choices import CutChoice, OffsetsMode
+from offsite.model.errors import NoConsistentCut
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_selection
 from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
@@ -149,19 +150,26 @@ def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stoppe
     the default is restored, while it is the newest."""
     names = make_topics(groups.source)
     application = Application(bootstrap=groups.source.bootstrap, names=names, family=names[ORDERS], deletes=True)
-    busy, faults = Busy(groups=groups, application=application, commits=()), dict[int, tuple[str, ...]]()
-    for number in range(restores // 3):
-        with running(application, seed=number):
+    busy, faults, refused = Busy(groups=groups, application=application, commits=()), dict[str, tuple[str, ...]](), 0
+    for turn in range(restores):
+        with running(application, seed=turn):
             moved = groups.source.end(names[ORDERS]) + 100
             wait_until(partial(lambda moved: groups.source.end(names[ORDERS]) > moved, moved))
-            commits = [back_up(groups, names, is_new=not number), groups.follower().work().state.seq]
-            newest = groups.stopped_amid()
-        assert newest.incomplete
+            commits = [back_up(groups, names, is_new=not turn), groups.follower().work().state.seq]
+            assert groups.stopped_amid().incomplete
         for commit in (*commits, None):
-            at = restored(busy, commit, CutChoice.AUTO if commit is None else CutChoice.CONSISTENT)
+            try:
+                at = restored(busy, commit, CutChoice.AUTO if commit is None else CutChoice.CONSISTENT)
+            except NoConsistentCut:  # it could not be reached, which the commit says
+                refused += 1
+                continue
             found = audit(at).faults
             drain(at)
-            faults[commit or newest.seq] = (*found, *audit(at, is_drained=True).faults)
+            which = f"the default of turn {turn}" if commit is None else f"commit {commit}"
+            faults[which] = (*found, *audit(at, is_drained=True).faults)
             groups.target.admin.delete_topics(list(at.names.values()))
-    print(f"{sum(not each for each in faults.values())} of {len(faults)} exact")  # noqa: T201  # shown with -rP
-    assert not any(faults.values()), {commit: found for commit, found in faults.items() if found}
+        if len(faults) >= restores:
+            break
+    exact = sum(not each for each in faults.values())
+    print(f"{exact} of {len(faults)} exact, {refused} commits without a cut")  # noqa: T201  # shown with -rP
+    assert exact == len(faults) >= restores, {which: found for which, found in faults.items() if found}

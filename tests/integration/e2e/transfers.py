@@ -272,15 +272,17 @@ def _numbers(reading: Reading) -> list[tuple[int, int, int]]:
 
 
 def _deleted(application: Application, read: Mapping[str, Reading], name: str) -> Iterator[tuple[int, int, int]]:
-    """What was deleted of a topic, as before all offsets."""
+    """What was deleted of a topic, as before all offsets: also between what an earlier commit and a later one hold."""
     if name == PAID and application.deletes:
         kept = {number for _, _, number in _numbers(read[PAID])}
         yield from ((0, _BEFORE, number) for number in sorted({each for *_, each in _numbers(read[LEDGER])} - kept))
     elif name == ORDERS:
         step = PARTITIONS[ORDERS]
         for partition, (start, _) in _bounds(application, ORDERS).items():
+            kept = {record.offset for record in read[ORDERS][partition]}
+            end = max(kept, default=start - 1) + 1
             first = partition or step  # they are numbered from 1 on, and partitions have each step-th
-            yield from ((partition, _BEFORE, first + step * offset) for offset in range(start))
+            yield from ((partition, _BEFORE, first + step * offset) for offset in range(end) if offset not in kept)
 
 
 def _bounds(application: Application, name: str) -> dict[int, tuple[int, int]]:
