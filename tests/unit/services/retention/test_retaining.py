@@ -95,6 +95,18 @@ def test_a_step_lets_go_and_the_next_comes_after_the_rest(made: Retained) -> Non
     assert 6 not in points(made)
 
 
+def test_a_step_of_the_clock_is_told_and_lets_nothing_go(made: Retained, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody sits beside a run that follows to say that the time has passed."""
+    clock = Machine(made)
+    made.later(400 * 24 * HOUR_MS)  # no record speaks for it
+    made.commit()
+    step = retaining_of(clock, parse_policy(keep_age="3h"))
+    assert step.step(made.backup, made.backup.state()) is None
+    assert points(made) == list(range(1, 10))
+    assert "retention_failed" in caplog.text
+    assert "OFF-1462" in caplog.text
+
+
 def test_what_came_while_it_was_planned_stays_with_all_that_it_needs(made: Retained) -> None:
     """One pause a round: the backup goes on, and a roll-up makes one segment over a border of what goes."""
     slow = retaining_of(Machine(made, step_s=retaining.STEP_S / 2), parse_policy(keep_age="2h"))
