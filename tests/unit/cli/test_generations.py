@@ -12,6 +12,7 @@ from offsite.cli.app import app
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
 from offsite.repository.generations.generation_set import GenerationSet
+from offsite.repository.generations.kept import KeptGeneration, put_kept
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.repository import Repository
@@ -89,6 +90,16 @@ def test_the_status_shows_what_was_removed_and_takes_no_forgery_for_it(place: st
     assert [each["generation"] for each in found["removals"][:-1]] == [f"pair.gen-{number}" for number in range(3, 12)]
     assert all(each["who"] and each["at_ms"] for each in found["removals"][:-1])
     assert found["removals"][-1]["problem"]
+
+
+def test_why_a_generation_stays_is_shown_with_what_to_do(place: str) -> None:
+    store, layout = open_folder(Path(place)), SetLayout(name="pair")
+    put_kept(store, layout, KeptGeneration(generation=1, successor=2, why="generation 2 lacks t/0: 7 keys"))
+    shown = " ".join(CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout.split())
+    assert "generation 1 stays: generation 2 lacks t/0: 7 keys" in shown
+    assert "offsite generations release --name pair --generation 1" in shown
+    store.put_overwrite(layout.kept_key, b"garbage")
+    assert "stays" not in CliRunner().invoke(app, ["generations", "status", "--repo", place]).stdout
 
 
 def test_a_repository_without_generations(tmp_path: Path) -> None:

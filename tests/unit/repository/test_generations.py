@@ -115,6 +115,24 @@ def test_what_may_not_follow_a_switch(book: Book, kind: Kind, instance: Instance
         book.enter(kind, instance, generation)
 
 
+def test_the_active_one_is_released_while_the_next_is_read(book: Book) -> None:
+    """Not before: nobody can agree to what will be missing in a generation that has not begun."""
+    for kind in (Kind.FOUNDED, Kind.JOINED):
+        book.enter(kind)
+    book.enter(Kind.JOINED, B)
+    book.enter(Kind.BEGUN, A, 1)
+    book.enter(Kind.COMPLETED, A, 1)
+    book.enter(Kind.ASKED, A, 1)
+    with pytest.raises(NotAllowedError, match="is read to replace"):
+        book.enter(Kind.RELEASED, A, 1)
+    book.enter(Kind.BEGUN, B, 2)
+    with pytest.raises(NotAllowedError):
+        book.enter(Kind.RELEASED, A, 2)
+    book.enter(Kind.RELEASED, A, 1)
+    state = book.enter(Kind.SWITCHED, B, 2)
+    assert [each.is_released for each in state.generations] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("field", "forged"),
     [

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from offsite.cli.views.status_view import render_status
 from offsite.model.errors import CommitsGone
 from offsite.repository.declared.entry import Kind
 from offsite.repository.repository import Repository
@@ -66,6 +68,11 @@ def test_what_the_operator_removed_is_told_with_who_did_it_and_why(store: PosixS
     assert removed.who.startswith("process ")
     assert removed.at_ms > 0
     seen_in(store).check_absent()
+    console = Console(width=500)
+    with console.capture() as captured:
+        render_status(console, status)
+    assert "removed on purpose: b, 20" in captured.get()
+    assert "a newer backup has all that is asked; expiry, by process " in captured.get()
 
 
 def test_a_ledger_without_a_line_says_that_it_was_removed(store: PosixStore) -> None:
