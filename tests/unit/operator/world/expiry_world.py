@@ -206,7 +206,7 @@ class ExpiryWorld:
         self.down: set[tuple[str, int]] = set()
         self.begins = self.makings = self.restores = 0
         self.configured: AgentsWanted | None = None
-        self.minimum_ms = MINIMUM_MS
+        self.minimum_ms = self.usual_minimum_ms = self.rng.choice([0, *[MINIMUM_MS] * 5])
         self.told: list[str] = []
         self.numbers: dict[str, int] = {}
         self.generation = 0
@@ -236,8 +236,9 @@ class ExpiryWorld:
         self.backup = new_backup(UID, self.generation, **self.spec)
 
     def person(self) -> None:
-        if self.spec["topics"] != ALL or self.spec["state"] != "running" or not self.minimum_ms:
-            act, self.minimum_ms = self.move, MINIMUM_MS  # it is noticed soon
+        is_odd = self.spec["topics"] != ALL or self.spec["state"] != "running"
+        if is_odd or self.minimum_ms != self.usual_minimum_ms:
+            act, self.minimum_ms = self.move, self.usual_minimum_ms  # it is noticed soon
         else:
             seldom = [self.stop, self.misspell, self.change_minimum, self.pin, self.unpin, self.unpin, self.release]
             act = self.rng.choice([*[self.move] * 5, *[self.bring_back] * 2, *seldom])
@@ -255,19 +256,20 @@ class ExpiryWorld:
             self.declare(topics=["orders", "user"])
 
     def change_minimum(self) -> None:
-        self.minimum_ms = 0
+        self.minimum_ms = MINIMUM_MS - self.minimum_ms
 
     def somewhere(self) -> tuple[str, str, Truth]:
         found = [(url, name, truth) for url, truths in self.truths.items() for name, truth in truths.items()]
         return self.rng.choice(found) if found else ("", "", Truth(begun=0))
 
     def pin(self) -> None:
-        url, name, truth = self.somewhere()
+        self.pin_at(*self.somewhere())
+
+    def pin_at(self, url: str, name: str, truth: Truth) -> None:
         history = self.opened(url, name).state().history if name and truth.passes else ()
         if history:
-            number = history[-1].seq
-            pin_point(self.opened(url, name), number, reason="a person")
-            truth.pins.add(number)
+            pin_point(self.opened(url, name), history[-1].seq, reason="a person")
+            truth.pins.add(history[-1].seq)
             truth.released = False
 
     def unpin(self) -> None:
@@ -280,10 +282,12 @@ class ExpiryWorld:
 
     def release(self) -> None:
         url, name, truth = self.somewhere()
-        if name and self.rng.random() < 0.5:
+        if name:
             repository = Repository.open(self.stores[url])
             release(repository, plan_release(repository, name), reason="a person")
             truth.released = True
+            if self.rng.random() < 0.5:  # somebody thinks again
+                self.pin_at(url, name, truth)
 
     def bring_back(self) -> None:
         """All of a backup that was removed, from a copy; its descriptor first."""
