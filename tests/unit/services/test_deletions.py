@@ -31,7 +31,7 @@ def evidence(*offsets: int, group: str = "g") -> Evidence:
 
 
 def unread(offset: int, seen: Evidence, *, end: int, told: int) -> list[UnreadDeletion]:
-    return list(unread_deletions({("g", WORK): offset}, seen, {WORK: DeletedBelow(end=end, told=told)}))
+    return list(unread_deletions({("g", WORK): offset}, seen, {WORK: DeletedBelow(end=end, told=told)}, wanted="g"))
 
 
 def test_a_group_at_the_end_of_what_was_deleted_has_read_it() -> None:
@@ -58,6 +58,15 @@ def test_a_group_that_committed_meanwhile_did_not_rest_although_the_cut_leaves_t
     """It committed 120, deleted to there, and the log start was read: the cut goes back to 100."""
     (found,) = unread(100, evidence(100, 120), end=120, told=120)
     assert not found.at_source
+
+
+def test_a_group_whose_first_commit_the_cut_leaves_out_has_read_nothing() -> None:
+    """It committed 12 for the first time after groups were read, and deleted to there before the log start was."""
+    deleted = {WORK: DeletedBelow(end=12, told=12)}
+    (found,) = unread_deletions({}, evidence(12), deleted, wanted={"g"})
+    assert (found.offset, found.end, found.at_source) == (0, 12, False)
+    assert list(unread_deletions({}, evidence(12), deleted, wanted=())) == [], "groups that are not backed up"
+    assert list(unread_deletions({}, evidence(12, -1), deleted, wanted={"g"})) == [], "it has none any more"
 
 
 def test_a_cut_that_was_refused_before_says_both() -> None:

@@ -95,7 +95,7 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     offsets = offsets_of_cut(groups, cut.groups, deleted)
     if doubts:  # nothing is claimed, and nobody knows who has rested
         return PassCut(cut=cut, offsets=offsets)
-    unread = tuple(unread_deletions(offsets, evidence, deleted))
+    unread = tuple(unread_deletions(offsets, evidence, deleted, wanted=wanted))
     return PassCut(cut=judged_by_deletions(cut, unread), offsets=offsets, unread=unread)
 
 

@@ -69,11 +69,17 @@ def offsets_of_cut(
 
 
 def unread_deletions(
-    offsets: Mapping[GroupKey, int], evidence: Evidence, deleted: Mapping[PartitionKey, DeletedBelow]
+    offsets: Mapping[GroupKey, int],
+    evidence: Evidence,
+    deleted: Mapping[PartitionKey, DeletedBelow],
+    *,
+    wanted: Collection[str],
 ) -> Iterator[UnreadDeletion]:
-    """The groups that a cut with these `offsets` sets below records that the backup lacks."""
+    """The groups that a cut with these `offsets` sets below records that the backup lacks. One of `wanted` that had
+    committed by the last reading, and has no offset as of the cut, has read nothing as of the cut."""
     newest = _newest_commits(evidence)
-    for (group, partition), offset in sorted(offsets.items()):
+    begun = {key: 0 for key, offset in newest.items() if offset != REMOVED and key[0] in wanted}
+    for (group, partition), offset in sorted((begun | dict(offsets)).items()):
         if (below := deleted.get(partition)) is not None and offset < below.end:
             has_rested = newest.get((group, partition), offset) == offset
             yield UnreadDeletion(
