@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from offsite.kafka.evidence import UNANSWERED_MAX_S
 from offsite.kafka.groups.committed_offsets import GroupClient
 from offsite.kafka.log_bounds import FoundBounds, LeaderAnswers, find_bounds, find_epoch_ends
 from offsite.kafka.log_ends import LogEnds
@@ -200,9 +201,9 @@ class ClusterAdmin:
         with self._router.lease_leader(partition) as connection:
             return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
 
-    def reader(self) -> PartitionReader:
-        """A reader of ranges, one after the other."""
-        return PartitionReader(self._router, clock=self._clock)
+    def reader(self, *, patience_max_s: float = UNANSWERED_MAX_S) -> PartitionReader:
+        """A reader of ranges, one after the other; for how long a partition may give nothing."""
+        return PartitionReader(self._router, clock=self._clock, patience_max_s=patience_max_s)
 
     def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
         """The header of the batch that holds `offset`; None where the log has none there. Raises what a reader does."""

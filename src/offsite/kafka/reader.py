@@ -48,12 +48,14 @@ class PartitionReader:
         clock: Clock | None = None,
         on_throttle: Callable[[int], None] = _unheard,
         pace: FetchPace = UNLIMITED,
+        patience_max_s: float = UNANSWERED_MAX_S,
     ) -> None:
-        """`on_throttle` is told each pause that a quota asks for, in milliseconds; `pace` is asked before each
-        fetch."""
+        """`on_throttle` is told each pause that a quota asks for, in milliseconds; `pace` is asked before each fetch.
+        `patience_max_s`: how long a partition may give nothing, if that is less than others wait."""
         self._router = router
         self._clock = clock or SystemClock()
         self._on_throttle, self._pace = on_throttle, pace
+        self._patience_max_s = patience_max_s
         self._buffer = ReceiveBuffer()
 
     def read(self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False) -> Iterator[Item]:
@@ -91,9 +93,10 @@ class PartitionReader:
     def _read(self, task: ReadTask) -> Iterator[Item | Asked]:
         key = task.range.topic_partition
         is_known_sick = self._router.given_up.holds(key, self._clock.monotonic_s())
-        patience = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else UNANSWERED_MAX_S)
-        outage = Backoff(self._clock, limit_s=GIVEN_UP_MAX_S if is_known_sick else LEADERLESS_MAX_S)
-        absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
+        most_s = min(self._patience_max_s, GIVEN_UP_MAX_S) if is_known_sick else self._patience_max_s
+        patience = Backoff(self._clock, limit_s=min(most_s, UNANSWERED_MAX_S))
+        outage = Backoff(self._clock, limit_s=min(most_s, LEADERLESS_MAX_S))
+        absence = Backoff(self._clock, limit_s=min(most_s, MISSING_TOPIC_MAX_S))
         stream = PartitionStream(self._router, self._clock, self._buffer, task, patience, self._on_throttle, self._pace)
         damaged_at = -1
         while not stream.done:

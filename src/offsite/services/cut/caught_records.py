@@ -23,6 +23,7 @@ from offsite.kafka.read_task import Item, ReadTask
 from offsite.kafka.reader import PartitionReader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange
+from offsite.model.clock import SystemClock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
 from offsite.model.size import MIB
@@ -31,6 +32,10 @@ PARTITIONS_MAX = 256
 """Each costs one or two requests, one after the other, while the application goes on."""
 BYTES_MAX = 64 * MIB
 """Of all partitions together, in the driver's memory."""
+TIME_MAX_S = 5.0
+"""For all of it, before the readings and behind them: what takes longer comes too late anyway."""
+PATIENCE_MAX_S = 1.0
+"""For a partition that gives nothing: tasks wait for it."""
 
 
 @dataclass(slots=True)
@@ -56,12 +61,13 @@ class CaughtRecords:
 
     def __init__(self, admin: ClusterAdmin, starts: Mapping[PositionKey, int]) -> None:
         """`starts`: the next offset to copy of each partition that is to be caught, as far as it is known."""
-        self._admin, self._starts = admin, starts
+        self._admin, self._starts, self._clock = admin, starts, SystemClock()
         self._caught: dict[PositionKey, _Caught] = {}
         self._left_bytes = BYTES_MAX
 
     def begin(self, bounds: Collection[PartitionBounds]) -> None:
         """Read the partitions to the ends that they have told."""
+        began_s = self._clock.monotonic_s()
         for partition in bounds:
             start = max(self._starts.get(partition.key, 0), partition.log_start)
             on_disk = max(1, partition.end - partition.log_start)
@@ -69,11 +75,17 @@ class CaughtRecords:
             if partition.key in self._starts and start <= partition.end and pending_bytes <= self._left_bytes:
                 self._caught[partition.key] = _Caught(bounds=partition, start=start, end=start)
                 self._read(partition.key, partition.end)
+            if self._clock.monotonic_s() - began_s > TIME_MAX_S:
+                return
 
     def read_to(self, ends: Ends) -> None:
         """Read the rest, to where the last reading ends."""
+        began_s = self._clock.monotonic_s()
         for key in list(self._caught):
-            self._read(key, ends.get(PartitionKey(*key), 0))
+            if self._clock.monotonic_s() - began_s > TIME_MAX_S:
+                del self._caught[key]  # what was caught of it ends before the readings
+            else:
+                self._read(key, ends.get(PartitionKey(*key), 0))
 
     def of(self, tasks: Sequence[CopyTask]) -> dict[int, CaughtRange]:
         """What was caught of each of `tasks`, by its number. A partition that the plan cuts into several tasks, or
@@ -87,7 +99,7 @@ class CaughtRecords:
 
     @cached_property
     def _reader(self) -> PartitionReader:
-        return self._admin.reader()
+        return self._admin.reader(patience_max_s=PATIENCE_MAX_S)
 
     def _read(self, key: PositionKey, end: int) -> None:
         caught = self._caught[key]

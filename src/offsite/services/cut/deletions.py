@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from offsite.cut.group_offsets import GroupKey
 from offsite.cut.readings import Evidence
@@ -25,6 +26,8 @@ from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup
 from offsite.services.cut.found_cut import key_of, partition_of
 
 _NAMED_MAX = 3
+BEHIND_MAX = 10_000
+"""Offsets of groups that a stored cut names as behind: a cut is small. A restore refuses the others by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,10 @@ def unread_deletions(
 def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> CommitCut:
     """`cut` with the groups that the source itself had left behind; refused where the backup would leave one behind."""
     lost = [deletion for deletion in unread if not deletion.at_source]
+    rested = (deletion for deletion in unread if deletion.at_source)
     behind = tuple(
         CutGroup(group=deletion.group, partition_id=partition_of(deletion.partition), offset=deletion.offset)
-        for deletion in unread
-        if deletion.at_source
+        for deletion in islice(rested, BEHIND_MAX)
     )
     why = f"C6: {named([str(deletion) for deletion in lost], most=_NAMED_MAX)} before it was copied" if lost else ""
     return replace(cut, behind=behind, refused="; ".join(filter(None, (cut.refused, why))))
