@@ -109,8 +109,7 @@ def _renewed(
     carried = carried_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
     if carried is not None:
         return carried
-    as_of_ms = min(plan.now_ms, plan.from_ms) if plan.from_ms else plan.now_ms  # newer points make none older
-    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=as_of_ms)
+    anew = plan_retention(backup, plan.policy, clock=clock, told_settings=told_settings, now_ms=plan.now_ms)
     for start, end in anew.forgotten:
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(anew.head.history, low, high - 1):

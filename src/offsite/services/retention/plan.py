@@ -104,15 +104,15 @@ def planned(
     told_settings: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
 ) -> Generator[None, None, RetentionPlan]:
-    """The plan for the newest state, as of `now_ms`, by default the store's now: nothing is older than by then.
-    `told_settings`: how long the cluster itself says that it keeps topics, by name. Changes nothing. Raises
+    """The plan for the newest state. `now_ms`: as of then, by what was committed until then (None: as of the store's
+    now). `told_settings`: how long the cluster itself says that it keeps topics, by name. Changes nothing. Raises
     `ClocksDiffer`, `DamagedCommit`, and `DamagedObject` where restores cannot be told."""
     store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
-    now_ms = store_ms if now_ms is None else now_ms
-    head = backup.state()
+    head, as_of_ms = backup.state(), store_ms if now_ms is None else now_ms
     if not head.history:
-        return RetentionPlan(head=head, policy=policy, now_ms=now_ms)
-    planning = _Planning(backup, head, policy, now_ms, told_settings or {})
+        return RetentionPlan(head=head, policy=policy, now_ms=as_of_ms)
+    completed_ms = head.completed_at_ms if now_ms is None else min(now_ms, head.completed_at_ms)
+    planning = _Planning(backup, head, policy, as_of_ms, told_settings or {}, completed_at_ms=completed_ms)
     kept = yield from planning.kept_points()
     needs = yield from planning.needs(kept)
     return (yield from planning.plan(kept, needs))
@@ -129,20 +129,22 @@ def points_in_use(backup: Backup) -> tuple[int, ...]:
 class _Planning:
     """One plan under way."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that a plan is made of
         self,
         backup: Backup,
         head: BackupState,
         policy: RetentionPolicy,
         now_ms: int,
         told_settings: Mapping[str, Retention],
+        *,
+        completed_at_ms: int,
     ) -> None:
         self._backup, self._head, self._policy, self._now_ms = backup, head, policy, now_ms
         self._told = told_settings
         self._branches = Branches.of(head)
         self._kinds: dict[int, Kind] = {}
         self._expiring: Expiring | None = None
-        complete = newest_complete(head.history, completed_at_ms=head.completed_at_ms, kind_of=self._kind_of)
+        complete = newest_complete(head.history, completed_at_ms=completed_at_ms, kind_of=self._kind_of)
         self._reckoning = reckoned(self._state(complete.seq), complete, now_ms=now_ms) if complete else None
         self._nothing_goes = (
             silence(self._reckoning, floor_ms=policy.floor_ms, now_ms=now_ms)

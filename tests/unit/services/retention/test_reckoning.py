@@ -201,6 +201,17 @@ def test_a_plan_that_was_overtaken_lets_go_no_more_than_it_said(made: Drifting) 
     assert done.plan.points == plan.points
 
 
+def test_a_plan_that_was_shown_is_the_same_after_another_commit(made: Drifting) -> None:
+    """Who confirms it a minute later confirms what was shown, while the backup goes on."""
+    policy = parse_policy(keep_age="3d")
+    shown = plan_retention(made.backup, policy, clock=made.clock)
+    made.passes(2 * DAY_MS)
+    newest = made.backs_up()
+    anew = plan_retention(made.backup, policy, clock=made.clock, now_ms=shown.now_ms)
+    assert (anew.forgotten, anew.from_ms) == (shown.forgotten, shown.from_ms)
+    assert anew.kept[-1].last == newest
+
+
 def planned_points(made: Drifting, policy: RetentionPolicy) -> int:
     return plan_retention(made.backup, policy, clock=made.clock).points
 
