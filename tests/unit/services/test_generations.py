@@ -538,9 +538,12 @@ def test_the_instance_says_why_it_does_not_take_over(pair: Pair, caplog: pytest.
     assert line is not None
     assert line.text.startswith("generation 2 is read, and does not take over: generation 2 lacks customers/0: 1 key")
     assert "its log starts at 3 by now: somebody, or its retention, has emptied it" in line.text
-    notes = {each.backup: each.notes for each in read_status(pair.site.repository).backups}
-    assert notes["pair.gen-1"] == ()
-    assert notes["pair.gen-2"][0].startswith("generation 2 lacks customers/0")
+    problems = {each.backup: each.problems for each in read_status(pair.site.repository).backups}
+    assert problems["pair.gen-1"] == ()
+    assert problems["pair.gen-2"][0].startswith("generation 2 lacks customers/0")
+    assert problems["pair.gen-2"][0].endswith("; generation 1 stays")
+    release(pair.site.repository, "pair", 1, by="a person")
+    assert read_status(pair.site.repository).safe, "nobody minds"
 
 
 def test_a_source_that_was_emptied_after_the_switch_takes_no_generation_away(pair: Pair) -> None:

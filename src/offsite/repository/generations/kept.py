@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.journal import noted
+from offsite.repository.generations.generation_set import Phase
 from offsite.repository.generations.layout import SetLayout
+from offsite.repository.generations.ledger import Ledger
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.stores.store import Store
 
@@ -42,3 +44,15 @@ def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
     except OffsiteError as error:
         noted("hint_unusable", what=layout.kept_key, why=error.message)
         return None
+
+
+def why_kept(store: Store, layout: SetLayout, *, successor: int) -> str:
+    """What generation `successor` lacks of the one before it, which stays for that; empty where it lacks nothing, where
+    the one before is gone, or nobody minds. Raises `DamagedObject`."""
+    kept = get_kept(store, layout)
+    if kept is None or not kept.why or kept.successor != successor:
+        return ""
+    found = Ledger(store=store, layout=layout).read().generation(kept.generation)
+    if found is None or found.is_released or found.phase in {Phase.REMOVING, Phase.REMOVED}:
+        return ""
+    return f"{kept.why}; generation {kept.generation} stays"

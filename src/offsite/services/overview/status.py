@@ -10,7 +10,6 @@ from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.errors import Damaged, OffsiteError
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.generations.kept import get_kept
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
 from offsite.repository.repository import Repository
@@ -88,7 +87,7 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
-    problems = [*damage, *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
+    problems = [*damage, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold)
@@ -122,11 +121,21 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
         yield gone
 
 
+def _lacks(backup: Backup) -> Iterable[str]:
+    """What a generation lacks of the one before it: a person has to look at the source."""
+    if (named := set_of_backup(backup.descriptor.name)) is None:
+        return
+    from offsite.repository.generations.kept import why_kept  # reads a ledger, of generations alone
+
+    try:
+        why = why_kept(backup.store, SetLayout(name=named[0]), successor=named[1])
+    except OffsiteError as error:
+        why = f"its generations cannot be read: {error.message}"
+    if why:
+        yield why
+
+
 def _notes(backup: Backup) -> Iterable[str]:
-    if (named := set_of_backup(backup.descriptor.name)) is not None:
-        kept = get_kept(backup.store, SetLayout(name=named[0]))
-        if kept is not None and kept.successor == named[1] and kept.why:
-            yield f"{kept.why}; generation {kept.generation} stays"
     try:
         yield from map(str, unfinished_asides(backup))
     except OffsiteError as error:
