@@ -7,7 +7,7 @@ is imitated in `read`, with offsite's own cut of batches.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
@@ -201,6 +201,12 @@ class SimSource:
 
     def scram_users(self) -> tuple[ScramUser, ...]:
         return ()
+
+    def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def configured(self) -> Mapping[int, Sequence[str]]:
+        return {}
 
     def read(self, task: ReadTask) -> Iterator[Item]:
         """As `PartitionReader.read_task` does by the evidence that this cluster gives."""
