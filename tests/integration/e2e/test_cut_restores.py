@@ -31,7 +31,7 @@ from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.group_site import Groups
-from tests.integration.e2e.transfers import ORDERS, Application, Names, audit, drain, make_topics, running
+from tests.integration.e2e.transfers import ORDERS, RECEIPTS, Application, Names, audit, drain, make_topics, running
 from tests.integration.kafka.cluster import wait_until
 from tests.shared_spark import shared_spark
 
@@ -153,8 +153,8 @@ def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stoppe
     busy, faults, refused = Busy(groups=groups, application=application, commits=()), dict[str, tuple[str, ...]](), 0
     for turn in range(restores):
         with running(application, seed=turn):
-            moved = groups.source.end(names[ORDERS]) + 100
-            wait_until(partial(lambda moved: groups.source.end(names[ORDERS]) > moved, moved))
+            moved = groups.source.end(names[RECEIPTS]) + 20  # its groups have committed by then
+            wait_until(partial(lambda moved: groups.source.end(names[RECEIPTS]) > moved, moved))
             commits = [back_up(groups, names, is_new=not turn), groups.follower().work().state.seq]
             assert groups.stopped_amid().incomplete
         for commit in (*commits, None):
