@@ -71,7 +71,7 @@ def test_what_a_participant_declared_is_stored_and_told(site: Site, tmp_path: Pa
     state = site.backup.state_at(report.commit)
     assert state.cut is not None
     assert get_commit_cut(site.backup.store, state.cut).participants == (declared,)
-    notes = consistency_of(site.backup.store, state).notes
+    notes = consistency_of(site.backup.store, state, head=state).notes
     assert notes == ("participant database: had read orders/0 up to 1, orders/1 up to 0 and reads the rest again",)
 
 
