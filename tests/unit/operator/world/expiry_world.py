@@ -201,7 +201,7 @@ class ExpiryWorld:
         self.truths: dict[str, Truths] = {url: {} for url in self.stores}
         self.copies: list[tuple[str, tuple[dict[str, bytes], dict[str, int]], Truths]] = []
         self.removed: list[tuple[str, str, dict[str, bytes], Truth]] = []
-        self.has_ids = self.rng.random() < 0.8
+        self.has_ids = self.rng.random() < 0.7
         self.topics = {name: Topic(making=f"{name}-1") for name in TOPICS}
         self.down: set[tuple[str, int]] = set()
         self.begins = self.makings = self.restores = 0
@@ -342,9 +342,10 @@ class ExpiryWorld:
         self.down.clear()
         name = self.rng.choice(TOPICS)
         topic, partition, event = self.topics.get(name), self.rng.randrange(2), self.rng.random()
-        if topic is None:
+        if topic is None or event > 0.97:  # made anew, as long as it was or not
             self.makings += 1
-            self.topics[name] = Topic(making=f"{name}-new-{self.makings}")
+            end = self.rng.choice([2, 9])
+            self.topics[name] = Topic(making=f"{name}-new-{self.makings}", end=[end, end])
         elif event < 0.6:
             topic.end[partition] += self.rng.choice([1, 2])
         elif event < 0.80:
@@ -408,7 +409,7 @@ class ExpiryWorld:
     def commit_pass(self, url: str, backup: Backup, low: LowLevel) -> None:
         state, is_broken_off = backup.state(), self.rng.random() < 0.15
         truth = self.truths[url].get(low.beginning.backup) or Truth(begun=0)
-        made = _Made(world=self, backup=backup, state=state)
+        made = _Made(world=self, backup=backup, state=state, truth=truth)
         asked = parse_selection(low.beginning.topics).select(self.topics)
         over = set[tuple[str, str]]()
         for topic in asked:
@@ -597,6 +598,7 @@ class _Made:
     world: ExpiryWorld
     backup: Backup
     state: BackupState
+    truth: Truth
     segments: list[Segment] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     shapes: list[TopicShape] = field(default_factory=list)
@@ -610,7 +612,8 @@ class _Made:
         if shape not in self.shapes:
             self.shapes.append(shape)
         known = PartitionId(topic=name, topic_id=shape.topic_id, partition=partition)
-        if (name, partition) in self.world.down:
+        is_another = not shape.topic_id and any(log[0] == name and log[1] != topic.making for log in self.truth.held)
+        if is_another or (name, partition) in self.world.down:  # an agent sees by the last batch that it is another log
             self.left.append(LeftBehind(partition_id=known, error="OFF-1503"))
             return
         before = self.state.positions.get(known)
