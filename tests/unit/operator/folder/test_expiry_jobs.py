@@ -150,6 +150,7 @@ def test_a_job_that_gets_on_is_not_killed_however_long_it_takes(home: Home) -> N
         jobs.step(asked(home, ONE))
         home.pass_s(1800)
         jobs.step(asked(home, ONE))
+    assert len(home.begun()) == 1
     assert not ended(jobs, ONE)
     home.pass_s(3601)
     jobs.step(asked(home, ONE))
