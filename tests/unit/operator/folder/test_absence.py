@@ -198,3 +198,25 @@ def test_who_looks_once_and_ends_looks_at_files_for_that_moment(home: Home) -> N
     operator.settle()
     operator.look()
     assert home.record(operator, "shop").generation == 1
+
+
+def test_a_file_that_stays_cut_stops_and_deletes_nothing_and_mending_it_is_free(home: Home) -> None:
+    operator = home.operator(**HOUR, initial_copies=2)
+    spec = {"cluster": "shop", "topics": ["orders", "payments"], "agents": {"replicas": 1}}
+    expiry = {"maximumRetention": "30d", "minimumRestorable": "7d"}
+    text = yaml.safe_dump_all([resource("aaa", expiry=expiry, **spec), resource("zzz", **spec)], sort_keys=False)
+    (home.root / "all.yaml").write_text(text)
+    looked(home, operator, for_s=8, every_s=2)
+    uids = {name: home.record(operator, name).uid for name in ("aaa", "zzz")}
+    for uid in uids.values():
+        home.copy(uid)
+    for end in range(60, len(text), 41):
+        (home.root / "all.yaml").write_text(text[:end])
+        looked(home, operator, for_s=20, every_s=10)
+    (home.root / "all.yaml").write_text(text)
+    looked(home, operator, for_s=20, every_s=10)
+    for name, uid in uids.items():
+        record = home.record(operator, name)
+        assert (record.uid, record.is_deleted) == (uid, False)
+        ((low, *others), topics) = home.lows(uid), ("orders", "payments")
+        assert (low.phase, low.beginning.topics, others) == (Phase.RUNNING, topics, [])
