@@ -157,6 +157,7 @@ def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stoppe
             wait_until(partial(lambda moved: groups.source.end(names[RECEIPTS]) > moved, moved))
             commits = [back_up(groups, names, is_new=not turn), groups.follower().work().state.seq]
             assert groups.stopped_amid().incomplete
+        assert audit(application).faults == (), "the application itself is wrong: restores of it prove nothing"
         for commit in (*commits, None):
             try:
                 at = restored(busy, commit, CutChoice.AUTO if commit is None else CutChoice.CONSISTENT)
