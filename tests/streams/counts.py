@@ -148,7 +148,8 @@ def _process(counts: Counts) -> Iterator[subprocess.Popen[str]]:
         settings, said = Path(folder, "settings"), Path(folder, "said")
         settings.write_text("".join(f"{name}={value}\n" for name, value in _settings(counts, folder).items()))
         with said.open("w") as output:
-            command = [*_command(), str(settings), counts.family]
+            launcher, *arguments = _command()  # what a killed JVM leaves goes with the folder
+            command = [launcher, f"-Djava.io.tmpdir={folder}", *arguments, str(settings), counts.family]
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=folder)
         try:
             wait_until(lambda: "RUNNING" in said.read_text() or process.poll() is not None, limit_s=_START_S)
