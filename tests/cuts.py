@@ -17,7 +17,7 @@ def commit_cut(backup: Backup, cut: CommitCut) -> BackupState:
     """A commit on top of the newest one that moves nothing and names `cut`."""
     base = backup.sound_state()
     ref = put_commit_cut(backup.store, base, cut)
-    return backup.commit(Changes(cut=ref), base=base, writer=random_id())
+    return backup.commit(Changes(cut=ref, cut_refused=bool(cut.refused)), base=base, writer=random_id())
 
 
 def commit_amid(backup: Backup) -> BackupState:

@@ -40,15 +40,17 @@ class PointWithCut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerCommit:
     """The newest commit, where that is later than the one that a restore goes to and has no cut that may be used.
-    `more_ms`: how much later; `is_amid`: it was made amid a run."""
+    `more_ms`: how much later, `at_most` that where commits that bring nothing have followed; `is_amid`: it was made
+    amid a run."""
 
     commit: int
     more_ms: int
     is_amid: bool
+    at_most: bool = False
 
     def __str__(self) -> str:
         amid = "made amid a run, " if self.is_amid else ""
-        more = format_duration(self.more_ms / 1000)
+        more = f"{'up to ' if self.at_most else ''}{format_duration(self.more_ms / 1000)}"
         return f"commit {self.commit} has {more} more, {amid}without a consistent cut: --commit {self.commit}"
 
 
@@ -126,8 +128,16 @@ def default_point(store: Store, head: BackupState) -> DefaultPoint:
     found, newest = newest_with_cut(store, head), DefaultPoint.newest(head)
     if found is None or newest.complete_ms - found.complete_ms > RECENT_MS:
         return newest
-    more_ms = head.committed_at_ms - found.complete_ms
-    newer = NewerCommit(commit=head.seq, more_ms=more_ms, is_amid=head.incomplete) if found.commit < head.seq else None
+    if found.commit == head.seq:
+        return DefaultPoint(commit=found.commit, complete_ms=found.complete_ms)
+    # Behind a complete pass the time of a commit of retention, or of a pin, says nothing.
+    is_complete = head.completed_at_ms > found.complete_ms and not head.incomplete
+    newer = NewerCommit(
+        commit=head.seq,
+        more_ms=(head.completed_at_ms if is_complete else head.committed_at_ms) - found.complete_ms,
+        is_amid=head.incomplete,
+        at_most=not is_complete and not head.incomplete,
+    )
     return DefaultPoint(commit=found.commit, complete_ms=found.complete_ms, newer=newer)
 
 

@@ -249,7 +249,7 @@ class Changes:
     points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
     which are stored already too, `cut` the consistent cut for the ends that the commit leaves. `gaps` complete what
     `segments` and `holes` account for of the moved positions; `explained` are holes of earlier commits of the same run,
-    with the reason that was found since;
+    with the reason that was found since; `cut_refused`: the cut must not be used;
     `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
     partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
     complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
@@ -283,6 +283,7 @@ class Changes:
     groups: str | None = None
     metadata: SnapshotRef | None = None
     cut: SnapshotRef | None = None
+    cut_refused: bool = False
     checkpoint: Checkpoint | None = None
 
     @property

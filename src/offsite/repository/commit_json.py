@@ -351,6 +351,7 @@ def _changes_to_json(changes: Changes) -> dict[str, JsonValue]:
         "groups": changes.groups,
         "metadata": ref_to_json(changes.metadata),
         "cut": ref_to_json(changes.cut),
+        "cut_refused": changes.cut_refused,
         "checkpoint": None if changes.checkpoint is None else checkpoint_to_json(changes.checkpoint),
     }
     return {name: part for name, part in parts.items() if part}
@@ -398,5 +399,6 @@ def _changes_from_json(item: JsonObject) -> Changes:
         groups=item.optional_text("groups"),
         metadata=ref_from_json(item.optional_child("metadata")),
         cut=ref_from_json(item.optional_child("cut")),
+        cut_refused=item.optional_flag("cut_refused"),
         checkpoint=None if checkpoint is None else checkpoint_from_json(checkpoint),
     )

@@ -111,7 +111,7 @@ class Folding:
             groups=changes.groups or self._state.groups,
             metadata=changes.metadata or self._state.metadata,
             cut=consistent,
-            cuts=_with_cut(self._state, commit.seq, consistent, completed_at_ms),
+            cuts=_with_cut(self._state, commit, consistent, completed_at_ms),
             left_behind=changes.left_behind,
             incomplete=changes.incomplete,
             progress=changes.progress,
@@ -320,11 +320,13 @@ def _is_of(branch: Branch, expired: ExpiredRange) -> bool:
     return (branch.partition_id, branch.number) == (expired.partition_id, expired.branch)
 
 
-def _with_cut(base: BackupState, seq: int, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[KnownCut, ...]:
-    """The newest cuts as of commit `seq`, which has `cut` and follows `base`."""
-    if cut is None:
+def _with_cut(base: BackupState, commit: Commit, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[KnownCut, ...]:
+    """The newest cuts as of `commit`, which has `cut` and follows `base`. Of one that must not be used nothing is
+    remembered: it would push out one that may."""
+    is_old = commit.changes.cut is None and (not base.cuts or base.cuts[-1].ref != cut)
+    if cut is None or commit.changes.cut_refused or is_old:
         return base.cuts
-    older, newest = base.cuts[:-1], base.cuts[-1:]
+    older, newest, seq = base.cuts[:-1], base.cuts[-1:], commit.seq
     first = next((each.first for each in newest if (each.last, each.ref) == (base.seq, cut)), seq)
     known = KnownCut(first=first, last=seq, completed_at_ms=completed_at_ms, ref=cut)
     return (*older, *(newest if first == seq else ()), known)[-CUTS_MAX:]

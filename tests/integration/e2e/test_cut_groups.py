@@ -49,7 +49,7 @@ class Payments:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.orders, self.paid = cluster.make_topic(), cluster.make_topic()
+        self.orders, self.paid = cluster.make_topic(**{"retention.ms": "-1"}), cluster.make_topic()
         self.group = f"payers-of-{self.orders}"
         self.member = member(cluster, self.group)
         feed = producer(cluster, f"{self.orders}-feed")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadName, BadOption
-from offsite.model.selections.selection import is_drill_copy, parse_selection
+from offsite.model.selections.selection import is_drill_copy, parse_groups, parse_selection
 
 TOPICS = ("orders", "orders-eu", "orders-us", "payments", "__consumer_offsets", "_schemas")
 INTERNAL = frozenset({"__consumer_offsets"})
@@ -30,6 +30,15 @@ def test_a_literal_name_asks_for_an_internal_topic() -> None:
 
 def test_a_literal_matches_only_itself() -> None:
     assert parse_selection(["orders"]).select(TOPICS) == ("orders",)
+
+
+def test_a_name_or_glob_means_the_whole_of_a_name() -> None:
+    names = ["my-orders", "orders", "orders-2"]
+    assert parse_selection(["orders"]).select(names) == ("orders",)
+    assert parse_selection(["ord*s"]).select(names) == ("orders",)
+    assert parse_selection(["*"], ["orders"]).select(names) == ("my-orders", "orders-2")
+    assert parse_selection(["regex:orders$"]).select(names) == ("my-orders", "orders")
+    assert parse_groups(["g"]).select(["billing", "g"]) == ("g",)
 
 
 def test_missing_names_only_literals() -> None:

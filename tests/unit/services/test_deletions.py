@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from offsite.cut.readings import Evidence, LoggedCommit, Reading
 from offsite.cut.window import GroupCommit, PartitionKey
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole
+from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.services.cut.deletions import (
     DeletedBelow,
@@ -19,6 +23,12 @@ from offsite.services.cut.found_cut import partition_of
 
 WORK = PartitionKey("work", "id", 0)
 LOG = PartitionKey("__consumer_offsets", "", 3)
+
+
+KEPT_FOR_EVER = TopicShape(
+    topic="work", topic_id="id", partitions=1, replication_factor=1, configs=(("retention.ms", "-1"),)
+)
+"""As Kafka Streams makes its repartition topics."""
 
 
 def evidence(*offsets: int, group: str = "g") -> Evidence:
@@ -79,17 +89,25 @@ def hole(start: int, end: int, reason: str = "retention") -> RecordedHole:
 
 
 def test_what_all_groups_had_read_is_no_loss() -> None:
-    found = consumed([hole(0, 100), hole(100, 130)], {("g", WORK): 120, ("other", WORK): 400})
+    found = consumed([hole(0, 100), hole(100, 130)], {("g", WORK): 120, ("other", WORK): 400}, [KEPT_FOR_EVER])
     assert [(before.end, now.reason) for before, now in found.items()] == [(100, CONSUMED)]
 
 
 def test_what_nobody_reads_is_a_loss() -> None:
-    assert consumed([hole(0, 100)], {}) == {}
-    assert consumed([hole(0, 100)], {("g", PartitionKey("else", "id", 0)): 500}) == {}
+    assert consumed([hole(0, 100)], {}, [KEPT_FOR_EVER]) == {}
+    assert consumed([hole(0, 100)], {("g", PartitionKey("else", "id", 0)): 500}, [KEPT_FOR_EVER]) == {}
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [(), (("retention.ms", "604800000"),), (("cleanup.policy", "compact"), ("retention.ms", "-1"))],
+)
+def test_what_a_retention_may_have_taken_is_a_loss_whoever_had_read_it(configs: tuple[tuple[str, str], ...]) -> None:
+    assert consumed([hole(0, 100)], {("g", WORK): 120}, [replace(KEPT_FOR_EVER, configs=configs)]) == {}
 
 
 def test_a_slow_group_makes_a_loss_of_it() -> None:
-    assert consumed([hole(0, 100)], {("g", WORK): 120, ("slow", WORK): 99}) == {}
+    assert consumed([hole(0, 100)], {("g", WORK): 120, ("slow", WORK): 99}, [KEPT_FOR_EVER]) == {}
 
 
 def test_a_topic_may_be_declared_as_one_that_is_emptied() -> None:

@@ -10,7 +10,7 @@ import pytest
 from offsite.copy.point_in_time import point_in_time
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.repository.commit import RecordedHole
-from offsite.services.hole_report import HoleReport, lacking
+from offsite.services.hole_report import HoleReport, hole_reports, holes_within
 from offsite.services.restore.result import (
     ExcludedRecords,
     RestoredTopic,
@@ -114,6 +114,6 @@ def test_holes_count_as_far_as_a_restore_reaches() -> None:
     )
     state = replace(state, holes=holes)
     expected = [HoleReport(topic="t", partition=p, start=s, end=s + 2, reason="retention") for p, s in ((0, 3), (1, 0))]
-    assert list(lacking(plan(state, "t"), state)) == expected
+    assert list(hole_reports(holes_within(plan(state, "t"), state))) == expected
     without = replace(state, segments={partition("u", 0): state.segments[partition("u", 0)]})
-    assert [(hole.partition, hole.start) for hole in lacking(plan(without, "t"), state)] == [(1, 0)]
+    assert [(hole.partition, hole.start) for hole in hole_reports(holes_within(plan(without, "t"), state))] == [(1, 0)]

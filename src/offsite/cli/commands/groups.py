@@ -12,6 +12,7 @@ from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, O
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import connect, open_repository
+from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Put consumer groups where they were.", no_args_is_help=True)
 
+_NAMED_MAX = 12
+"""Groups named in one line."""
 ROWS_SHOWN = 200
 """Number of rows that a table has for people; `-o json` has all of them."""
 
@@ -49,8 +52,8 @@ Clamp = Annotated[
     bool,
     typer.Option(
         "--clamp",
-        help="With --restore: also set offsets that would skip missing records or repeat work, to the next record that "
-        "there is or to the end.",
+        help="With --groups: set offsets that would skip missing records or repeat work all the same, to the next "
+        "record that there is or to the end.",
     ),
 ]
 Change = Annotated[
@@ -155,6 +158,8 @@ def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
     from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.run import GroupsRequest, prepare_groups
 
+    if options.clamp and not options.groups:
+        raise BadOption("--clamp sets groups although they skip or repeat work", hint="say which: --groups NAME")
     request = GroupsRequest(
         groups=parse_groups(options.groups or ()),
         restore=options.restore,
@@ -210,11 +215,13 @@ def render_applied(console: Console, result: GroupsApplied) -> None:
     )
     for refused in result.refused[:ROWS_SHOWN]:
         where = f"{refused.topic}/{refused.partition}"
-        console.print(f"  REFUSED: group {refused.group} at {refused.offset:,} of {where}: {refused.why}")
+        console.print(f"  NOT SET: {refused.group}: at {refused.offset:,} of {where} {refused.why}")
     if result.refused:
+        names = ",".join(sorted({refused.group for refused in result.refused})[:_NAMED_MAX])
+        restore = f" --restore {result.restore}" if result.restore else ""
         console.print(
-            f"  hint: these were left as they are on the target. To set them all the same: offsite groups apply "
-            f"--backup {result.backup} --restore {result.restore} --clamp"
+            f"  do not start {names} before you have decided: it would skip or repeat work. To set it all the same: "
+            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp"
         )
     if result.behind:
         console.print(

@@ -116,7 +116,7 @@ def render_restore_plan(console: Console, report: RestorePlanReport) -> None:
         render_lacking(console, report.lacking)
     _render_expected(console, report.expected_deletions)
     if report.groups is not None:
-        render_outlook(console, report.groups)
+        render_outlook(console, report.groups, backup=report.backup)
     _render_offsets(console, report)
     render_topic_diffs(console, report.topics)
     render_metadata_plan(console, report.metadata)
@@ -133,40 +133,68 @@ def _render_expected(console: Console, count: int) -> None:
         )
 
 
-def render_outlook(console: Console, outlook: GroupOutlook) -> None:
-    """How many groups go on where they were, and a line for each that does not."""
-    offsets = sum(group.offsets for group in outlook.groups)
-    as_before = sum(not (group.refused or group.clamped or group.behind) for group in outlook.groups)
-    console.print(
-        f"  groups: {len(outlook.groups):,} with {offsets:,} offsets, {as_before:,} go on exactly where they were"
+_VERDICTS = {
+    "goes on": "go on where they were",
+    "reads again": "read some records again",
+    "lost at the source": "had lost records at the source already",
+    "in part": "are set in part",
+    "cannot go on": "CANNOT GO ON",
+}
+"""By the words of `Verdict`: how many groups, and what they do."""
+
+
+def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> None:
+    """How many groups go on where they were, and what becomes of each other one."""
+    counts = [f"{outlook.verdicts[kind]:,} {text}" for kind, text in _VERDICTS.items() if outlook.verdicts.get(kind)]
+    all_told = f"{len(outlook.groups):,} in all: {', '.join(counts)}" if counts else "none has read what comes back"
+    console.print(f"  consumer groups: {all_told}")
+    worst_first = list(reversed(_VERDICTS))
+    others = sorted(
+        (group for group in outlook.groups if group.verdict != "goes on"),
+        key=lambda group: worst_first.index(group.verdict),
     )
-    others = [group for group in outlook.groups if group.refused or group.clamped or group.behind]
     for group in others[:_GROUPS_MAX]:
         _render_group(console, group)
     if len(others) > _GROUPS_MAX:
-        console.print(f"    {len(others) - _GROUPS_MAX:,} more groups do not, see -o json")
-    if outlook.refused:
+        console.print(f"    and {len(others) - _GROUPS_MAX:,} more that do not go on where they were (-o json has all)")
+    refused = [group.group for group in others if group.refused]
+    if refused:
+        names = ",".join(refused[:_GROUPS_MAX])
         console.print(
-            "    the restore leaves these groups as they are on the target, and ends with exit code 3; to set them all "
-            "the same afterwards: offsite groups apply --restore ID --groups NAME --clamp"
+            "    hint: look for another commit (offsite show). To set them all the same after the restore: offsite "
+            f"groups apply --backup {backup} --restore ID --groups {names} --clamp"
         )
+        console.print(f"    the restore will end with exit code {outlook.exit_code}, because of {names}")
     for note in outlook.notes:
         console.print(f"    note: {note}")
 
 
 def _render_group(console: Console, group: ForeseenGroup) -> None:
     name = f"{group.group} (exactly once)" if group.exactly_once else group.group
-    for refused in group.refused[:_PARTITIONS_MAX]:
+    if group.refused:
         console.print(
-            f"    REFUSED: {name} at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}"
+            f"    CANNOT GO ON: {name}: none of its {group.offsets:,} offsets will be set; do not start it before you "
+            "have decided"
         )
+    for refused in group.refused[:_PARTITIONS_MAX]:
+        console.print(f"      at {refused.offset:,} of {refused.topic}/{refused.partition}: {refused.why}")
     if len(group.refused) > _PARTITIONS_MAX:
-        console.print(f"    REFUSED: {name}: {len(group.refused) - _PARTITIONS_MAX} partitions more, see -o json")
-    if group.clamped:
-        console.print(f"    {name}: {group.clamped:,} offsets go back to the restored end: it reads some records again")
-    if group.behind:
+        console.print(f"      and {len(group.refused) - _PARTITIONS_MAX} partitions more (-o json has all)")
+    for clamped in group.clamped[:_PARTITIONS_MAX]:
+        where = f"{clamped.topic}/{clamped.partition}"
         console.print(
-            f"    {name}: {group.behind:,} offsets were below what the source had deleted: it skips nothing more"
+            f"    READS AGAIN: {name}: {where} from {clamped.end:,} on: it had read to {clamped.offset:,}, and the "
+            "restore ends before that"
+        )
+    if group.left_out:
+        console.print(
+            f"    IN PART: {name}: {group.left_out:,} of its {group.offsets:,} offsets are not set: their partitions "
+            "do not come back one by one"
+        )
+    if group.behind and not group.refused:
+        console.print(
+            f"    LOST AT THE SOURCE: {name}: {group.behind:,} offsets: the source had deleted what came next before "
+            "the backup saw it; it goes on at the first record there is"
         )
 
 

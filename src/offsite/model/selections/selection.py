@@ -108,8 +108,9 @@ def _check(pattern: str) -> None:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    expression = pattern.removeprefix(_REGEX_PREFIX) if pattern.startswith(_REGEX_PREFIX) else translate(pattern)
-    return re.compile(expression)
+    if pattern.startswith(_REGEX_PREFIX):
+        return re.compile(pattern.removeprefix(_REGEX_PREFIX))
+    return re.compile(rf"\A{translate(pattern)}")  # it is searched for: a name or glob means the whole of a name
 
 
 def _matches(pattern: str, name: str) -> bool:

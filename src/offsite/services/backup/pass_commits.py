@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError, ParticipantFailed
@@ -38,6 +39,9 @@ from offsite.services.cut.found_cut import key_of
 from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
+_HOLES_JUDGED = 10_000
+"""Of the losses of earlier runs, the newest: so many are looked at again in each run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
@@ -60,8 +64,8 @@ class PassCommits:
     they need not.
 
     `lost`: where the source has deleted what a group had not read as of the cut. If the run `may_go_on`, then the last
-    commit says that the run is not complete. `explained`: holes of the run that are no loss, with that for their
-    reason; `earlier_holes` are those of the passes before.
+    commit says that the run is not complete. `explained`: holes, of this run and before, that are no loss, with that
+    for their reason.
     """
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
@@ -75,13 +79,12 @@ class PassCommits:
         only_news: bool,
         on_commit: Callable[[], None] | None,
         participants_complete: Callable[[], None] | None = None,
-        earlier_holes: Sequence[RecordedHole] = (),
         may_go_on: bool = False,
     ) -> None:
         self.groups: GroupsSaved | None = None
         self.lost: frozenset[PartitionId] = frozenset()
         self.explained: dict[RecordedHole, RecordedHole] = {}
-        self._earlier_holes, self._may_go_on = earlier_holes, may_go_on
+        self._may_go_on = may_go_on
         self.against = self.no_cut = ""
         self.took_s: list[float] = []
         self._former, self._on_commit = former, on_commit
@@ -118,7 +121,7 @@ class PassCommits:
         if self._only_news and not has_news:
             return None
         if cut is not None:
-            changes = replace(changes, cut=self._put_cut(cut, base))
+            changes = replace(changes, cut=self._put_cut(cut, base), cut_refused=bool(cut.refused))
         began_s = self._clock.monotonic_s()
         with uninterrupted():
             state = self._backup.commit(changes, base=base, writer=random_id(16))
@@ -143,19 +146,22 @@ class PassCommits:
         return _Judgement(checkpoint=None if self.against else carried, cut=cut)
 
     def _explain(self, whole: WholePass, judged: _Judgement) -> None:
-        """Find the holes of the run that are no loss: they were declared, or whoever reads there had read what was
-        deleted."""
-        holes, plan, cut = (*self._earlier_holes, *whole.holes), self._plan, judged.cut
+        """Find the holes that are no loss: they were declared, or whoever reads there had read what was deleted. Those
+        of earlier runs as well, which may have been broken off before they knew."""
+        plan, cut = self._plan, judged.cut
+        earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss)
+        holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
         are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
         if are_all_seen:  # else a group that nobody has seen may read there
             emptied = {key_of(hole.partition_id) for hole in holes}
             offsets = offsets_of_cut(self._former.groups.newest, (), emptied)
-            self.explained = consumed(holes, cut.offsets if isinstance(cut, PassCut) else offsets)
+            of_cut = cut.offsets if isinstance(cut, PassCut) else offsets
+            self.explained = consumed(holes, of_cut, plan.source.shapes)
         if plan.expect_deletes is not None:
             self.explained = declared(holes, plan.expect_deletes) | self.explained
 
     def _committed_before(self, found: Committable) -> list[RecordedHole]:
-        """The holes of the run that are in earlier commits."""
+        """The explained holes that are in earlier commits."""
         now = set(found.holes)
         return [hole for hole in self.explained if hole not in now]
 

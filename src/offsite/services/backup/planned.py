@@ -20,7 +20,7 @@ from offsite.model.selections.selection import GroupPatterns, TopicSelection, dr
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
-from offsite.repository.commit import CONSUMED, CutBack, PartitionId
+from offsite.repository.commit import Changes, CutBack, PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -40,8 +40,6 @@ from offsite.services.records.schemas_topic import decide_schemas_topic
 PACKED_FROM = 64
 """Small ranges from which on a single run puts them into packs. Fewer are objects that Kafka's own tools read at once;
 a run that follows packs from two on, because it will write such objects for ever."""
-_HOLES_LOOKED_AT = 10_000
-"""The newest ones, to find who empties its topics: each round of an application leaves one for each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +108,11 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     known: Known | None = None,
     packed_from: int = PACKED_FROM,
     opening: Opening | None = None,
-    catching: Collection[PartitionId] = (),
+    catching: Collection[PartitionId] | None = None,
 ) -> BackupPlan:
     """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before. `opening` is
     called when groups and ends were read for the first time, and before the readings of a cut. `catching`: partitions
-    to read while ends are read, beside those that the backup knows for having been emptied by who reads them.
+    to read while ends are read; None: those in which the newest commit has holes.
 
     Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
     partition that cannot be copied now is listed as sick in the plan, unless all are.
@@ -142,7 +140,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     stamps = opening(source.bounds) if opening is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
-    caught = CaughtRecords(admin, _to_catch(base, catching))
+    caught = CaughtRecords(admin, _to_catch(base, _emptied_lately(known) if catching is None else catching))
     seen, bounds = see_ends(admin, begun, source.bounds, caught)
     if stamps is not None and (grown := _grown(seen, selection, source)):
         doubt = f"{named(grown, most=3)} got partitions while the checkpoint was opened, which are not in it"
@@ -198,13 +196,16 @@ def planning_again(
 
 
 def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PositionKey, int]:
-    """Where the backup stands in the partitions to catch: those asked for, and the last ones that were emptied by who
-    reads them."""
-    wanted = dict.fromkeys(catching)
-    for hole in islice(reversed(base.holes), _HOLES_LOOKED_AT):
-        if hole.reason == CONSUMED and len(wanted) < PARTITIONS_MAX:
-            wanted.setdefault(hole.partition_id)
-    return {(each.topic, each.topic_id, each.partition): end for each, end in base.reached(wanted).items()}
+    """Where the backup stands in the partitions to catch."""
+    reached = base.reached(islice(catching, PARTITIONS_MAX))
+    return {(known.topic, known.topic_id, known.partition): end for known, end in reached.items()}
+
+
+def _emptied_lately(known: Known) -> list[PartitionId]:
+    """The partitions of which the newest run has found that the source had deleted records before it copied them."""
+    stored = known.backup.log.get(known.state.seq) if known.backup is not None and known.state.seq else None
+    changes = stored.commit.changes if stored is not None else Changes()
+    return list(dict.fromkeys(hole.partition_id for hole in (*changes.explained, *changes.holes)))
 
 
 def _bundles(

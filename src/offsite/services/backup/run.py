@@ -133,7 +133,6 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
             only_news=only_news,
             on_commit=on_commit,
             participants_complete=participants_complete,
-            earlier_holes=passes.whole.holes,
             may_go_on=again is not None and plan.checkpoint is None and passes.count + 1 < PASSES_MAX,
         )
         copying = CopyPass(
@@ -156,6 +155,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
                 worker_peak_rss_bytes=last.worker_peak_rss_bytes,
             )
         )
+        former.note_deletions(hole.partition_id for hole in whole.holes)
         if again is None or not commits.lost:
             break
         decided("read_again", why="the source deleted what a group had not read", partitions=len(commits.lost))

@@ -118,6 +118,7 @@ class CaughtRecords:
         caught.end = end
         if why:
             decided("not_caught", why=why, topic=caught.bounds.topic, partition=caught.bounds.partition)
+            self._left_bytes += sum(len(item.data) for item in caught.items if isinstance(item, Chunk))
             del self._caught[key]
 
 

@@ -19,9 +19,10 @@ from offsite.cut.group_offsets import GroupKey
 from offsite.cut.readings import Evidence
 from offsite.cut.window import REMOVED, PartitionKey
 from offsite.log.groups.offsets import GroupTable
+from offsite.model.cleanup_policy import UNLIMITED, Retention
 from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
-from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole
+from offsite.repository.commit import CONSUMED, DECLARED, RecordedHole, TopicShape
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup
 from offsite.services.cut.found_cut import key_of, partition_of
 
@@ -106,16 +107,29 @@ def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> Com
     return replace(cut, behind=behind, refused="; ".join(filter(None, (cut.refused, why))))
 
 
-def consumed(holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int]) -> dict[RecordedHole, RecordedHole]:
-    """Of `holes` those that are no loss, and what they are recorded as: every group that reads the partition had
-    committed beyond them, and at least one group does."""
+def deletes_on_request_alone(shape: TopicShape) -> bool:
+    """Whether nothing but a request deletes records of the topic: as Kafka Streams makes its repartition topics. What a
+    retention took of any other topic is a loss to the backup, whoever had read it."""
+    rules = Retention.of(dict(shape.configs))
+    by_size = rules.retention_bytes in {None, UNLIMITED}
+    return rules.cleanup_policy == "delete" and rules.retention_ms == UNLIMITED and by_size and not shape.was_compacted
+
+
+def consumed(
+    holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int], topics: Iterable[TopicShape]
+) -> dict[RecordedHole, RecordedHole]:
+    """Of `holes` those that are no loss, and what they are recorded as: nothing but a request deletes in their topic,
+    every group that reads the partition has committed beyond them, and at least one group does."""
+    emptied = {shape.incarnation for shape in topics if deletes_on_request_alone(shape)}
     lowest: dict[PartitionKey, int] = {}
     for (_, partition), offset in offsets.items():
         lowest[partition] = min(offset, lowest.get(partition, offset))
     return {
         hole: replace(hole, reason=CONSUMED)
         for hole in holes
-        if hole.is_loss and lowest.get(key_of(hole.partition_id), 0) >= hole.end
+        if hole.is_loss
+        and hole.partition_id.incarnation in emptied
+        and lowest.get(key_of(hole.partition_id), 0) >= hole.end
     }
 
 

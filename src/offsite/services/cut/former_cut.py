@@ -36,6 +36,8 @@ class FormerCut:
     def exactly_once(self, backup: Backup, base: BackupState) -> frozenset[str]:
         """The groups that were seen to commit in transactions up to `base`."""
         former = self._get(backup, base)
+        if former is None and base.cuts:  # the commit before was made amid a run, or has none
+            former = self._read(backup, base.cuts[-1].ref)
         return frozenset(former.exactly_once) if former is not None else frozenset()
 
     def is_healed_by(self, cut: CommitCut | None, backup: Backup, base: BackupState) -> bool:
@@ -57,11 +59,12 @@ class FormerCut:
     def _get(self, backup: Backup, base: BackupState) -> CommitCut | None:
         if self._amid is not None and self._amid[0] == base.head_hash:
             return self._amid[1]
-        if base.cut is None:
-            return None
-        if base.cut != self._ref:
+        return None if base.cut is None else self._read(backup, base.cut)
+
+    def _read(self, backup: Backup, ref: SnapshotRef) -> CommitCut | None:
+        if ref != self._ref:
             try:
-                self.keep(base.cut, get_commit_cut(backup.store, base.cut))
+                self.keep(ref, get_commit_cut(backup.store, ref))
             except DamagedObject:
                 return None
         return self._cut

@@ -188,6 +188,7 @@ class Follower:
             known=known,
             packed_from=PACKED_FROM,
             opening=self._checkpoints.open,
+            catching=None if self._known is None else self._former.emptied,
         )
         self._since = plan.base.seq if self._since is None else self._since
         follow.guard()

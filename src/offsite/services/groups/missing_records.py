@@ -11,10 +11,11 @@ tells which (`CommitCut.behind`). That group is where it was, at the next record
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from offsite.log.range import Span
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.commit import PartitionId
@@ -36,22 +37,31 @@ class RefusedOffset:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the table of names is made once
 class HeldRecords:
-    """What a restore point has of each restored partition: every record from offset `complete_from` on. `behind`:
-    group, partition and offset of those whose source had nothing more for them either. `exactly_once`: groups that were
-    seen to commit in transactions."""
+    """What a restore point has of each restored partition: every record from its begin in `begins` on, but for `holes`
+    (rising spans). `behind`: group, partition and offset of those whose source had nothing more for them either.
+    `exactly_once`: groups that were seen to commit in transactions."""
 
-    complete_from: Mapping[PartitionId, int]
+    begins: Mapping[PartitionId, int]
+    holes: Mapping[PartitionId, Sequence[Span]]
     behind: frozenset[tuple[str, PartitionId, int]] = frozenset()
     exactly_once: frozenset[str] = frozenset()
 
     def why_not(self, group: str, partition_id: PartitionId, offset: int, *, end: int) -> str:
         """Why the group may not get that offset in a partition that is restored to `end`; empty where it may."""
-        first = min(self.complete_from[partition_id], end)
-        if offset < first and not self.is_behind(group, partition_id, offset):
-            return f"records from {offset:,} to {first - 1:,} are missing"
+        missing = self._missing(partition_id, offset, end)
+        if missing and not self.is_behind(group, partition_id, offset):
+            first, last = missing[0][0], missing[-1][1] - 1
+            count = sum(high - low for low, high in missing)
+            return f"{count:,} offsets that it had not read are missing, from {first:,} to {last:,}"
         if offset > end and group in self.exactly_once:
             return f"it had read to {offset:,} in transactions, and {end:,} is the end: its outputs would be doubled"
         return ""
+
+    def _missing(self, partition_id: PartitionId, offset: int, end: int) -> list[Span]:
+        """What is missing from `offset` on, before `end`."""
+        spans = [(offset, min(self.begins[partition_id], end)), *self.holes.get(partition_id, ())]
+        cut = [(max(low, offset), min(high, end)) for low, high in spans]
+        return [(low, high) for low, high in cut if low < high]
 
     def partition_id(self, topic: str, partition: int) -> PartitionId | None:
         """The partition of that name, as it is restored; None where it is not."""
@@ -59,7 +69,7 @@ class HeldRecords:
 
     @cached_property
     def _by_name(self) -> Mapping[tuple[str, int], PartitionId]:
-        return {(known.topic, known.partition): known for known in self.complete_from}
+        return {(known.topic, known.partition): known for known in self.begins}
 
     def is_behind(self, group: str, partition_id: PartitionId, offset: int) -> bool:
         return (group, partition_id, offset) in self.behind
@@ -68,12 +78,14 @@ class HeldRecords:
 def held_records(point: BackupState, partitions: Iterable[PartitionId], cut: CommitCut | None) -> HeldRecords:
     """What `point` has of `partitions`. `cut`: that of its commit, whether or not it is restored."""
     cut = cut or CommitCut()
-    complete_from = {partition_id: _begin(point, partition_id) for partition_id in partitions}
+    begins = {partition_id: _begin(point, partition_id) for partition_id in partitions}
+    holes: dict[PartitionId, list[Span]] = {}
     for hole in point.holes:
-        if hole.partition_id in complete_from:
-            complete_from[hole.partition_id] = max(hole.end, complete_from[hole.partition_id])
+        if hole.partition_id in begins:
+            holes.setdefault(hole.partition_id, []).append((hole.start, hole.end))
     return HeldRecords(
-        complete_from=complete_from,
+        begins=begins,
+        holes={partition_id: sorted(spans) for partition_id, spans in holes.items()},
         behind=frozenset((group.group, group.partition_id, group.offset) for group in cut.behind),
         exactly_once=frozenset(cut.exactly_once),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from offsite.copy.restore.plan import RestorePlan
 from offsite.copy.restore_point import FixedPoint, PointRequest
@@ -16,34 +17,64 @@ from offsite.services.groups.missing_records import HeldRecords, RefusedOffset, 
 from offsite.services.groups.source import groups_as_of
 
 
+class Verdict(StrEnum):
+    """What becomes of a group. Of several the first that is true."""
+
+    CANNOT_GO_ON = "cannot go on"
+    """It is not set: it would skip records that are missing, or repeat work."""
+    IN_PART = "in part"
+    """Some of its offsets are of partitions that do not come back, or not partition by partition."""
+    READS_AGAIN = "reads again"
+    """It had read beyond the restored end, and is set to that."""
+    LOST_AT_SOURCE = "lost at the source"
+    """The source had deleted what it would have read next. It goes on at the next record that there is."""
+    GOES_ON = "goes on"
+    """Exactly where it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClampedOffset:
+    """An offset of a group that goes back from `offset` to `end`, which is as far as the partition is restored."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenGroup:
-    """One group on the restored topics. `offsets`: so many it has there; `unread`: offsets between them and the ends,
-    records and others. `refused` will not be set, `clamped` go back to the restored end, `behind` go on at the next
-    record that there is, because the source had deleted the ones before it unread."""
+    """One group. `offsets`: so many it has on restored topics, `left_out` of them in partitions that do not come back
+    one by one; `unread`: offsets between the others and the ends, records and gaps. `behind`: so many go on at the next
+    record, because the source had deleted those before it. `refused`: why it is not set at all."""
 
     group: str
     kind: str
+    verdict: Verdict
     topics: int
     offsets: int
+    left_out: int
     unread: int
     exactly_once: bool
-    clamped: int
     behind: int
+    clamped: tuple[ClampedOffset, ...]
     refused: tuple[RefusedOffset, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutlook:
-    """All groups of a restore that have read what is restored. `origin`: snapshot of the commit, or history."""
+    """All groups of a restore that have read what is restored, by name. `verdicts`: how many of each. `exit_code`: what
+    the restore will end with because of them, as far as that is known before. `origin`: snapshot of the commit, or
+    history."""
 
     groups: tuple[ForeseenGroup, ...]
+    verdicts: Mapping[str, int]
+    exit_code: int
     origin: str
     notes: tuple[str, ...]
 
-    @property
-    def refused(self) -> tuple[RefusedOffset, ...]:
-        return tuple(refused for group in self.groups for refused in group.refused)
+
+_PARTIAL = 3
 
 
 def foresee_groups(
@@ -54,39 +85,60 @@ def foresee_groups(
     if not patterns:
         return None
     as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(record)).only(patterns)
-    as_of = as_of.of_incarnations({topic.source.topic: topic.source.topic_id for topic in plan.topics})
-    ends = {chain.source: chain.end for chain in plan.all_chains}
+    topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
+    as_of = as_of.of_incarnations(topics)
+    ends = {chain.source: chain.end for chain in plan.partitions}
     held = held_records(as_of.point, ends, commit_cut(backup.store, as_of.point))
-    foreseen = (_foreseen(group, held, ends) for group in as_of.groups.values())
+    foreseen = (_foreseen(group, held, ends, topics) for group in as_of.groups.values())
+    groups = tuple(group for group in foreseen if group.offsets)
+    counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in Verdict}
     return GroupOutlook(
-        groups=tuple(group for group in foreseen if group.offsets), origin=as_of.origin, notes=as_of.notes
+        groups=groups,
+        verdicts=counts,
+        exit_code=_PARTIAL if counts[Verdict.CANNOT_GO_ON] else 0,
+        origin=as_of.origin,
+        notes=as_of.notes,
     )
 
 
-def _foreseen(group: GroupOffsets, held: HeldRecords, ends: Mapping[PartitionId, int]) -> ForeseenGroup:
-    rows = list(_rows(group, held))
-    refused = [
+def _foreseen(
+    group: GroupOffsets, held: HeldRecords, ends: Mapping[PartitionId, int], topics: Mapping[str, str]
+) -> ForeseenGroup:
+    rows: list[tuple[PartitionId, int]] = []
+    left_out = 0
+    for topic in group.topics:
+        for partition, offset in topic.by_partition().items() if topic.topic in topics else ():
+            where = held.partition_id(topic.topic, partition)
+            left_out += where is None
+            rows += [] if where is None else [(where, offset)]
+    refused = tuple(
         RefusedOffset(group=group.group, topic=where.topic, partition=where.partition, offset=offset, why=why)
         for where, offset in rows
         if (why := held.why_not(group.group, where, offset, end=ends[where]))
-    ]
-    taken = {(each.topic, each.partition) for each in refused}
+    )
+    clamped = tuple(
+        ClampedOffset(topic=where.topic, partition=where.partition, offset=offset, end=ends[where])
+        for where, offset in rows
+        if offset > ends[where] and not refused
+    )
+    behind = sum(held.is_behind(group.group, where, offset) for where, offset in rows)
+    found = {
+        Verdict.CANNOT_GO_ON: bool(refused),
+        Verdict.IN_PART: bool(left_out),
+        Verdict.READS_AGAIN: bool(clamped),
+        Verdict.LOST_AT_SOURCE: bool(behind),
+        Verdict.GOES_ON: True,
+    }
     return ForeseenGroup(
         group=group.group,
         kind=group.kind,
+        verdict=next(verdict for verdict, is_true in found.items() if is_true),
         topics=len({where.topic for where, _ in rows}),
-        offsets=len(rows),
+        offsets=len(rows) + left_out,
+        left_out=left_out,
         unread=sum(max(0, ends[where] - offset) for where, offset in rows),
         exactly_once=group.group in held.exactly_once,
-        clamped=sum(offset > ends[where] and (where.topic, where.partition) not in taken for where, offset in rows),
-        behind=sum(held.is_behind(group.group, where, offset) for where, offset in rows),
-        refused=tuple(refused),
+        behind=behind,
+        clamped=clamped,
+        refused=refused,
     )
-
-
-def _rows(group: GroupOffsets, held: HeldRecords) -> Iterator[tuple[PartitionId, int]]:
-    """The group's offsets on restored partitions."""
-    for topic in group.topics:
-        for partition, offset in topic.by_partition().items():
-            if (where := held.partition_id(topic.topic, partition)) is not None:
-                yield where, offset

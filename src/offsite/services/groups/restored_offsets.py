@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
@@ -53,6 +53,13 @@ class RestoredOffsets:
     starts: Mapping[TopicPartition, int]
     makings: Mapping[str, int]
     held: HeldRecords | None = None
+
+    def judged_by(self, groups_of: BackupState) -> RestoredOffsets:
+        """The same, where offsets of groups are held against what the state `groups_of`, which they are of, knows to be
+        missing."""
+        own = {(topic, mapped.topic_id) for topic, mapped in self.topics.items()}
+        partitions = [each for each in groups_of.positions if (each.topic, each.topic_id) in own]
+        return replace(self, held=held_records(groups_of, partitions, commit_cut(self.store, groups_of)))
 
     def target(self, topic: str) -> str | None:
         """The name that `topic` was restored under, or None when it was not."""
@@ -114,16 +121,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
         topics=topics,
         starts=dict(targets.starts),
         makings=dict(targets.makings),
-        held=held_records(point, _partitions(point, topics), commit_cut(backup.store, point)),
     )
-
-
-def _partitions(point: BackupState, topics: Mapping[str, MappedTopic]) -> Iterator[PartitionId]:
-    """The partitions of the incarnations that were restored."""
-    for partition_id in point.positions:
-        restored = topics.get(partition_id.topic)
-        if restored is not None and restored.topic_id == partition_id.topic_id:
-            yield partition_id
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from offsite.copy.point_cut import default_point
 from offsite.copy.restore_point import FixedPoint, PointRequest
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
 from offsite.log.range import TopicPartition
+from offsite.model.choices import CutChoice
 from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
 from offsite.model.selections.rename import Renames
@@ -27,7 +29,7 @@ from offsite.repository.snapshots.group_change import (
     put_group_change,
     put_undone,
 )
-from offsite.services.groups.missing_records import RefusedOffset
+from offsite.services.groups.missing_records import RefusedOffset, commit_cut
 from offsite.services.groups.plan import GroupPlan, plan_groups
 from offsite.services.groups.restored_offsets import RestoredOffsets, restored_offsets
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
@@ -37,8 +39,8 @@ from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOf
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsRequest:
     """Which groups, and as of when: a restore's own point, or a commit (None: the newest), or a time. `renames` only
-    without a restore, which knows its own. `clamp`: offsets whose next records are missing go on at the next record
-    there is, instead of being refused."""
+    without a restore, which knows its own; without any point, the one that a restore goes to by default. `clamp`:
+    offsets whose next records are missing go on at the next record there is, instead of being refused."""
 
     groups: GroupPatterns = ALL_GROUPS
     restore: str | None = None
@@ -131,13 +133,14 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
     done = {name: group for name, group in changes.items() if name not in refused}
+    not_set = {each.group for each in planned.plan.refused} | refused
     return GroupsApplied(
         change=planned.change.change if changes else "",
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,
         origin=planned.origin,
         restore=planned.change.restore,
-        groups=len(planned.plan.groups) - len(refused),
+        groups=len(planned.plan.groups) - len(not_set),
         offsets_set=offset_count(done),
         unchanged=counts.unchanged,
         clamped=counts.clamped,
@@ -189,9 +192,19 @@ def _as_of_and_mapping(
     topics = {name: len(topic.partitions) for name, topic in admin.topics().items()}
     if request.restore is not None:
         return _of_restore(backup, request, cluster_id, topics)
-    as_of = groups_as_of(backup, PointRequest(commit=request.commit, at=request.at)).only(request.groups)
+    point = PointRequest(commit=request.commit, at=request.at)
+    as_of = groups_as_of(backup, point, _default(backup, request)).only(request.groups)
     as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
-    return as_of, _same_offsets(admin, as_of.groups, request.renames, topics)
+    mapping = _same_offsets(admin, as_of.groups, request.renames, topics)
+    return as_of, mapping if request.clamp else mapping.judged_by(as_of.point, commit_cut(backup.store, as_of.point))
+
+
+def _default(backup: Backup, request: GroupsRequest) -> FixedPoint | None:
+    """The commit that a restore goes to by default, where the request names no point."""
+    if request.commit is not None or request.at is not None:
+        return None
+    default = default_point(backup.store, backup.sound_state())
+    return FixedPoint(commit=default.commit, cut=CutChoice.AUTO)
 
 
 def _of_restore(
@@ -204,8 +217,7 @@ def _of_restore(
     as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(maps.record)).only(request.groups)
     as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
     there = {name: each for name, each in maps.topics.items() if each.target in topics}
-    if request.clamp:
-        maps = replace(maps, held=None)
+    maps = maps if request.clamp else maps.judged_by(as_of.point)
     notes = tuple(_repartitioned(as_of.groups, maps, topics))
     return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
 

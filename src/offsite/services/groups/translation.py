@@ -11,19 +11,21 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from offsite.log.groups.offsets import GroupTable, TopicOffsets
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
-from offsite.services.groups.missing_records import HeldRecords, RefusedOffset
+from offsite.repository.snapshots.commit_cut import CommitCut
+from offsite.repository.state import BackupState
+from offsite.services.groups.missing_records import HeldRecords, RefusedOffset, held_records
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
 """The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target has not;
-`refused` for one that would skip or repeat work; `behind` for the next record of a group whose source had deleted the
-ones before it."""
+`refused` for all of a group that would skip or repeat work; `behind` for the next record of a group whose source had
+deleted the ones before it."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
@@ -65,12 +67,25 @@ class SameOffsets:
     names: Mapping[str, str]
     held: HeldRecords | None = None
 
+    def judged_by(self, groups_of: BackupState, cut: CommitCut | None) -> SameOffsets:
+        """The same, with offsets refused below the logs of the target and below holes of the backup. `groups_of`: the
+        state that the groups are of, and the `cut` of its commit."""
+        begins = {
+            partition_id: self.bounds[key][0]
+            for partition_id in groups_of.positions
+            if (key := self._on_target(partition_id.topic, partition_id.partition)) in self.bounds
+        }
+        return replace(self, held=replace(held_records(groups_of, begins, cut), begins=begins))
+
+    def _on_target(self, topic: str, partition: int) -> TopicPartition:
+        return TopicPartition(topic=self.names.get(topic, topic), partition=partition)
+
     def target(self, topic: str) -> str | None:
         name = self.names.get(topic, topic)
         return name if TopicPartition(topic=name, partition=0) in self.bounds else None
 
     def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
-        key = TopicPartition(topic=self.names.get(topic, topic), partition=partition)
+        key = self._on_target(topic, partition)
         if key not in self.bounds:
             return None
         start, end = self.bounds[key]
@@ -107,7 +122,16 @@ def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
         refused += lost
         for (name, _), translated in zip(members[source], drafts, strict=True):
             moved.setdefault(name, []).append(translated)
+    for name in {each.group for each in refused}:  # half of a group's offsets would be worse than none
+        for draft in moved[name]:
+            _refuse(draft)
     return Translation(moved=moved, absent=tuple(absent), refused=tuple(refused))
+
+
+def _refuse(draft: Translated) -> None:
+    for row, match in enumerate(draft.matches):
+        if match != MISSING:
+            draft.offsets[row], draft.matches[row] = NO_OFFSET, REFUSED
 
 
 def _translate_topic(
@@ -162,7 +186,6 @@ def _translate_row(
     if held is None or where is None:
         return
     if why := held.why_not(group, where, offset, end=offset_map.source_end):
-        draft.offsets[row], draft.matches[row] = NO_OFFSET, REFUSED
         yield RefusedOffset(group=group, topic=topic, partition=partition, offset=offset, why=why)
     elif held.is_behind(group, where, offset):
         draft.matches[row] = BEHIND

@@ -9,7 +9,7 @@ from itertools import chain
 
 from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.cluster_settings import ClusterSettings
-from offsite.model.errors import Damaged, FormatTooNew
+from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
 from offsite.repository.coverage import REMOVED
@@ -152,7 +152,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
 def _default(backup: Backup, head: BackupState) -> DefaultPoint | None:
     try:
         return default_point(backup.store, head)
-    except Damaged:  # the report of the commit that has it says so
+    except OffsiteError:  # the report of the commit that has it says so
         return None
 
 

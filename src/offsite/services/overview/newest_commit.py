@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsite.copy.point_cut import default_point
-from offsite.model.errors import NoRepository, OffsiteError
+from offsite.model.errors import BackupNotFound, OffsiteError
 from offsite.model.named import amount
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
@@ -24,7 +24,7 @@ def told_commits(repository: Repository, name: str, *, since: int | None) -> str
         if state.seq <= since:
             return _NONE
         return f"{amount(state.seq - since, 'commit')}, the newest is {_told(backup, state)}"
-    except NoRepository:  # it was not made yet
+    except BackupNotFound:  # it was not made yet
         return _NONE
     except OffsiteError as error:
         return f"which commit is the newest could not be read: {error.message}"

@@ -98,8 +98,8 @@ def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[st
     """Where a restore goes that names no commit; and what is damaged of its cut, so that it would not go there."""
     try:
         return default_point(backup.store, state), ()
-    except Damaged as error:
-        return DefaultPoint.newest(state), (f"the consistent cut that restores go to is damaged: {error.message}",)
+    except OffsiteError as error:
+        return DefaultPoint.newest(state), (f"the consistent cut that restores go to cannot be read: {error.message}",)
 
 
 def _left_aside(default: DefaultPoint) -> Iterable[str]:

@@ -38,13 +38,14 @@ KindOf = Callable[[int], Kind]
 
 NEWEST = "newest"
 COMPLETE = "newest complete"
+CONSISTENT = "newest consistent"
 AGE = "age"
 AHEAD = "dated ahead"
 PINNED = "pinned"
 IN_USE = "in use"
 SILENT = "silent source"
 
-FIXED = frozenset({NEWEST, COMPLETE, AHEAD, PINNED, IN_USE, SILENT})
+FIXED = frozenset({NEWEST, COMPLETE, CONSISTENT, AHEAD, PINNED, IN_USE, SILENT})
 """The rules by which points stay whatever the policy is."""
 
 _LOOKED_BACK = 100
@@ -93,11 +94,15 @@ def newest_complete(history: History, *, completed_at_ms: int, kind_of: KindOf) 
     return next((line for line in lines if kind_of(line.seq) is Kind.COMPLETE), None)
 
 
-def always_kept(history: History, *, now_ms: int, complete: CommitSummary | None) -> list[Chosen]:
-    """The newest restore point, the newest complete one, and those that are dated after now."""
+def always_kept(
+    history: History, *, now_ms: int, complete: CommitSummary | None, default: int | None = None
+) -> list[Chosen]:
+    """The newest restore point, the newest complete one, the one that a restore goes to by `default`, and those that
+    are dated after now."""
     if not history:
         return []
     named = [(history[-1].seq, NEWEST), *([(complete.seq, COMPLETE)] if complete else [])]
+    named += [(default, CONSISTENT)] if default is not None else []
     found = [Chosen(start=seq, end=seq + 1, rule=rule) for seq, rule in named]
     return [*found, *_from(history, now_ms + 1, AHEAD)]
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from offsite.copy.point_cut import default_point
 from offsite.log.range import Span, uncovered
 from offsite.model.cleanup_policy import Retention
 from offsite.model.clock import Clock
+from offsite.model.errors import OffsiteError
+from offsite.model.journal import warned
 from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
@@ -161,7 +164,8 @@ class _Planning:
         """The restore points that stay."""
         head, history = self._head, self._head.history
         complete = self._reckoning.complete if self._reckoning else None
-        always = always_kept(history, now_ms=self._now_ms, complete=complete)
+        default = _consistent(self._backup, head)
+        always = always_kept(history, now_ms=self._now_ms, complete=complete, default=default)
         in_use = (Chosen(start=seq, end=seq + 1, rule=IN_USE) for seq in points_in_use(self._backup))
         fixed = [*pinned(head.pins, now_ms=self._from_ms), *in_use, *always]
         if self._nothing_goes:
@@ -332,3 +336,14 @@ class _Planning:
     def _unknown(self) -> list[str]:
         shapes = self._head.latest_shapes().values()
         return sorted(shape.topic for shape in shapes if not is_known(shape, self._told))
+
+
+def _consistent(backup: Backup, head: BackupState) -> int | None:
+    """The commit that a restore goes to where it leaves newer ones aside for a consistent cut; None: it does not, or
+    nobody can say."""
+    try:
+        default = default_point(backup.store, head)
+    except OffsiteError as error:
+        warned("default_point", error=error.id, why=error.message)
+        return None
+    return default.commit if default.newer is not None else None
