@@ -159,6 +159,24 @@ def test_a_group_that_deletes_what_it_has_read_behind_the_readings(
     assert committed(groups.target, payments.group, payments.orders) == 4
 
 
+def test_a_group_that_commits_first_behind_the_readings_and_deletes(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knew of it at the readings: it would begin behind what it had read and deleted."""
+    payments = Payments(groups.source)
+
+    def pay_and_delete() -> None:
+        for _ in range(3):
+            payments.pay()
+        groups.site.delete_before(payments.orders, payments.done)
+
+    behind_the_readings(monkeypatch, pay_and_delete)
+    result = groups.back_up(payments.orders, payments.paid)
+    assert (result.commits, result.no_cut, result.holes) == (2, "", ())
+    assert_paid_as_often_as_read(groups, payments)
+    assert committed(groups.target, payments.group, payments.orders) == 3
+
+
 def test_a_group_that_was_left_behind_at_the_source_keeps_no_cut_from_anybody(groups: Groups) -> None:
     payments = Payments(groups.source)
     payments.pay()

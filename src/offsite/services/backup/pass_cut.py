@@ -32,16 +32,20 @@ from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCut:
     """The cut of a pass, and the groups that it sets below records that the backup lacks. `offsets`: those of all
-    groups as of the cut, in the partitions of which records are lacking."""
+    groups as of the cut, in the partitions of which records are lacking. `unclaimed`: partitions in which records were
+    deleted behind the readings, and that no group was known to read by then."""
 
     cut: CommitCut
     offsets: Mapping[GroupKey, int]
     unread: tuple[UnreadDeletion, ...] = ()
+    unclaimed: frozenset[PartitionId] = frozenset()
 
     @property
     def lost(self) -> frozenset[PartitionId]:
-        """The partitions in which a group would miss records that the source gave to it."""
-        return frozenset(partition_of(deletion.partition) for deletion in self.unread if not deletion.at_source)
+        """The partitions in which a group would miss records that the source gave to it, or may: one that commits for
+        the first time behind the readings is only known by later ones."""
+        lost = (partition_of(deletion.partition) for deletion in self.unread if not deletion.at_source)
+        return self.unclaimed | frozenset(lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,14 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     if doubts:  # nothing is claimed, and nobody knows who has rested
         return PassCut(cut=cut, offsets=offsets)
     unread = tuple(unread_deletions(offsets, evidence, deleted, wanted=wanted))
-    return PassCut(cut=judged_by_deletions(cut, unread), offsets=offsets, unread=unread)
+    claimed = {partition for _, partition in offsets}
+    late = (key for key, below in deleted.items() if below.end > below.told and key not in claimed)
+    return PassCut(
+        cut=judged_by_deletions(cut, unread),
+        offsets=offsets,
+        unread=unread,
+        unclaimed=frozenset(map(partition_of, late)) if plan.groups is not None else frozenset(),
+    )
 
 
 def deleted_below(plan: BackupPlan, holes: Iterable[RecordedHole]) -> dict[PartitionKey, DeletedBelow]:
