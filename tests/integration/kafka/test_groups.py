@@ -165,9 +165,9 @@ def test_many_groups_cost_few_requests(cluster: Cluster, monkeypatch: pytest.Mon
     assert list(fetched.groups[names[7]].topics[0]) == rows
 
 
-def test_share_groups_are_left_out(cluster: Cluster) -> None:
+def test_share_groups_are_left_out_and_named(cluster: Cluster) -> None:
     shared = ListedGroup(group="shared", kind="share", state="Empty")
-    assert cluster.admin.groups.offsets([shared]) == FetchedGroups(groups={}, failed=())
+    assert cluster.admin.groups.offsets([shared]) == FetchedGroups(groups={}, failed=(), not_carried=(shared,))
 
 
 def test_a_broker_that_just_started_is_waited_for(start_sandbox: StartSandbox) -> None:
