@@ -39,12 +39,15 @@ def make_topics(cluster: Cluster) -> Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Where it runs, on which topics. `family`: what its groups are named after; `deletes`: what they have read."""
+    """Where it runs, on which topics. `family`: what its groups are named after; `deletes`: what they have read.
+    `aborts`, `deaths`: the shares of its transactions that it aborts, or dies in."""
 
     bootstrap: str
     names: Names
     family: str
     deletes: bool = False
+    aborts: float = ABORTS
+    deaths: float = DEATHS
 
     def group(self, stage: str) -> str:
         return f"{stage}-of-{self.family}"
@@ -154,13 +157,13 @@ class _Worker:
         producer.begin_transaction()
         for message in found:
             self._process(producer, int(message.value() or b""))
-        if self._happens(DEATHS):
+        if self._happens(self._application.deaths):
             producer.flush()
             raise _DiedError
         positions = self._consumer.position(self._consumer.assignment())
         read = [each for each in positions if each.offset >= 0]
         producer.send_offsets_to_transaction(read, self._consumer.consumer_group_metadata())
-        if self._happens(ABORTS):
+        if self._happens(self._application.aborts):
             producer.flush()  # an abort that overtakes records under way leaves a hole in their sequence numbers
             producer.abort_transaction()
             self._go_back(found)

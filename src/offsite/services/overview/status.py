@@ -83,23 +83,27 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     except OffsiteError as error:
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))
-    default, torn = _default(backup, state)
+    default, torn, unseen = _default(backup, state)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
-    problems = [*damage, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
+    problems = [*damage, *unseen, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold)
     return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention)
 
 
-def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...]]:
-    """Where a restore goes that names no commit; and what is damaged of its cut, so that it would not go there."""
+def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...], tuple[str, ...]]:
+    """Where a restore goes that names no commit; and what is damaged of its cut, or cannot be read, so that it would
+    not go there."""
     try:
-        return default_point(backup.store, state), ()
+        return default_point(backup.store, state), (), ()
     except OffsiteError as error:
-        return DefaultPoint.newest(state), (f"the consistent cut that restores go to cannot be read: {error.message}",)
+        cut = "the consistent cut that restores go to"
+        if isinstance(error, Damaged):
+            return DefaultPoint.newest(state), (f"{cut} is damaged: {error.message}",), ()
+        return DefaultPoint.newest(state), (), (f"{cut} cannot be read: {error.message}",)
 
 
 def _left_aside(default: DefaultPoint) -> Iterable[str]:
