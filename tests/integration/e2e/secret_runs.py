@@ -148,9 +148,12 @@ class _Pages:
         done = threading.Event()
 
         def look_on() -> None:
+            looks = [self._look_at_pages, self._look_at_interface]
             while not done.wait(LOOKS_EVERY_S):
-                with suppress(OSError, ValueError):
-                    self._look()
+                looks.reverse()  # on a busy machine an application ends amid a round
+                for look in looks:
+                    with suppress(OSError, ValueError):
+                        look()
 
         watcher = threading.Thread(target=look_on, name="pages")
         watcher.start()
@@ -160,9 +163,11 @@ class _Pages:
             done.set()
             watcher.join()
 
-    def _look(self) -> None:
+    def _look_at_pages(self) -> None:
         for path in ("/environment/", "/jobs/", "/stages/", "/executors/"):
             self._read(path)
+
+    def _look_at_interface(self) -> None:
         for application in json.loads(self._read("/api/v1/applications")):
             for what in ("environment", "jobs", "stages", "allexecutors"):
                 self._read(f"/api/v1/applications/{application['id']}/{what}", f"/api/{what}")

@@ -9,7 +9,7 @@ import pytest
 from offsite.model.errors import KafkaUnreachable, StoreDenied
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.repository.commit import CONSUMED
-from offsite.services.backup.planned import plan_backup
+from offsite.services.backup.planned import plan_backup, planning_again
 from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.run import run_backup
 from offsite.services.overview.status import read_status
@@ -399,3 +399,24 @@ def test_a_partial_restore_says_of_which_offsets_it_sets_none(site: Site) -> Non
     assert done.groups is not None
     assert [(group.verdict, group.left_out) for group in outlook.groups] == [("in part", 2)]
     assert (done.groups.offsets_set, done.groups.missing) == (1, 2)
+
+
+def test_a_topic_made_anew_is_told_as_deleted_also_by_a_run_of_two_passes(site: Site) -> None:
+    site.source.make_topic("work", retention_ms="-1")
+    site.source.make_topic("other")
+    site.source.write("other", VALUES)
+    site.source.write("work", VALUES)
+    site.source.commit_group("g", "work", [5])
+    site.back_up("work", "other")
+    site.source.remake_topic("other")
+    site.source.write("other", VALUES)
+    site.source.write("work", VALUES)
+    plan = site.plan_backup()
+    site.source.commit_group("g", "work", [15])
+    delete(site, 15)
+    request = BackupRequest(backup=BACKUP, selection=None)
+    again = planning_again(site.repository, site.source.admin, request, slots=2)
+    result = run_backup(plan, repository=site.repository, kafka=site.source.config, runner=InlineRunner(), again=again)
+    assert result.commits == 2
+    others = [shape for shape in site.backup.sound_state().topics.values() if shape.topic == "other"]
+    assert [shape.is_deleted for shape in others] == [True, False]

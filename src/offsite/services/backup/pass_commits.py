@@ -112,11 +112,9 @@ class PassCommits:
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
             changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
-        if whole is not None and judged is not None:
-            topics = (*changes.topics, *_marked(self._backup, self._plan))
-            cut = self._told(judged.cut)
-            explained = tuple(self.explained[hole] for hole in self._committed_before(found) if hole in self.explained)
-            changes = replace(changes, topics=topics, checkpoint=judged.checkpoint, explained=explained)
+        if judged is not None:
+            changes = self._with_verdict(changes, judged, found, is_last=whole is not None)
+            cut = None if whole is None else self._told(judged.cut)
         has_news = is_news(changes, base) or self._former.cut.is_healed_by(cut, self._backup, base)
         if self._only_news and not has_news:
             return None
@@ -132,6 +130,15 @@ class PassCommits:
         if self._on_commit is not None:
             self._on_commit()
         return state
+
+    def _with_verdict(self, changes: Changes, judged: _Judgement, found: Committable, *, is_last: bool) -> Changes:
+        """`changes` with what only the end of a pass knows. Deleted topics are marked also where the run goes on: its
+        next plan takes a topic that was made anew for one that is known."""
+        changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
+        if not is_last:
+            return changes
+        explained = tuple(self.explained[hole] for hole in self._committed_before(found))
+        return replace(changes, checkpoint=judged.checkpoint, explained=explained)
 
     def _judged(self, whole: WholePass) -> _Judgement:
         """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
