@@ -154,9 +154,9 @@ def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stoppe
     the default is restored, while it is the newest.
 
     Neither form is exact each time today, which is why both are long tests. The short one has found outputs whose
-    inputs a cut takes for unread. The other one aborts transactions as well: where the abort marker of a transaction lies in
-    what was deleted, and its records were copied before, a restore takes them for a part of the next transaction of
-    their producer, which is committed."""
+    inputs a cut takes for unread. The other one aborts transactions as well: where the abort marker of one lies in what
+    was deleted, and its records were copied before, a restore takes them for a part of the next transaction of their
+    producer, which is committed."""
     names = make_topics(groups.source)
     application = Application(bootstrap=groups.source.bootstrap, names=names, family=names[ORDERS], deletes=True)
     if restores < SOAK:
