@@ -160,10 +160,12 @@ class PassCommits:
         holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
         are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
         if are_all_seen:  # else a group that nobody has seen may read there
-            emptied = {key_of(hole.partition_id) for hole in holes}
-            offsets = offsets_of_cut(self._former.groups.newest, (), emptied)
-            of_cut = cut.offsets if isinstance(cut, PassCut) else offsets
-            self.explained = consumed(holes, of_cut, plan.source.shapes)
+            if isinstance(cut, PassCut):
+                offsets = cut.offsets
+            else:
+                emptied = {key_of(hole.partition_id) for hole in holes}
+                offsets = offsets_of_cut(self._former.groups.newest, (), emptied)
+            self.explained = consumed(holes, offsets, plan.source.shapes)
         if plan.expect_deletes is not None:
             self.explained = declared(holes, plan.expect_deletes) | self.explained
 

@@ -68,8 +68,7 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     """The cut of a pass that is complete with `whole`; none where not everything of it was seen, for what was not
     copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
     `participants`: whose positions it is held against. `exactly_once`: groups that have committed in transactions. The
-    cut is refused where the backup lacks records that a group
-    would have read next."""
+    cut is refused where the backup lacks records that a group would have read next."""
     positions = {position.partition_id: position.end for position in whole.positions}
     if why := _why_not(plan, whole, positions):
         return NoCut(why=why, error=plan.seen.error)

@@ -57,8 +57,8 @@ class GroupsShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOffset:
-    """One offset of a plan. `current` -1: the group has none there now. `new` -1: there is no such partition. `how`:
-    exact, gap (the next record there is), end, below and above (clamped to the log), missing."""
+    """One offset of a plan. `current` -1: the group has none there now. `new` -1: it will not be set. `how`: one of
+    `translation.MATCHES`."""
 
     topic: str
     target: str
