@@ -6,7 +6,8 @@ the same records of a restore point. It says nothing of where the records go: se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.copy.point_in_time import PointInTime
@@ -23,7 +24,8 @@ class PartitionChain:
 
     With `until_ms` (epoch ms), only the records with that time or an earlier one. With `left_out` it is read as a
     consistent cut: what was not decided is left out for consumers of every isolation, and so are the transactions whose
-    commit markers lie at these offsets (rising), as if they had been aborted. None: as it was copied.
+    commit markers lie at these offsets (rising), as if they had been aborted. None: as it was copied. `hole_starts`
+    (rising): where the backup lacks offsets between its segments.
     """
 
     source: PartitionId
@@ -31,6 +33,7 @@ class PartitionChain:
     end: int
     until_ms: int | None = None
     left_out: tuple[int, ...] | None = None
+    hole_starts: tuple[int, ...] = ()
 
     @property
     def raw_bytes(self) -> int:
@@ -103,15 +106,27 @@ def chains_of(point: PointInTime, topics: Iterable[str]) -> SelectedChains:
     state, known = point.state, point.state.latest_shapes()
     shapes = [known[topic] for topic in sorted(set(topics) & known.keys())]
     incarnations = {shape.incarnation for shape in shapes}
+    holes = tuple(hole for hole in state.holes if hole.partition_id.incarnation in incarnations)
+    starts = hole_starts(holes)
     return SelectedChains(
         backup=state.backup,
         commit=state.seq,
-        topics=tuple(TopicChains(shape=shape, chains=tuple(_chains(point, shape))) for shape in shapes),
-        holes=tuple(hole for hole in state.holes if hole.partition_id.incarnation in incarnations),
+        topics=tuple(TopicChains(shape=shape, chains=tuple(_chains(point, shape, starts))) for shape in shapes),
+        holes=holes,
     )
 
 
-def _chains(point: PointInTime, shape: TopicShape) -> Iterator[PartitionChain]:
+def hole_starts(holes: Iterable[RecordedHole]) -> dict[PartitionId, tuple[int, ...]]:
+    """Of each partition with holes, where they start: rising."""
+    starts: defaultdict[PartitionId, set[int]] = defaultdict(set)
+    for hole in holes:
+        starts[hole.partition_id].add(hole.start)
+    return {partition_id: tuple(sorted(found)) for partition_id, found in starts.items()}
+
+
+def _chains(
+    point: PointInTime, shape: TopicShape, starts: Mapping[PartitionId, tuple[int, ...]]
+) -> Iterator[PartitionChain]:
     for source in shape.partition_ids:
         if segments := tuple(point.state.segments.get(source, ())):
             end = point.state.positions[source].end
@@ -121,6 +136,7 @@ def _chains(point: PointInTime, shape: TopicShape) -> Iterator[PartitionChain]:
                 end=end,
                 until_ms=point.until_ms,
                 left_out=point.cut.left_out(source),
+                hole_starts=starts.get(source, ()),
             )
 
 

@@ -70,8 +70,9 @@ class BackupRecords:
     def stable_range(self, task: ExportTask) -> LogRange:
         chain = _chain(task)
         if self.read_committed:
-            for header in undecided_batches(chain, self.store, committed_view(chain, self.store)):
-                if header.last_offset >= task.range.start:
+            view = committed_view(chain, self.store)
+            for header in undecided_batches(chain, self.store, view):
+                if header.last_offset >= task.range.start and view.is_open(header):
                     return _ended(task.range, header.base_offset)
         return task.range
 

@@ -38,12 +38,16 @@ def slow_transaction(
     partition: PartitionChain, *, store: Store, open_max_s: float, way: ReplayWay
 ) -> SlowTransaction | None:
     """The transaction that stays open longest, if that is more than `open_max_s` seconds; one that is undecided at the
-    end counts to its last batch. Raises `DamagedObject`, and what the store raises."""
+    end, or at a hole, counts to its last batch. Raises `DamagedObject`, and what the store raises."""
     costs = _Costs(partition.segments, way)
     if costs.total_s <= open_max_s:
         return None
     search = _Search(costs, partition.end, open_max_s)
+    holes_passed = 0
     for segment in partition.segments:
+        if (holes := bisect_right(partition.hole_starts, segment.start)) > holes_passed:
+            search.end_open()
+            holes_passed = holes
         if segment.has_transactions:
             search.pass_over(segment, store)
     return search.finish()
@@ -79,10 +83,15 @@ class _Search:
             begun = self._open.get(each.producer_id, each)
             self._open[each.producer_id] = replace(each, first_offset=begun.first_offset)
 
-    def finish(self) -> SlowTransaction | None:
+    def end_open(self) -> None:
+        """What is open here ends with its last batch."""
         for each in self._open.values():
             if each.first_offset < self._end:
                 self._consider(each.producer_id, each.first_offset, min(each.last_offset + 1, self._end))
+        self._open.clear()
+
+    def finish(self) -> SlowTransaction | None:
+        self.end_open()
         return self._slowest
 
     def _consider(self, producer_id: int, start: int, end: int) -> None:

@@ -16,7 +16,7 @@ from offsite.copy.chain import PartitionChain
 from offsite.copy.record_bounds import RecordBounds
 from offsite.log.batch import BatchHeader
 from offsite.log.committed_view import CommittedView, leave_out, sees_uncommitted
-from offsite.log.markers import Marker
+from offsite.log.markers import Marker, with_missing
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
@@ -103,7 +103,7 @@ def committed_view(partition: PartitionChain, store: Store, *, keep_aborted: boo
     markers: Iterable[Sequence[Marker]] = stored_markers(partition.segments, store)
     if partition.left_out is not None:
         markers = leave_out(markers, needed_markers(partition), keep_aborted=keep_aborted)
-    return CommittedView(markers, end_offset=partition.end)
+    return CommittedView(with_missing(markers, partition.hole_starts), end_offset=partition.end)
 
 
 def needed_markers(partition: PartitionChain) -> tuple[int, ...]:
@@ -132,8 +132,8 @@ def _check_left_out(partition: PartitionChain, *, store: Store) -> None:
 def undecided_batches(
     partition: PartitionChain, store: Store, view: CommittedView, *, start: int = 0
 ) -> Iterator[BatchHeader]:
-    """The batches of transactions without a marker before the partition's end, with a base offset of `start` or more:
-    only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""
+    """The batches of transactions without a marker before the partition's end or the next hole, with a base offset of
+    `start` or more: only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""
     for segment in partition.segments:
         if segment.has_transactions:
             low, high = max(start, segment.lowest_offset), min(segment.end, partition.end)

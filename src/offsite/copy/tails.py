@@ -25,9 +25,11 @@ def joined_tails(
     `receipts`: of every task, in the order of `plan.tasks`. `known_open`: the transactions that are open where the plan
     begins to copy, from the run before; in what order does not matter. A partition without tasks keeps them.
     None: nobody knows them, and what is seen first of a transaction may be its middle. A partition with tasks whose
-    tail was not wanted is left out: nothing is known of it.
+    tail was not wanted is left out: nothing is known of it. Where records are missing before what the plan copies,
+    nobody knows how what was open ended.
     """
-    known = known_open or {}
+    missing = {(hole.topic, hole.partition) for hole in plan.holes}
+    known = {each: found for each, found in (known_open or {}).items() if (each.topic, each.partition) not in missing}
     folds = {bounds.partition_id: TailFold(known_open=known.get(bounds.partition_id, ())) for bounds in plan.bounds}
     for task, receipt in zip(plan.tasks, receipts, strict=True):
         if task.window_start == NO_WINDOW:

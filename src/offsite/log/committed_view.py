@@ -9,6 +9,9 @@ transaction begins. A backup has no broker, and reads raw batches as read_uncomm
 - A transactional batch belongs to the next marker of its producer id in the same partition: a producer has one
   transaction at a time. A marker without data before it decides nothing: the data was deleted or compacted, or lies
   before what is read, or there was none.
+- Where offsets are missing between a batch and that marker (a hole: the source had deleted them before they were
+  copied), the batch's own marker may have been among them, and the next one belong to another transaction. Nobody can
+  tell any more: the batch is undecided for ever, and left out.
 - Producer epochs play no part. A producer that was fenced or timed out is ended by a marker of a higher epoch than its
   data has, and since KIP-890 any transaction may be. What follows with the same producer id is another transaction.
 - A view ends where its restore point or range ends. Markers at or after the end do not count: what they decide is
@@ -26,9 +29,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from offsite.log.markers import Marker
+from offsite.log.markers import Marker, MissingFrom
 from offsite.log.transactions import Undecided
 from offsite.model.errors import DamagedObject
 
@@ -92,21 +96,30 @@ class CommittedView:
     them from segments and `log_markers` from a live log. The constructor reads them all, so that a damaged index shows
     before anything is written, and markers are known before retention deletes them from a live log. `as_needed`: a part
     is read only when a batch has no outcome yet. That is for a task that reads a small piece of a stored log, which
-    would otherwise read the indexes of all that follows.
+    would otherwise read the indexes of all that follows. Where offsets are missing, a `MissingFrom` says so between
+    them: what was open there stays undecided.
     """
 
-    def __init__(self, markers: Iterable[Iterable[Marker]], *, end_offset: int, as_needed: bool = False) -> None:
-        self._outcomes = Outcomes(end_offset=end_offset)
-        self._first_undecided: dict[int, int] = {}
+    def __init__(
+        self, markers: Iterable[Iterable[Marker] | MissingFrom], *, end_offset: int, as_needed: bool = False
+    ) -> None:
+        self._end_offset = end_offset
+        self._missing_from = array("q")
+        self._outcomes = [Outcomes(end_offset=end_offset)]  # of what lies between two holes
+        self._first_undecided: dict[tuple[int, int], int] = {}
         self._unread = iter(markers)
         if not as_needed:
             for part in self._unread:
-                self._outcomes.take(part)
+                self._take(part)
 
     @property
     def undecided(self) -> list[Undecided]:
-        """The transactions without a marker before the end, of the batches that `is_visible` was asked about."""
-        return Undecided.of(self._first_undecided)
+        """The transactions without a marker before the end or the next hole, of the batches that `is_visible` was asked
+        about."""
+        return [
+            Undecided(producer_id=producer_id, first_offset=first_offset)
+            for (producer_id, _), first_offset in sorted(self._first_undecided.items(), key=itemgetter(1))
+        ]
 
     def is_visible(self, header: BatchHeader) -> bool:
         """Whether the batch's records reach the consumer; those of a control batch never do. `as_needed`: raises what
@@ -114,30 +127,46 @@ class CommittedView:
         kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
         if kind != TRANSACTIONAL_BIT:
             return not kind
-        outcome = self._outcomes.of(header.producer_id, header.base_offset)
-        if outcome is None and (outcome := self._read_on(header)) is None:
-            first = self._first_undecided.get(header.producer_id, header.base_offset)
-            self._first_undecided[header.producer_id] = min(first, header.base_offset)
+        outcome = self.outcome(header)
+        if outcome is None:
+            transaction = header.producer_id, self.stretch(header)
+            first = self._first_undecided.get(transaction, header.base_offset)
+            self._first_undecided[transaction] = min(first, header.base_offset)
         return outcome is True
 
     def is_undecided(self, header: BatchHeader) -> bool:
-        """Whether the batch holds data of a transaction that has no marker before the end. Raises as `is_visible`."""
+        """Whether the batch holds data of a transaction that has no marker before the end or the next hole. Raises as
+        `is_visible`."""
         kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
         return kind == TRANSACTIONAL_BIT and self.outcome(header) is None
+
+    def is_open(self, header: BatchHeader) -> bool:
+        """Whether it is undecided, and a marker behind the end may decide on it: none behind a hole does. Raises as
+        `is_visible`."""
+        return self.is_undecided(header) and self.stretch(header) == len(self._missing_from)
+
+    def stretch(self, header: BatchHeader) -> int:
+        """The number of holes before the batch, as far as markers were read: a transaction lies between two of them."""
+        return bisect_right(self._missing_from, header.base_offset) if self._missing_from else 0
 
     def outcome(self, header: BatchHeader) -> bool | None:
         """Whether the transactional batch was committed, by its producer id's next marker; None: there is none. Raises
         as `is_visible`."""
-        outcome = self._outcomes.of(header.producer_id, header.base_offset)
-        return self._read_on(header) if outcome is None else outcome
-
-    def _read_on(self, header: BatchHeader) -> bool | None:
-        """Read parts until one has the outcome; None: none has."""
-        for part in self._unread:
-            self._outcomes.take(part)
-            if (outcome := self._outcomes.of(header.producer_id, header.base_offset)) is not None:
+        while True:
+            stretch = self.stretch(header)
+            outcome = self._outcomes[stretch].of(header.producer_id, header.base_offset)
+            if outcome is not None or stretch < len(self._missing_from):
                 return outcome
-        return None
+            if (part := next(self._unread, None)) is None:
+                return None
+            self._take(part)
+
+    def _take(self, part: Iterable[Marker] | MissingFrom) -> None:
+        if isinstance(part, MissingFrom):
+            self._missing_from.append(part.offset)
+            self._outcomes.append(Outcomes(end_offset=self._end_offset))
+        else:
+            self._outcomes[-1].take(part)
 
 
 class Outcomes:

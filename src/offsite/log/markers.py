@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Literal, NamedTuple, overload
 
 from offsite.log.batch import BatchHeader
@@ -18,7 +20,7 @@ from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import iterate
 from offsite.model.errors import DamagedBatch
 
-__all__ = ["ControlMarker", "Marker", "Markers", "control_type"]
+__all__ = ["ControlMarker", "Marker", "Markers", "MissingFrom", "control_type", "with_missing"]
 
 _WIDTH = 5
 _PRODUCER_ID, _FIRST_OFFSET = 1, 4
@@ -37,6 +39,30 @@ class Marker(NamedTuple):
     producer_epoch: int
     committed: bool
     first_offset: int
+
+
+class MissingFrom(NamedTuple):
+    """From `offset` on, some offsets of the log are missing. The markers of transactions that were open there may have
+    been among them."""
+
+    offset: int
+
+
+def with_missing(
+    parts: Iterable[Sequence[Marker]], hole_starts: Sequence[int]
+) -> Iterator[Sequence[Marker] | MissingFrom]:
+    """The markers, by offset and in parts, with a word between them wherever a hole starts. `hole_starts` rise."""
+    place = 0
+    for part in parts:
+        low = 0
+        while part and place < len(hole_starts) and hole_starts[place] <= part[-1].offset:
+            high = bisect_left(part, hole_starts[place], low, key=itemgetter(0))
+            if low < high:
+                yield part[low:high]
+            yield MissingFrom(hole_starts[place])
+            place, low = place + 1, high
+        yield part[low:] if low else part
+    yield from map(MissingFrom, hole_starts[place:])
 
 
 class Markers(Sequence[Marker]):

@@ -32,18 +32,20 @@ class StretchTail:
     """The same of a stretch of a log alone: what lies before it was not seen. Small on its way between processes.
 
     `ended`: the producers with a marker in the stretch before `markers`. What they had open where it begins was ended
-    there, and not by their first marker in `markers`.
+    there, and not by their first marker in `markers`. `first_hole`: where offsets are missing for the first time; -1:
+    nowhere. Nobody knows how what was open there ended.
     """
 
     markers: Markers = field(default_factory=Markers)
     open: tuple[OpenTransaction, ...] = ()
     ended: frozenset[int] = frozenset()
     has_plain: bool = False
+    first_hole: int = -1
 
     @property
     def is_empty(self) -> bool:
         """Whether it says nothing."""
-        return not (self.markers or self.open or self.ended or self.has_plain)
+        return not (self.markers or self.open or self.ended or self.has_plain or self.first_hole >= 0)
 
 
 _UNKNOWN = -1
@@ -62,6 +64,12 @@ class TailFold:
         self._markers = Markers()
         self._ended: set[int] = set()
         self._has_plain = False
+        self._first_hole = -1
+
+    def skip(self, offset: int) -> None:
+        """From `offset` on, some offsets are missing: whatever is open may have ended among them."""
+        self._open.clear()
+        self._first_hole = offset if self._first_hole < 0 else self._first_hole
 
     def look(self, batches: Sequence[BatchHeader]) -> None:
         """See whether the next batches of the stretch hold records outside of transactions."""
@@ -75,6 +83,8 @@ class TailFold:
         self._ended.update(stretch.ended, stretch.markers.producer_ids[:low])
         self._markers.extend(self._ending_open(stretch)[low:])
         self._has_plain |= stretch.has_plain
+        if stretch.first_hole >= 0:
+            self.skip(stretch.first_hole)
         for each in stretch.open:
             began = self._open.get(each.producer_id, each)
             self._open[each.producer_id] = replace(each, first_offset=began.first_offset)
@@ -86,6 +96,7 @@ class TailFold:
             open=self._still_open(),
             ended=frozenset(self._ended),
             has_plain=self._has_plain,
+            first_hole=self._first_hole,
         )
 
     def of_partition(self) -> PartitionTail:
@@ -97,6 +108,9 @@ class TailFold:
         if not self._open:
             return stretch.markers
         places = stretch.markers.first_places()
+        if stretch.first_hole >= 0:
+            low = bisect_left(stretch.markers.offsets, stretch.first_hole)
+            places = {producer_id: place for producer_id, place in places.items() if place < low}
         ending = {key: each for key, each in self._open.items() if key in places or key in stretch.ended}
         self._open = {key: each for key, each in self._open.items() if key not in ending}
         return stretch.markers.with_first_offsets(

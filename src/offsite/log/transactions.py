@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from offsite.log.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.chunk import Chunk, Gap, Hole
-from offsite.log.markers import Marker, Markers, control_type
+from offsite.log.markers import Marker, Markers, MissingFrom, control_type
 from offsite.log.range import LogRange
 
 __all__ = ["Marker", "OpenTransaction", "TransactionIndexer", "Undecided", "log_markers"]
@@ -79,6 +79,11 @@ class TransactionIndexer:
         """Whether a transaction with data at an offset less than `before` is still open after the last batch."""
         return any(first_offset < before for first_offset in self._first_offsets.values())
 
+    def forget_open(self) -> None:
+        """Offsets are missing here: whatever was open may have ended among them."""
+        self._first_offsets.clear()
+        self._last_offsets.clear()
+
     def feed(self, data: Buffer, headers: Iterable[BatchHeader]) -> None:
         """Take in the next batches. Raises `DamagedBatch` if a control batch cannot be read."""
         for header in headers:
@@ -106,9 +111,9 @@ class TransactionIndexer:
 
 def log_markers(
     read: Callable[[LogRange], Iterable[Chunk | Hole | Gap]], log_range: LogRange, *, behind_to: int = 0
-) -> Iterator[Markers]:
+) -> Iterator[Markers | MissingFrom]:
     """The markers of a live log, chunk by chunk: of all of `log_range`, and behind it, up to the offset `behind_to`,
-    for as long as a transaction that began in the range is open.
+    for as long as a transaction that began in the range is open. What the log has deleted meanwhile is named.
 
     Markers come after the data they decide on, so the log is read once for them alone, ahead of whoever reads the data.
     Each call of `read` is a reader of its own. A range that begins with the first transactional batch is enough:
@@ -125,8 +130,11 @@ def log_markers(
             return
 
 
-def _drained(indexer: TransactionIndexer, items: Iterable[Chunk | Hole | Gap]) -> Iterator[Markers]:
+def _drained(indexer: TransactionIndexer, items: Iterable[Chunk | Hole | Gap]) -> Iterator[Markers | MissingFrom]:
     for item in items:
+        if isinstance(item, Hole):
+            indexer.forget_open()
+            yield MissingFrom(item.start)
         if isinstance(item, Chunk):
             indexer.feed(item.data, item.batches)
             yield indexer.drain()

@@ -65,7 +65,7 @@ def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
         for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
-            if task.start <= marker.offset < task.partition_end:
+            if task.start <= marker.offset < task.end:
                 first.setdefault(marker.producer_id, (segment, marker))
     pending = {
         producer
@@ -83,7 +83,7 @@ def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
             if marker.producer_id in pending and marker.offset < task.start
         }
         floors |= {producer: offset + 1 for producer, offset in last.items() if producer not in floors}
-    return {producer: floors.get(producer, 0) for producer in pending}
+    return {producer: max(task.floor, floors.get(producer, 0)) for producer in pending}
 
 
 def _begins(segment: Segment, marker: Marker, task: EndedTask, log: CommitLog) -> bool:

@@ -15,6 +15,7 @@ from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
+from offsite.log.markers import with_missing
 from offsite.log.records.record_arrow import ArrowColumns, time_us
 from offsite.model.collector import rare_collections
 from offsite.model.errors import DamagedObject
@@ -49,8 +50,8 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:
     """The outcomes of what a task reads, read as they are needed: they may stand far behind it, but usually do in the
     same segment or the next."""
-    segments = (*(scan.segment for scan in task.segments), *task.later)
-    return CommittedView(stored_markers(segments, store), end_offset=task.partition_end, as_needed=True)
+    markers = with_missing(stored_markers(task.deciding, store), task.hole_starts)
+    return CommittedView(markers, end_offset=task.partition_end, as_needed=True)
 
 
 def frame_ranges(index: SegmentIndex, scan: SegmentScan, rows: RowFilter) -> list[tuple[int, int]]:

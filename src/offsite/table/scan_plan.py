@@ -42,8 +42,8 @@ class SegmentScan:
 class ScanTask:
     """Segments of one partition, in order, to read one after the other.
 
-    `read_committed`: as a consumer of that isolation sees the partition when it ends at `partition_end`; the
-    transactions that are still open in the task's last segment ended, if they did, in one of `later`.
+    `read_committed`: as a consumer of that isolation sees the partition when it ends at `partition_end`. `deciding`:
+    the segments with transactions from the task's first one on. `hole_starts`: where the partition lacks offsets.
     `rows`: what the reader wants. `point_until_ms`: the restore point has no record that is dated later.
     """
 
@@ -52,7 +52,8 @@ class ScanTask:
     partition_end: int
     read_committed: bool
     rows: RowFilter
-    later: tuple[Segment, ...] = ()
+    deciding: tuple[Segment, ...] = ()
+    hole_starts: tuple[int, ...] = ()
     point_until_ms: int | None = None
 
     @property
@@ -81,6 +82,7 @@ def plan_scan(
                 end=chain.end,
                 rows=rows,
                 read_committed=read_committed,
+                hole_starts=chain.hole_starts,
                 task_bytes=task_bytes,
             )
             tasks += (replace(task, point_until_ms=chain.until_ms) for task in found)
@@ -120,12 +122,14 @@ def partition_tasks(  # noqa: PLR0913  # what to read, and how
     end: int,
     rows: RowFilter,
     read_committed: bool,
+    hole_starts: tuple[int, ...] = (),
     task_bytes: int = TASK_BYTES,
 ) -> Iterator[ScanTask]:
-    """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end`."""
+    """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end` and lacks offsets
+    from `hole_starts` on (rising)."""
     numbers = {(segment.key, segment.start): number for number, segment in enumerate(segments)}  # parts share a key
     for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
-        following = segments[numbers[group[-1].segment.key, group[-1].segment.start] + 1 :]
+        following = segments[numbers[group[0].segment.key, group[0].segment.start] :]
         transactional = read_committed and any(scan.segment.has_transactions for scan in group)
         yield ScanTask(
             partition=partition,
@@ -133,7 +137,8 @@ def partition_tasks(  # noqa: PLR0913  # what to read, and how
             partition_end=end,
             read_committed=read_committed,
             rows=rows,
-            later=tuple(s for s in following if s.has_transactions) if transactional else (),
+            deciding=tuple(s for s in following if s.has_transactions) if transactional else (),
+            hole_starts=hole_starts if transactional else (),
         )
 
 

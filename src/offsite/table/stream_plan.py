@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from offsite.copy.chain import hole_starts
 from offsite.log.range import Span
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.selection import TopicSelection
@@ -29,7 +30,8 @@ from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTask:
-    """Records below offset `start` whose transactions were ended by a commit marker at `[start, partition_end)`.
+    """Records at offsets `[floor, start)` whose transactions were ended by a commit marker at `[start, end)`: no offset
+    is missing between the two.
 
     `earlier` are the transactional segments of the partition that hold offsets below `start`, `new` those that hold
     some from there on, both in order: one segment may be in both. `before` is the commit that brought the last offset
@@ -40,7 +42,8 @@ class EndedTask:
     earlier: tuple[Segment, ...]
     new: tuple[Segment, ...]
     start: int
-    partition_end: int
+    end: int
+    floor: int
     before: int
 
 
@@ -103,19 +106,20 @@ def _plan_run(
     selection: StreamSelection,
     head: BackupState,
 ) -> Iterator[StreamTask]:
-    growths = _growths(base, state, commits)
+    growths, all_starts = _growths(base, state, commits), hole_starts(state.holes)
     for partition in selection.partitions_of(state, growths):
         growth = growths[partition]
         held = head.segments_at(state.seq, partition).read()
         let_go = head.let_go_at(state.seq, partition)
+        starts = all_starts.get(partition, ())
         if not selection.skips_lost:
             _check_held(growth, let_go)
         gone = (*let_go, *head.compacted.get(partition, ()))
         new = _holding(held, growth.listed, (growth.start, growth.end), gone)
         if selection.read_committed:
             earlier = _holding(held, base.segments.get(partition, ()), (0, growth.start), gone)
-            yield from _ended(base, growth, earlier, new)
-        yield from _scans(growth, new, read_committed=selection.read_committed)
+            yield from _ended(base, growth, earlier, new, starts)
+        yield from _scans(growth, new, starts, read_committed=selection.read_committed)
 
 
 def _growths(base: BackupState, state: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, _Growth]:
@@ -168,17 +172,28 @@ def _holding(
     return found if all(is_covered(*each, spans) for each in wanted) else tuple(listed)
 
 
-def _scans(growth: _Growth, segments: Sequence[Segment], *, read_committed: bool) -> Iterator[ScanTask]:
-    scans = scans_of(segments, start=growth.start, end=growth.end)
+def _scans(
+    growth: _Growth, segments: Sequence[Segment], starts: tuple[int, ...], *, read_committed: bool
+) -> Iterator[ScanTask]:
     tasks = partition_tasks(
-        growth.partition, segments, scans, end=growth.end, rows=RowFilter(), read_committed=read_committed
+        growth.partition,
+        segments,
+        scans_of(segments, start=growth.start, end=growth.end),
+        end=growth.end,
+        rows=RowFilter(),
+        read_committed=read_committed,
+        hole_starts=starts,
     )
     for task in tasks:
         yield replace(task, segments=tuple(replace(scan, origins=growth.origins) for scan in task.segments))
 
 
 def _ended(
-    base: BackupState, growth: _Growth, earlier: Iterable[Segment], new: Iterable[Segment]
+    base: BackupState,
+    growth: _Growth,
+    earlier: Iterable[Segment],
+    new: Iterable[Segment],
+    starts: Sequence[int],
 ) -> Iterator[EndedTask]:
     ended = tuple(segment for segment in new if segment.has_transactions)
     begun = tuple(segment for segment in earlier if segment.has_transactions)
@@ -188,6 +203,7 @@ def _ended(
             earlier=begun,
             new=ended,
             start=growth.start,
-            partition_end=growth.end,
+            end=min((each for each in starts if each >= growth.start), default=growth.end),
+            floor=max((each for each in starts if each < growth.start), default=0),
             before=base.seq,
         )

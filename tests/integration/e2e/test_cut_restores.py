@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -143,7 +143,7 @@ def test_how_many_commits_break_the_application_as_copied(busy: Busy) -> None:
 @pytest.mark.parametrize(
     "restores",
     [
-        pytest.param(3, marks=pytest.mark.soak),
+        3,
         pytest.param(SOAK, marks=[pytest.mark.soak, pytest.mark.timeout(60 + 60 * SOAK)]),
     ],
 )
@@ -151,16 +151,9 @@ def test_one_that_deletes_what_it_has_read_goes_on_also_where_a_round_was_stoppe
     groups: Groups, restores: int
 ) -> None:
     """Of each three commits a run makes one, a round the next, and a run that is stopped amid a round the last: there
-    the default is restored, while it is the newest.
-
-    Neither form is exact each time today, which is why both are long tests. The short one has found outputs whose
-    inputs a cut takes for unread. The other one aborts transactions as well: where the abort marker of one lies in what
-    was deleted, and its records were copied before, a restore takes them for a part of the next transaction of their
-    producer, which is committed."""
+    the default is restored, while it is the newest."""
     names = make_topics(groups.source)
     application = Application(bootstrap=groups.source.bootstrap, names=names, family=names[ORDERS], deletes=True)
-    if restores < SOAK:
-        application = replace(application, aborts=0.0, deaths=0.0)  # see the docstring
     busy, faults, refused = Busy(groups=groups, application=application, commits=()), dict[str, tuple[str, ...]](), 0
     for turn in range(restores):
         with running(application, seed=turn):

@@ -39,15 +39,12 @@ def make_topics(cluster: Cluster) -> Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Where it runs, on which topics. `family`: what its groups are named after; `deletes`: what they have read.
-    `aborts`, `deaths`: the shares of its transactions that it aborts, or dies in."""
+    """Where it runs, on which topics. `family`: what its groups are named after; `deletes`: what they have read."""
 
     bootstrap: str
     names: Names
     family: str
     deletes: bool = False
-    aborts: float = ABORTS
-    deaths: float = DEATHS
 
     def group(self, stage: str) -> str:
         return f"{stage}-of-{self.family}"
@@ -157,13 +154,13 @@ class _Worker:
         producer.begin_transaction()
         for message in found:
             self._process(producer, int(message.value() or b""))
-        if self._happens(self._application.deaths):
+        if self._happens(DEATHS):
             producer.flush()
             raise _DiedError
         positions = self._consumer.position(self._consumer.assignment())
         read = [each for each in positions if each.offset >= 0]
         producer.send_offsets_to_transaction(read, self._consumer.consumer_group_metadata())
-        if self._happens(self._application.aborts):
+        if self._happens(ABORTS):
             producer.flush()  # an abort that overtakes records under way leaves a hole in their sequence numbers
             producer.abort_transaction()
             self._go_back(found)
@@ -282,9 +279,8 @@ def _deleted(application: Application, read: Mapping[str, Reading], name: str) -
         yield from ((0, _BEFORE, number) for number in sorted({each for *_, each in _numbers(read[LEDGER])} - kept))
     elif name == ORDERS:
         step = PARTITIONS[ORDERS]
-        for partition, (start, _) in _bounds(application, ORDERS).items():
+        for partition, (_, end) in _bounds(application, ORDERS).items():
             kept = {record.offset for record in read[ORDERS][partition]}
-            end = max(kept, default=start - 1) + 1
             first = partition or step  # they are numbered from 1 on, and partitions have each step-th
             yield from ((partition, _BEFORE, first + step * offset) for offset in range(end) if offset not in kept)
 

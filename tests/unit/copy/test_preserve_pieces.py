@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,22 @@ def test_an_undecided_transaction_is_aborted_in_the_place_of_its_last_record(bac
 def test_what_is_decided_only_after_the_end_is_undecided(backup: Backup) -> None:
     log = [batch(0, 1, producer=7), batch(2), control(3, 7, committed=True)]
     assert spans(taken(backup, [(0, 4, log)], end=3)) == [("data", 0, 1), ("outcome", 1, 2), ("data", 2, 3)]
+
+
+def test_what_is_open_where_a_hole_begins_is_aborted_there_whatever_its_producer_commits_behind_it(
+    backup: Backup,
+) -> None:
+    before = [batch(0, 1, producer=7), batch(2)]
+    behind = [batch(6, producer=7), control(7, 7, committed=True), batch(8, 9, producer=7)]
+    source = chain(backup, [(0, 3, before), (6, 10, behind)], end=10)
+    pieces = SourcePieces(replace(source, hole_starts=(3,)), backup.store)
+    found = list(pieces.pieces())
+    assert [piece for piece in found if isinstance(piece, TransactionEnd)] == [
+        TransactionEnd(1, 2, 7, committed=False),
+        TransactionEnd(7, 8, 7, committed=True),
+        TransactionEnd(9, 10, 7, committed=False),
+    ]
+    assert (pieces.visible_records, pieces.invisible_records, pieces.undecided) == (2, 4, 2)
 
 
 def test_an_empty_log_has_no_pieces(backup: Backup) -> None:

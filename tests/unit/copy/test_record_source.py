@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_of_a_backup_comes_what_lies_before_the_first_open_transaction_in_the_ra
     assert source.stable_range(task) == part(log_range[0], end)
     seen = [offset for offset in VISIBLE if log_range[0] <= offset < end]
     assert offsets(source, task, source.stable_range(task)) == seen
+
+
+def test_what_no_marker_will_ever_decide_on_is_left_out_and_keeps_no_export_waiting(store: CountingStore) -> None:
+    """The markers of both producers may have been among the offsets that are missing between the two segments."""
+    behind = [transactional(11, 1, producer_id=2, sequence=2), make_control_batch(12, producer_id=2, committed=True)]
+    task = stored(store, [*LOG[:4], transactional(7, 1, producer_id=1, sequence=2), *behind], part(0, 13))
+    assert task.chain is not None
+    task = replace(task, chain=replace(task.chain, hole_starts=(8,)))
+    source = BackupRecords(store=store, read_committed=True)
+    assert source.stable_range(task) == part(0, 13)
+    assert offsets(source, task, part(0, 13)) == [0, 1, 2, 3, 11]
 
 
 def test_with_read_uncommitted_a_backup_s_range_is_stable_as_it_is(store: CountingStore) -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from offsite.copy.chain import SelectedChains, select_chains
+from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
 from offsite.copy.point_in_time import PointInTime
-from offsite.copy.restore.plan import RestorePlan, plan_restore
+from offsite.copy.restore.plan import PartitionRestore, RestorePlan, plan_restore
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.model.errors import BadOption, NoSuchTopic, ProtectedTopic
 from offsite.model.selections.rename import parse_renames
@@ -191,3 +191,16 @@ def test_room_is_made_for_the_new_batches_of_a_repartitioned_topic() -> None:
 def test_a_count_for_a_topic_that_is_not_restored_is_refused() -> None:
     with pytest.raises(BadOption, match="x"):
         replanned("x=5", "t")
+
+
+def test_a_restore_keeps_all_that_its_chain_says() -> None:
+    """A field that was forgotten here brought aborted records back."""
+    source = partition("t", 1)
+    chain = PartitionChain(
+        source=source, segments=(segment(source, 0, 5),), end=9, until_ms=7, left_out=(3,), hole_starts=(5,)
+    )
+    restored = PartitionRestore.into("copy", chain)
+    assert {each.name: getattr(restored, each.name) for each in fields(chain)} == {
+        each.name: getattr(chain, each.name) for each in fields(chain)
+    }
+    assert not [each.name for each in fields(chain) if getattr(chain, each.name) == each.default]

@@ -67,8 +67,11 @@ def stored(
     )
 
 
-def slowest(store: Store, *segments: Segment, end: int | None = None) -> SlowTransaction | None:
-    chain = PartitionChain(source=SOURCE, segments=segments, end=segments[-1].end if end is None else end)
+def slowest(
+    store: Store, *segments: Segment, end: int | None = None, hole_starts: tuple[int, ...] = ()
+) -> SlowTransaction | None:
+    end = segments[-1].end if end is None else end
+    chain = PartitionChain(source=SOURCE, segments=segments, end=end, hole_starts=hole_starts)
     return slow_transaction(chain, store=store, open_max_s=MAX_S, way=BY_COORDINATOR)
 
 
@@ -113,6 +116,15 @@ def test_a_transaction_that_is_undecided_at_the_end_counts_to_its_last_batch(sto
     found = slowest(store, *log)
     assert found is not None
     assert (found.producer_id, found.start, found.end) == (A, 0, 191)
+
+
+def test_one_that_is_open_where_a_hole_begins_counts_to_its_last_batch_before_it(store: Store) -> None:
+    log = [
+        stored(store, 0, 100, takes_s=600, opened=[begun(A, 0, 90)]),
+        stored(store, 150, 200, takes_s=600, markers=[ended(199, A, -1)]),
+    ]
+    assert slowest(store, *log) is not None
+    assert slowest(store, *log, hole_starts=(100,)) is None
 
 
 def test_a_transaction_whose_marker_lies_behind_the_restore_point_counts_to_there(store: Store) -> None:

@@ -17,9 +17,9 @@ from offsite.copy.backup import BackupEnds, BackupReceipt, copy_read
 from offsite.copy.plan import NO_WINDOW, CopyPlan, CopyTask, PartitionBounds, plan_copy
 from offsite.copy.tails import joined_tails
 from offsite.kafka.read_task import ReadTask
-from offsite.log.chunk import Chunk
+from offsite.log.chunk import Chunk, Hole
 from offsite.log.markers import Marker, Markers
-from offsite.log.range import LogRange
+from offsite.log.range import LogRange, Span
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.log.transaction_tail import PartitionTail, StretchTail
@@ -33,25 +33,38 @@ ValueT = TypeVar("ValueT")
 
 
 class Step(NamedTuple):
-    """A batch: data of `records` records, or a marker."""
+    """A batch: data of `records` records, or a marker; or so many offsets that are missing."""
 
-    kind: Literal["data", "commit", "abort", "plain"]
+    kind: Literal["data", "commit", "abort", "plain", "hole"]
     producer_id: int = 1
     records: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The batches of a partition, each with its base offset."""
+    """The batches of a partition, each with its base offset, and its holes."""
 
     batches: dict[int, bytes]
     end: int
+    holes: tuple[Span, ...] = ()
 
     @staticmethod
     def of(steps: Sequence[Step]) -> Log:
         bases = [0, *accumulate(step.records for step in steps)]
-        batches = {base: _batch(base, step) for base, step in zip(bases, steps, strict=False)}
-        return Log(batches=batches, end=bases[-1])
+        placed = list(zip(bases, steps, strict=False))
+        batches = {base: _batch(base, step) for base, step in placed if step.kind != "hole"}
+        holes = tuple((base, base + step.records) for base, step in placed if step.kind == "hole")
+        return Log(batches=batches, end=bases[-1], holes=holes)
+
+    def items(self, start: int, end: int, edges: Sequence[int] = ()) -> Iterator[Chunk | Hole]:
+        """What is in `[start, end)`: chunks, cut at `edges`, and holes."""
+        holes = {max(low, start): min(high, end) for low, high in self.holes if low < end and start < high}
+        inner = {edge for edge in (*edges, *holes, *holes.values()) if start < edge < end}
+        for low, high in pairwise([start, *sorted(inner), end]):
+            if low in holes:
+                yield Hole(topic="orders", partition=0, start=low, end=holes[low], reason="retention")
+            elif (chunk := self.chunk(low, high)).batches:
+                yield chunk
 
     def chunk(self, start: int, end: int) -> Chunk:
         """Of all batches whose base offset is in `[start, end)`."""
@@ -70,8 +83,13 @@ def _batch(base: int, step: Step) -> bytes:
 def one_pass(log: Log, *, start: int = 0, window_start: int = 0, until: int | None = None) -> PartitionTail:
     """Of all of the log, its markers told from `start` and `window_start` on."""
     indexer = TransactionIndexer()
-    chunk = log.chunk(0, log.end if until is None else until)
-    indexer.feed(chunk.data, chunk.batches)
+    until = log.end if until is None else until
+    for item in log.items(0, until):
+        if isinstance(item, Hole):
+            indexer.forget_open()
+        else:
+            indexer.feed(item.data, item.batches)
+    chunk = log.chunk(0, until)
     told = tuple(marker for marker in indexer.markers if marker.offset >= max(start, window_start))
     has_plain = any(
         not each.is_control
@@ -104,11 +122,8 @@ def sent(value: ValueT) -> ValueT:
 def copied(task: CopyTask, log: Log, *, edges: Sequence[int] = ()) -> BackupReceipt:
     """The receipt of a copy with a chunk between any two of `edges`, each of them a segment of its own."""
 
-    def read(task: ReadTask) -> Iterator[Chunk]:
-        inner = sorted({edge for edge in edges if task.range.start < edge < task.range.end})
-        for start, end in pairwise([task.range.start, *inner, task.range.end]):
-            if (chunk := log.chunk(start, end)).batches:
-                yield chunk
+    def read(task: ReadTask) -> Iterator[Chunk | Hole]:
+        return log.items(task.range.start, task.range.end, edges)
 
     kafka: Any = None
     ends = BackupEnds(kafka=kafka, store=MemoryStore(), layout=BackupLayout(backup="b"), compression="none")
@@ -135,9 +150,9 @@ def tails(
     return joined_tails(plan, receipts, known_open=known_open)
 
 
-kinds = st.sampled_from(["data", "data", "data", "commit", "abort", "plain"])
+kinds = st.sampled_from(["data", "data", "data", "commit", "abort", "plain", "hole"])
 steps = st.builds(
-    lambda kind, producer_id, records: Step(kind, producer_id, records if kind in ("data", "plain") else 1),
+    lambda kind, producer_id, records: Step(kind, producer_id, records if kind in ("data", "plain", "hole") else 1),
     kinds,
     st.integers(1, 3),
     st.integers(1, 3),
@@ -154,7 +169,11 @@ def test_joined_tails_are_what_one_pass_over_the_whole_log_finds(
 ) -> None:
     logs = [log for log, _, _ in partitions]
     windows = [window for _, _, window in partitions]
-    starts = [next((base for base in log.batches if base >= start), log.end) for log, start, _ in partitions]
+    bases = [sorted({*log.batches, *(low for low, _ in log.holes)}) for log in logs]
+    starts = [
+        next((base for base in known if base >= start), log.end)
+        for known, (log, start, _) in zip(bases, partitions, strict=True)
+    ]
     joined = tails(logs, starts, windows, task_edges, edges)
     assert {each.partition: tail for each, tail in joined.items()} == {
         number: one_pass(log, start=start, window_start=window)
@@ -209,6 +228,25 @@ def test_a_range_without_transactions_ends_none_and_has_no_tail_before_the_windo
     partition_id = plan.bounds[0].partition_id
     joined = joined_tails(plan, receipts, known_open={partition_id: [known]})
     assert joined == {partition_id: PartitionTail(open=(known,), has_plain=True)}
+
+
+HOLE = Step("hole")
+
+
+def test_what_is_open_where_offsets_are_missing_is_not_joined_to_what_ends_behind_them() -> None:
+    plan, receipts = run_of(Log.of([DATA, HOLE, DATA, COMMIT, DATA, HOLE]), 1, 2, window_start=0)
+    (joined,) = joined_tails(plan, receipts, known_open={}).values()
+    assert joined == PartitionTail(markers=(Marker(3, 1, 0, True, 2),))
+
+
+def test_nor_where_they_are_missing_before_what_the_plan_copies() -> None:
+    log = Log.of([DATA, HOLE, COMMIT])
+    bounds = replace(bounds_of(log), log_start=2)
+    plan = plan_copy([bounds], {bounds.key: 1}, slots=1, window_starts={bounds.key: 0})
+    known = OpenTransaction(producer_id=1, first_offset=0, last_offset=0)
+    receipts = [copied(task, log) for task in plan.tasks]
+    joined = joined_tails(plan, receipts, known_open={bounds.partition_id: [known]})
+    assert joined == {bounds.partition_id: PartitionTail(markers=(Marker(2, 1, 0, True, -1),))}
 
 
 def test_a_partition_whose_tail_is_not_wanted_has_none() -> None:

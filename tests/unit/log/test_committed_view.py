@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from offsite.log.batch import CONTROL_BIT, BatchHeader, scan
 from offsite.log.chunk import Chunk, Evidence, Gap, Hole
 from offsite.log.committed_view import CommittedView, sees_uncommitted
-from offsite.log.markers import Marker, Markers
+from offsite.log.markers import Marker, Markers, with_missing
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
@@ -200,6 +200,32 @@ def test_all_markers_are_read_at_once_otherwise() -> None:
 
     with pytest.raises(DamagedObject):
         CommittedView(damaged(), end_offset=8)
+
+
+@pytest.mark.parametrize("as_needed", [False, True])
+@pytest.mark.parametrize("size", [1, 9])
+def test_a_marker_behind_missing_offsets_decides_on_nothing_before_them(size: int, as_needed: bool) -> None:
+    """The marker of what was open may have been among them: an abort, and the next one commits another transaction."""
+    steps = [DATA, of_producer(DATA, 2), of_producer(COMMIT, 2), PLAIN, PLAIN, DATA, COMMIT, DATA, PLAIN]
+    markers = with_missing(marker_parts(steps, size=size), [3, 8])
+    view = CommittedView(markers, end_offset=9, as_needed=as_needed)
+    assert visible(view, steps, 0, 9) == [1, 3, 4, 5, 8]
+    assert [view.is_undecided(header_of(offset, DATA)) for offset in (0, 5, 7)] == [True, False, True]
+    assert not any(view.is_open(header_of(offset, DATA)) for offset in (0, 5, 7))
+    assert view.undecided == [Undecided(producer_id=1, first_offset=0), Undecided(producer_id=1, first_offset=7)]
+
+
+def test_nor_where_a_live_log_deletes_offsets_while_its_markers_are_read() -> None:
+    steps = [DATA, ABORT, DATA, COMMIT, DATA]
+
+    def read(log_range: LogRange) -> Iterator[Chunk | Hole]:
+        yield chunk_of(batch_of(0, DATA))
+        yield Hole(topic="orders", partition=0, start=1, end=2, reason="retention")
+        yield from (chunk_of(batch_of(offset, steps[offset])) for offset in range(2, log_range.end))
+
+    view = CommittedView(log_markers(read, part(0, 5)), end_offset=5)
+    assert visible(view, steps, 0, 5) == [2]
+    assert [view.is_open(header_of(offset, DATA)) for offset in (0, 2, 4)] == [False, False, True]
 
 
 logs = st.lists(

@@ -13,7 +13,7 @@ from offsite.copy.point_in_time import point_in_time
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
 from offsite.repository.backup import Backup
-from offsite.repository.commit import RecordedHole
+from offsite.repository.commit import Changes, Position, RecordedHole
 from offsite.stores.open_store import open_store
 from offsite.table.row_filter import RowFilter
 from offsite.table.scan import scan_arrow
@@ -179,6 +179,28 @@ def test_an_outcome_in_a_later_segment_and_task_counts(backup: Backup) -> None:
     commit_batches(backup, {ORDERS: [make_control_batch(4, producer_id=1, committed=True)]})
     assert offsets(backup, task_bytes=1) == [0, 1, 2, 3]
     assert offsets(backup, RowFilter(end=2)) == [0, 1]
+
+
+def test_an_outcome_in_a_segment_that_is_too_old_to_hold_rows_counts(backup: Backup) -> None:
+    commit_batches(backup, {ORDERS: [transactional(0, 2, producer_id=1, sequence=0)]})
+    commit_batches(backup, {ORDERS: [make_control_batch(2, producer_id=1, committed=False)]})  # dated 0
+    end = make_control_batch(5, producer_id=1, committed=True)
+    commit_batches(backup, {ORDERS: [transactional(3, 2, producer_id=1, sequence=2), end]})
+    assert offsets(backup, RowFilter(since_ms=FIRST_TIME_MS)) == [3, 4]
+
+
+@pytest.mark.parametrize("task_bytes", [1, 1 << 26])
+def test_what_is_open_where_offsets_are_missing_is_left_out_whatever_ends_behind_them(
+    backup: Backup, task_bytes: int
+) -> None:
+    commit_batches(backup, {ORDERS: [transactional(0, 2, producer_id=1, sequence=0), batch_of(2, 1)]})
+    state = commit_batches(backup, {ORDERS: [batch_of(3, 1)]})
+    hole = RecordedHole(partition_id=ORDERS, start=4, end=6, reason="retention")
+    at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
+    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    ended = [transactional(6, 1, producer_id=1, sequence=5), make_control_batch(7, producer_id=1, committed=True)]
+    commit_batches(backup, {ORDERS: ended})
+    assert offsets(backup, task_bytes=task_bytes) == [2, 3, 6]
 
 
 def test_an_outcome_behind_the_point_does_not_count(backup: Backup) -> None:

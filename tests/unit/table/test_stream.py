@@ -12,7 +12,7 @@ from offsite.copy.chain import chains_of
 from offsite.copy.point_in_time import point_in_time
 from offsite.model.errors import BadOption, DamagedCommit, NoSuchRestorePoint
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, CompactedRange, CutBack, ExpiredRange
+from offsite.repository.commit import Changes, CompactedRange, CutBack, ExpiredRange, Position, RecordedHole
 from offsite.stores.open_store import open_store
 from offsite.table.options import read_options
 from offsite.table.row_filter import RowFilter
@@ -140,6 +140,22 @@ def test_an_ended_transaction_brings_nothing_of_the_one_before(backup: Backup) -
     assert offsets(micro_batch(following, 0, 1)) == []
     assert offsets(micro_batch(following, 1, 2)) == [3, 4]
     assert offsets(micro_batch(following, 2, 3)) == []
+
+
+@pytest.mark.parametrize("marker", [False, True], ids=["marker-in-hole", "marker-before-it"])
+def test_what_is_open_where_offsets_are_missing_never_comes(backup: Backup, marker: bool) -> None:
+    """Also where the same commit brings its own marker before the hole: that one counts."""
+    commit_batches(backup, {ORDERS: [transactional(0, 2, producer_id=1, sequence=0)]})
+    end = make_control_batch(2, producer_id=1, committed=True) if marker else batch_of(2, 1)
+    state = commit_batches(backup, {ORDERS: [end]})
+    hole = RecordedHole(partition_id=ORDERS, start=3, end=6, reason="retention")
+    at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
+    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    commit_batches(backup, {ORDERS: [transactional(6, 1, producer_id=1, sequence=5)]})
+    commit_batches(backup, {ORDERS: [make_control_batch(7, producer_id=1, committed=True)]})
+    for borders in ([0, 5], [0, 1, 5], [0, 1, 2, 3, 4, 5]):
+        seen = [n for start, stop in pairwise(borders) for n in offsets(micro_batch(stream(backup), start, stop))]
+        assert sorted(seen) == ([0, 1, 6] if marker else [2, 6]), borders
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -59,6 +59,7 @@ class PartitionRestore(PartitionChain):
             end=chain.end,
             until_ms=chain.until_ms,
             left_out=chain.left_out,
+            hole_starts=chain.hole_starts,
             target=TopicPartition(topic=topic, partition=chain.source.partition),
         )
 

@@ -85,6 +85,8 @@ class SegmentWriter:
         which is only in part behind it comes back only in part."""
         check(self._next_offset <= offset <= self._range.end, f"a skip to {offset} in {self._range}")
         self._finish(offset)
+        if self._tail is not None:
+            self._tail.skip(self._next_offset)
         self._start, self._may_begin_cut = offset, True
 
     def close(self, *, end: int | None = None) -> tuple[Segment, ...]:

@@ -7,10 +7,11 @@ in order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
+from offsite.copy.chain import PartitionChain, SelectedChains, hole_starts, select_chains
 from offsite.copy.compare.partitions import ProofEnds
 from offsite.copy.point_cut import PointCut, choose_cut
 from offsite.copy.point_in_time import PointInTime
@@ -278,14 +279,13 @@ def _restored_topics(
 ) -> Iterator[ExpectedTopic]:
     point = backup.state_at(record.commit)
     cut = choose_cut(backup.store, point, record.cut)
+    chain_of = partial(_chain, point=point, starts=hole_starts(point.holes), until_ms=record.until_ms, cut=cut)
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     mixed = {each.target: each for each in outcome.repartitioned}
     for source, target in record.topics:
         if source in selected:
             own = [each for each in outcome.partitions if each.target.topic == target]
-            chains = {
-                each.target.partition: _chain(each.source, each.source_end, point, record.until_ms, cut) for each in own
-            }
+            chains = {each.target.partition: chain_of(each.source, each.source_end) for each in own}
             kept = any(each.same_offsets for each in own)
             yield ExpectedTopic(
                 source=source,
@@ -297,19 +297,33 @@ def _restored_topics(
                 same_offsets=kept,
                 same_bounds=kept,
                 extents=kept_extents(chains) if kept else None,
-                repartition=_repartition(mixed[target], point, record.until_ms, cut) if target in mixed else None,
+                repartition=_repartition(mixed[target], chain_of) if target in mixed else None,
             )
 
 
-def _repartition(mixed: RepartitionedTopic, point: BackupState, until_ms: int | None, cut: PointCut) -> Repartition:
+def _repartition(mixed: RepartitionedTopic, chain_of: Callable[[PartitionId, int], PartitionChain]) -> Repartition:
     return Repartition(
         target=mixed.target,
         partitions=mixed.partitions,
-        sources=tuple(_chain(source, end, point, until_ms, cut) for source, end in mixed.sources),
+        sources=tuple(chain_of(source, end) for source, end in mixed.sources),
         keyless_in_turn=mixed.keyless_in_turn,
     )
 
 
-def _chain(source: PartitionId, end: int, point: BackupState, until_ms: int | None, cut: PointCut) -> PartitionChain:
-    segments = tuple(segment for segment in point.segments.get(source, ()) if segment.start < end)
-    return PartitionChain(source=source, segments=segments, end=end, until_ms=until_ms, left_out=cut.left_out(source))
+def _chain(  # noqa: PLR0913  # all by keyword but which partition, and its end
+    source: PartitionId,
+    end: int,
+    *,
+    point: BackupState,
+    starts: Mapping[PartitionId, tuple[int, ...]],
+    until_ms: int | None,
+    cut: PointCut,
+) -> PartitionChain:
+    return PartitionChain(
+        source=source,
+        segments=tuple(segment for segment in point.segments.get(source, ()) if segment.start < end),
+        end=end,
+        until_ms=until_ms,
+        left_out=cut.left_out(source),
+        hole_starts=starts.get(source, ()),
+    )

@@ -70,7 +70,7 @@ class SourcePieces:
         self._store = store
         self._committed = committed_view(partition, store)
         self._left_out = frozenset(partition.left_out or ())
-        self._last_undecided: dict[int, int] | None = None
+        self._last_undecided: dict[tuple[int, int], int] | None = None
         self._start = log_start(partition)
         self._at = self.first_offset = first_offset(partition)
         self.visible_records = 0
@@ -132,15 +132,17 @@ class SourcePieces:
     def _undecided(self, data: memoryview, header: BatchHeader, low: int) -> Iterator[LogPiece]:
         if self._last_undecided is None:
             self._last_undecided = self._find_last_undecided(header.base_offset)
-        last = self._last_undecided[header.producer_id]
+        last = self._last_undecided[header.producer_id, self._committed.stretch(header)]
         yield from self._data(data, header, low, min(last, self._partition.end))
         if header.base_offset <= last <= header.last_offset:
             yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
 
-    def _find_last_undecided(self, start: int) -> dict[int, int]:
-        """Producer id → last offset of its undecided data: one more look at the rest of the log, where there is any."""
-        undecided = undecided_batches(self._partition, self._store, self._committed, start=start)
-        return {header.producer_id: min(header.last_offset, self._partition.end - 1) for header in undecided}
+    def _find_last_undecided(self, start: int) -> dict[tuple[int, int], int]:
+        """Producer id and stretch between holes → last offset of its undecided data there: one more look at the rest of
+        the log, where there is any."""
+        view, most = self._committed, self._partition.end - 1
+        undecided = undecided_batches(self._partition, self._store, view, start=start)
+        return {(each.producer_id, view.stretch(each)): min(each.last_offset, most) for each in undecided}
 
     def _count(self, data: memoryview, header: BatchHeader, low: int) -> None:
         record_bounds = RecordBounds(max(self._start, low), self._partition.end)
