@@ -114,7 +114,7 @@ def assert_paid_as_often_as_read(groups: Groups, payments: Payments) -> None:
     offset = committed(groups.target, payments.group, payments.orders)
     said = done.consistency
     assert said is not None
-    assert paid == offset or said.weakest == "uncoordinated", (paid, offset, said.weakest)
+    assert paid == offset or said.weakest == "uncoordinated", (paid, offset, said.weakest, done.groups, cut_of(groups))
 
 
 def test_a_group_that_commits_first_behind_the_snapshot(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
