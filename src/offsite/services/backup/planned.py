@@ -124,8 +124,10 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         _check_cluster(backup, admin.cluster().cluster_id)
     schemas_topic = decide_schemas_topic(request.schemas_topic, backup.descriptor if backup else None)
     history = decide_history(asked=request.group_history, known=backup.descriptor if backup else None)
+    settings = read_cluster_settings(admin)
     begun = begin(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
+    settings = with_not_carried(settings, admin, groups)  # and not behind them: what is read late may be gone by then
     source = read_source(
         admin,
         selection,
@@ -161,7 +163,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         compression=request.compression,
         source=source,
         schemas_topic=schemas_topic,
-        settings=with_not_carried(read_cluster_settings(admin), admin, groups),
+        settings=settings,
         groups=groups,
         group_patterns=request.groups,
         expect_deletes=request.expect_deletes,
