@@ -178,11 +178,28 @@ class _Case:
             state = backup.sound_state() if backup is not None else None
             if state is not None and state.unreadable:
                 return f"it cannot be read: {state.unreadable}"
-            if state is None or not (state.positions or state.topics or state.branches):
-                return "it is not stopped" if older.low.phase.is_live else ""  # it holds nothing
-            return _why_in_use(older) or next(self._why_unequal(state), "")
+            return next(self._reasons(state), "")
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
+
+    def _reasons(self, state: BackupState | None) -> Iterator[str]:
+        is_empty = state is None or not (state.positions or state.topics or state.branches)
+        if is_empty and self.older.low.phase.is_live:
+            yield "it is not stopped"
+        yield from self._why_not_itself(state)
+        if state is not None and not is_empty:
+            yield from filter(None, [_why_in_use(self.older)])
+            yield from self._why_unequal(state)
+
+    def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
+        """Why what lies there is not what it was: another thing, or a part, may be in its place. Where there is no
+        commit at all, whatever else is there shows that there were some."""
+        older, last = self.older, self.last
+        for named in (each for each in _predecessors(last) if each.word == older.low.word) if last is not None else ():
+            if named.last.commit and (state is None or not is_at(older.repository.backup(older.name), named.last)):
+                yield f"commit {named.last.commit} of it is gone: a copy, or a part, may lie in its place"
+        if (state is None or not state.seq) and (key := _rest_of(older)):
+            yield f"its commits are gone, and {key} is there: a part of it may be away"
 
     def _why_unequal(self, state: BackupState) -> Iterator[str]:
         """Why the last one does not take its place: the first reason is enough."""
@@ -194,9 +211,6 @@ class _Case:
             yield "it is not stopped"
         if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
             yield f"no ledger tells whether it is older than {last.name}"
-        named = next((each for each in _predecessors(last) if each.word == older.low.word), None)
-        if named is not None and not is_at(older.repository.backup(older.name), named.last):
-            yield f"it is not what {last.name} began behind: a copy may lie in its place"
         successor = successor_of(last.repository, uid, last.low, last.ledger.backups)
         if not (judged := judge_successor(successor, minimum_ms=self.asked.minimum_ms)).may_go:
             yield str(judged)
@@ -234,6 +248,12 @@ def _why_in_use(low: _Low) -> str:
     except (Damaged, FormatTooNew) as error:
         return f"whether it is pinned or read cannot be told: {error.message}"
     return next((f"commit {pin.commit} of it is pinned: {pin.reason}" for pin in pins if pin.holds), "")
+
+
+def _rest_of(low: _Low) -> str:
+    """An object of a backup that has no commit; empty: there is none."""
+    marks = {low.layout.descriptor_key, low.layout.removing_key, low.layout.removed_key}
+    return next((info.key for info in low.store.list(low.layout.prefix) if info.key not in marks), "")
 
 
 def _kept(low: _Low, why: str) -> KeptBackup:

@@ -1,0 +1,45 @@
+"""Neither an empty answer, nor a clock, nor what a stranger wrote shows that a backup may go."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, run, why
+
+
+def stopped_and_followed(folder: Path, *, is_named: bool) -> Place:
+    """`old`, stopped, and `new` behind it, which holds all that `old` does."""
+    place = Place(folder, "a")
+    place.begin("old")
+    place.copy("old", BOTH)
+    place.stop("old")
+    place.begin("new", *([(place, "old")] if is_named else []))
+    place.copy("new", {ORDERS: ((0, 60), (0, 60)), USERS: ((0, 60),)})
+    return place
+
+
+@pytest.mark.parametrize(
+    ("away", "is_named", "told"),
+    [
+        (("commits",), True, "commit 3 of it is gone"),
+        (("commits",), False, "its commits are gone, and backups/old/topics/"),
+        (("backup.json", "commits"), True, "commit 3 of it is gone"),
+        (("backup.json", "commits"), False, "its commits are gone, and backups/old/topics/"),
+        (("backup.json", "commits", "topics"), True, "commit 3 of it is gone"),
+    ],
+)
+def test_a_backup_whose_commits_are_away_is_not_taken_for_empty(
+    tmp_path: Path, *, away: tuple[str, ...], is_named: bool, told: str
+) -> None:
+    """Somebody copies it back just now, or a folder of it is on another disk."""
+    place = stopped_and_followed(tmp_path / "A", is_named=is_named)
+    old = place.folder / "backups" / "old"
+    for name in away:
+        shutil.move(old / name, tmp_path / name)
+    assert why(run(place)).startswith(f"old: {told}")
+    for name in away:
+        shutil.move(tmp_path / name, old / name)
+    assert run(place).removed == ("old",), "it was judged by what it holds"
