@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
 from offsite.model.named import named
@@ -11,7 +12,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.operator.decide.succession import Successor, must_have_batch
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.declared.agent_word import get_agent_word
 from offsite.repository.declared.entry import LastCommit
@@ -20,6 +21,7 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.retention.reckoning import Reckoning, jump_ahead, reckoned, was_behind
 from offsite.stores.store import Store
 
 _NAMED_MAX = 5
@@ -74,11 +76,13 @@ def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence
         return Successor(name=name)
     point = replace(backup.state_at(newest.seq, head=head), expired=head.expired)
     left = {str(each.partition_id): each.error for state in (point, head) for each in state.left_behind}
+    now_ms = repository.store.now_ms()
     return Successor(
         name=name,
         point=point,
         since_ms=oldest.committed_at_ms,
-        until_ms=newest.committed_at_ms,
+        until_ms=min(now_ms, newest.committed_at_ms),
+        clock_step=_clock_step(backup, head, oldest, reckoned(point, newest, now_ms=now_ms)),
         left_behind=named([f"{where} ({error})" for where, error in left.items()], most=_NAMED_MAX),
         missing=_missing(repository.store, uid, low, point),
         began=_began(backup, begun.commit, point),
@@ -102,12 +106,23 @@ def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: b
             if newest_first:
                 return
             continue
-        stored = backup.log.get(line.seq)
-        if stored is None:
-            raise damaged_commit(f"{backup.layout.commit_key(line.seq)} is missing")
-        changes = stored.commit.changes
+        changes = _commit(backup, line.seq).changes
         if not (changes.incomplete or changes.is_upkeep or changes.seal):
             yield line
+
+
+def _commit(backup: Backup, seq: int) -> Commit:
+    """Raises `DamagedCommit`."""
+    stored = backup.log.get(seq)
+    if stored is None:
+        raise damaged_commit(f"{backup.layout.commit_key(seq)} is missing")
+    return stored.commit
+
+
+def _clock_step(backup: Backup, head: BackupState, oldest: CommitSummary, reckoning: Reckoning) -> str:
+    """Why the times of its restore points may not be what passed between them: as retention judges clocks."""
+    read = partial(_commit, backup)
+    return jump_ahead(head.history, oldest.seq, reckoning) or was_behind(head.history, oldest.seq, read)
 
 
 def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from offsite.repository.commit import Changes
+from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, run, why
+
+DAY_MS = 86_400_000
 
 
 def stopped_and_followed(folder: Path, *, is_named: bool) -> Place:
@@ -43,3 +47,25 @@ def test_a_backup_whose_commits_are_away_is_not_taken_for_empty(
     for name in away:
         shutil.move(tmp_path / name, old / name)
     assert run(place).removed == ("old",), "it was judged by what it holds"
+
+
+@pytest.mark.parametrize("is_behind_first", [False, True])
+def test_a_clock_that_is_set_makes_no_backup_reach_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_behind_first: bool
+) -> None:
+    """The records that `old` alone has are a month of history, and `new` is some seconds old."""
+    right, apart = PosixStore.now_ms, [-366 * DAY_MS if is_behind_first else 0]
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + apart[0])
+    place = Place(tmp_path / "A", "a")
+    place.begin("old")
+    place.copy("old", BOTH)
+    place.stop("old")
+    place.begin("new", (place, "old"))
+    place.copy("new", {ORDERS: ((20, 60), (20, 60)), USERS: ((0, 60),)})
+    apart[0] += 366 * DAY_MS
+    new = place.repository.backup("new")
+    new.commit(Changes(), base=new.state(), writer="w")
+    assert "old: new may not reach back as far as its clock says: between commits 2 and 3" in why(
+        run(place, minimum_ms=30 * DAY_MS)
+    )
+    assert place.is_there("old")
