@@ -29,7 +29,7 @@ from offsite.repository.declared.entry import Kind, Predecessor
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
 from offsite.repository.generations.removal import begin_removal, remove_backup, was_brought_back, withdraw_removal
 from offsite.repository.layout import BackupLayout
@@ -47,6 +47,7 @@ from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
 
 BY = "expiry"
+_NOT_OURS = "the ledger names it, and its name is not of this resource: somebody else's entry, or its claim is gone"
 _BROUGHT_BACK = "somebody brought it back: it is theirs, and no job touches it any more"
 
 
@@ -76,13 +77,15 @@ class Expired:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Low:
     """`place`: which of the job's repositories; `ledger`: all that its ledger has; `is_continued`: a later one goes on
-    in the same place, for their names hold no time: what lies there is that one's."""
+    in the same place, for their names hold no time: what lies there is that one's. `is_ours`: its name is claimed by
+    the resource; a ledger alone is not believed that, for whoever can create objects can write one."""
 
     place: int
     repository: Repository
     low: LowLevel
     ledger: History
     is_continued: bool = False
+    is_ours: bool = True
 
     @property
     def name(self) -> str:
@@ -121,7 +124,9 @@ def _delete(asked: Expiry) -> Expired:
     """All of its backups, but for those that are pinned or read."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
-        if (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
+        if not low.is_ours:
+            warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
+        elif (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -130,13 +135,14 @@ def _delete(asked: Expiry) -> Expired:
 
 def _expire(asked: Expiry, clock: Clock) -> Expired:
     for low in _lows(asked):
-        if low.is_continued:
+        if low.is_continued and low.is_ours:
             _forget(asked.uid, low)
-    lows = _lows(asked)
+    found = _lows(asked)
+    lows = [low for low in found if low.is_ours]
     last = _last(lows)
     backup = _opened(last) if last is not None else None
     points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
-    removed, kept = list[str](), list[KeptBackup]()
+    removed, kept = list[str](), [_kept(low, _NOT_OURS) for low in found if not low.is_ours]
     for low in lows:
         if low is last:
             continue
@@ -289,8 +295,14 @@ def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=asked.uid)).read()
     newest = {low.beginning.backup: low.number for low in ledger.there}
     for low in ledger.there:
-        is_continued = low.number != newest[low.beginning.backup]
-        yield _Low(place=place, repository=repository, low=low, ledger=ledger, is_continued=is_continued)
+        yield _Low(
+            place=place,
+            repository=repository,
+            low=low,
+            ledger=ledger,
+            is_continued=low.number != newest[low.beginning.backup],
+            is_ours=owner_of(repository.store, low.beginning.backup) == asked.uid,
+        )
 
 
 def _forget(uid: str, low: _Low) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from offsite.operator.work.release import plan_release
 from offsite.repository.commit import Changes
+from offsite.repository.declared.entry import Kind
+from offsite.repository.generations.removal import KEPT_MS
+from offsite.services.retention.policy import parse_policy
 from offsite.stores.posix_store import PosixStore
+from tests.backups import run_once
+from tests.unit.operator.work.declared import Declared
 from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, run, why
 
 DAY_MS = 86_400_000
@@ -69,3 +76,38 @@ def test_a_clock_that_is_set_makes_no_backup_reach_back(
         run(place, minimum_ms=30 * DAY_MS)
     )
     assert place.is_there("old")
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_what_a_ledger_names_alone_is_not_of_the_resource(tmp_path: Path, *, is_deletion: bool) -> None:
+    """Whoever can create objects wrote that the backup of somebody else is the resource's, and the last one."""
+    place = stopped_and_followed(tmp_path / "A", is_named=True)
+    run_once(place.backup("nightly"))
+    run_once(place.backup("nightly"))
+    place.stop("new")
+    new = place.declared.history.backups[-1]
+    beginning = replace(new.beginning, backup="nightly")
+    place.declared.decide(Kind.STARTED, number=3, beginning=beginning, settings=new.settings)
+    place.declared.decide(Kind.STOPPED)
+    done = run(place, is_deletion=is_deletion, policy=parse_policy(keep_age="0s"))
+    if is_deletion:
+        assert done.removed == ("old", "new")
+    else:
+        assert "nightly: the ledger names it, and its name is not of this resource" in str(done.kept[0])
+    assert len(place.repository.backup("nightly").state().history) == 2
+
+
+def test_who_has_a_name_now_is_who_releases_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, ahead = PosixStore.now_ms, [0]
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + ahead[0])
+    place = Place(tmp_path / "A", "a")
+    place.begin("old")
+    place.copy("old", BOTH)
+    place.stop("old")
+    assert run(place, is_deletion=True).removed == ("old",)
+    ahead[0] += 2 * KEPT_MS
+    place.declared = Declared(place.repository.store, uid="4567abcd-0002")
+    place.begin("old")
+    place.copy("old", BOTH)
+    place.stop("old")
+    assert plan_release(place.repository, "old").uid == "4567abcd-0002"
