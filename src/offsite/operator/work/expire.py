@@ -146,8 +146,11 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
     for low in lows:
         if low is last:
             continue
-        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept() or _remove(asked.uid, low):
+        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept():
             withdraw_removal(low.store, low.layout)
+        else:
+            why = _remove(asked.uid, low)
+        if why:
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -242,13 +245,14 @@ def _is_as_judged(uid: str, low: _Low) -> bool:
 
 def _why_in_use(low: _Low) -> str:
     """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
-    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs."""
+    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
+    entered itself behind the decision was refused, or died before: it reads nothing."""
     if low.store.head(low.layout.descriptor_key) is None:
         return ""  # nothing is there, or its removal goes on: it was asked before
     try:
         released = is_released(low.repository, low.low)
         for reader in readers_of(low.store, low.layout):
-            if reader.is_live or not released:
+            if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
                 return str(reader)
         pins = () if released else pinned_points(low.repository.backup(low.name))
     except (Damaged, FormatTooNew) as error:
@@ -338,11 +342,12 @@ def _remove(uid: str, low: _Low) -> str:
         why.extend(filter(None, [_why_in_use(low)]))
         return bool(why)
 
-    if not begin_removal(low.store, low.layout, is_read=is_used):
+    if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):
         return why[0]
     if phase is Phase.STOPPED:
         _decide(uid, low, Kind.REMOVING)
-    if not remove_backup(low.store, low.layout, is_read=is_used, announce=_announced(uid, low)):
+    announce = _announced(uid, low)
+    if not remove_backup(low.store, low.layout, is_read=is_used, announce=announce, is_decided=True):
         return why[0]
     _decide(uid, low, Kind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
 from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
+from offsite.repository.generations import removal
 from offsite.repository.generations.removal import KEPT_MS
+from offsite.repository.layout import BackupLayout
 from offsite.services.retention.policy import parse_policy
 from offsite.stores.posix_store import PosixStore
 from tests.backups import run_once
 from tests.unit.operator.work.declared import Declared
-from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, run, why
+from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, begun_restore, run, why
 
 DAY_MS = 86_400_000
 
@@ -111,3 +115,19 @@ def test_who_has_a_name_now_is_who_releases_it(tmp_path: Path, monkeypatch: pyte
     place.copy("old", BOTH)
     place.stop("old")
     assert plan_release(place.repository, "old").uid == "4567abcd-0002"
+
+
+def test_a_removal_that_meets_a_reader_was_not_brought_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger says that it goes; then a restore enters itself, which is refused or killed."""
+    place = stopped_and_followed(tmp_path / "A", is_named=True)
+    removed, layout = removal.remove_backup, BackupLayout(backup="old")
+
+    def late(*args: Any, **kwargs: Any) -> bool:
+        begun_restore(place, "old")
+        return removed(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "remove_backup", late)
+        assert why(run(place)).startswith("old: restore ")
+    assert place.repository.store.head(layout.removing_key) is not None, "no other one can begin"
+    assert run(place).removed == ("old",), "and it is no backup that somebody brought back"
