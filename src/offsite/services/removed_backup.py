@@ -18,14 +18,19 @@ from offsite.repository.generations.generation_set import Phase
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.ledger import Ledger
 from offsite.repository.generations.removal import RemovedBackup
+from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.audit_record import GENERATION, AuditLayout, AuditLine, read_audit
+from offsite.repository.state import FIRST_SEQ
 from offsite.stores.store import Store
 
 
 def find_removal(store: Store, backup: str) -> RemovedBackup | None:
     """The removal of a backup that is not there; None where nothing says that it was one. A ledger that cannot be read
-    says nothing. Raises what the store raises."""
+    says nothing, and neither does one of a backup that was brought back since: its history is there. Raises what the
+    store raises."""
     try:
+        if store.head(BackupLayout(backup=backup).commit_key(FIRST_SEQ)) is not None:
+            return None
         entered = [*_of_generation(store, backup), *_of_declared(store, backup)]
     except OffsiteError as error:
         warned("unread_ledger", why=error.message, backup=backup)

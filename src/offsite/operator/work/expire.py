@@ -31,7 +31,13 @@ from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
-from offsite.repository.generations.removal import begin_removal, remove_backup, was_brought_back, withdraw_removal
+from offsite.repository.generations.removal import (
+    begin_removal,
+    remove_backup,
+    unopened,
+    was_brought_back,
+    withdraw_removal,
+)
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
@@ -247,14 +253,14 @@ def _why_in_use(low: _Low) -> str:
     """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
     was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
     entered itself behind the decision was refused, or died before: it reads nothing."""
-    if low.store.head(low.layout.descriptor_key) is None:
-        return ""  # nothing is there, or its removal goes on: it was asked before
+    if low.low.phase is Phase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
+        return ""  # its removal goes on: it was asked before
     try:
         released = is_released(low.repository, low.low)
         for reader in readers_of(low.store, low.layout):
             if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
                 return str(reader)
-        pins = () if released else pinned_points(low.repository.backup(low.name))
+        pins = () if released else pinned_points(unopened(low.store, low.layout))
     except (Damaged, FormatTooNew) as error:
         return f"whether it is pinned or read cannot be told: {error.message}"
     return next((f"commit {pin.commit} of it is pinned: {pin.reason}" for pin in pins if pin.holds), "")

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from offsite.model.errors import ExpiryNotDone
 from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
 from offsite.repository.commit import Changes
 from offsite.repository.declared.entry import Kind
 from offsite.repository.generations import removal
-from offsite.repository.generations.removal import KEPT_MS
+from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS
 from offsite.repository.layout import BackupLayout
+from offsite.services.removed_backup import find_removal
+from offsite.services.retention.pins import pin_point
 from offsite.services.retention.policy import parse_policy
 from offsite.stores.posix_store import PosixStore
 from tests.backups import run_once
@@ -131,3 +134,31 @@ def test_a_removal_that_meets_a_reader_was_not_brought_back(tmp_path: Path, monk
         assert why(run(place)).startswith("old: restore ")
     assert place.repository.store.head(layout.removing_key) is not None, "no other one can begin"
     assert run(place).removed == ("old",), "and it is no backup that somebody brought back"
+
+
+def test_a_pin_counts_though_the_descriptor_is_gone(tmp_path: Path) -> None:
+    place = stopped_and_followed(tmp_path / "A", is_named=True)
+    pin_point(place.repository.backup("old"), 1, reason="the audit")
+    (place.folder / "backups/old/backup.json").unlink()
+    with pytest.raises(ExpiryNotDone, match="old: commit 1 of it is pinned: the audit"):
+        run(place, is_deletion=True)
+    assert len(list((place.folder / "backups/old/commits").iterdir())) == 4
+
+
+def test_what_was_brought_back_is_not_swept_because_one_file_of_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = stopped_and_followed(tmp_path / "A", is_named=True)
+    old = place.folder / "backups" / "old"
+    shutil.copytree(old, tmp_path / "copy")
+    assert run(place).removed == ("old",)
+    shutil.copytree(tmp_path / "copy", old, dirs_exist_ok=True)
+    right = PosixStore.now_ms
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + 2 * SETTLED_MS)
+    run(place)
+    assert find_removal(place.repository.store, "old") is None
+    (old / "backup.json").unlink()
+    run(place)
+    assert find_removal(place.repository.store, "old") is None, "that was no removal"
+    assert len(list((old / "commits").iterdir())) == 3
+    assert list((old / "topics").rglob("*.log*"))
