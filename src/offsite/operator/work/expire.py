@@ -115,13 +115,13 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
         for repository in asked.repositories:
             held.enter_context(_alone(repository, layout.expiry))
         done = _delete(asked) if asked.is_deletion else _expire(asked, clock)
-        stores = {repository.store.url: repository.store for repository in asked.repositories}
-        for store in stores.values():
+        stores = [repository.store for repository in asked.repositories]
+        for store in stores:
             put_kept(store, layout, done.kept)
         if asked.is_deletion and done.kept:
             told = "; ".join(map(str, done.kept))
             raise ExpiryNotDone(f"not all may be deleted yet: {told}", hint="it is tried again")
-        for store in stores.values():
+        for store in stores:
             sweep_removed(store, by=BY)
         return done
 
