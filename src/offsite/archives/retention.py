@@ -148,9 +148,14 @@ def aged_from_ms(
     """From when ages count back: now, where the newest record of the archive is dated about so; else that record. One
     clock alone may be wrong by a year, and where the source is silent nothing new takes the place of what goes. 0: no
     record tells a time."""
-    times = filter(None, (_newest_ms(files, last_message) for files in partitions))
-    recorded = max((at_ms for at_ms in times if at_ms <= now_ms + AHEAD_MAX_MS), default=0)
-    return now_ms if recorded >= now_ms - WITNESSED_MS else recorded
+    recorded = 0
+    for files in partitions:
+        at_ms = _newest_ms(files, last_message) or 0
+        if at_ms <= now_ms + AHEAD_MAX_MS:
+            recorded = max(recorded, at_ms)
+        if recorded >= now_ms - WITNESSED_MS:  # to know the newest of each partition may take to read it
+            return now_ms
+    return recorded
 
 
 def _newest_ms(files: Sequence[ArchiveFile], last_message: Callable[[ArchiveFile], LastMessage]) -> int | None:
