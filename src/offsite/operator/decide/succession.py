@@ -45,9 +45,9 @@ class Judgement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
     """What is known of the last backup. `point`: the newest complete restore point behind its own beginning, with the
-    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest and the newest such
-    point were committed; `clock_step`: why that may not be the time that passed between them. `problem`: why what it is
-    cannot be told; `left_behind`, `missing`: what it does not back up.
+    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest such point that has
+    all partitions that both have, and the newest one, were committed; `clock_step`: why that may not be the time that
+    passed between them. `problem`: why what it is cannot be told; `left_behind`, `missing`: what it does not back up.
     `began`: where the log of a partition began when it was copied first, for those of which retention let go."""
 
     name: str

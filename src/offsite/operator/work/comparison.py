@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -35,12 +35,14 @@ def is_at(backup: Backup, last: LastCommit) -> bool:
     return stored is not None and stored.hash == last.hash
 
 
-def successor_of(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
-    """What is known of a backup that may take the place of others. `ledger`: all that its ledger has. Raises what the
+def successor_of(
+    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], *, older: BackupState
+) -> Successor:
+    """What is known of a backup that may take the place of `older`. `ledger`: all that its ledger has. Raises what the
     store raises."""
     name = low.beginning.backup
     try:
-        return _successor(repository, uid, low, ledger)
+        return _successor(repository, uid, low, ledger, older)
     except BackupNotFound:
         return Successor(name=name)
     except (Damaged, FormatTooNew) as error:
@@ -58,7 +60,9 @@ def same_batches(store: Store, older: BackupState, point: BackupState) -> Mappin
     return found
 
 
-def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
+def _successor(
+    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], older: BackupState
+) -> Successor:
     name, backup = low.beginning.backup, repository.backup(low.beginning.backup)
     begun = _begun_behind(low, ledger)
     if begun is None:
@@ -71,10 +75,11 @@ def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence
     if head.unreadable:
         return Successor(name=name, problem=f"cannot be read: {head.unreadable}")
     newest = next(_complete(backup, head, behind=begun.commit, newest_first=True), None)
-    oldest = next(_complete(backup, head, behind=begun.commit, newest_first=False), None)
-    if newest is None or oldest is None:
+    if newest is None:
         return Successor(name=name)
     point = replace(backup.state_at(newest.seq, head=head), expired=head.expired)
+    before = _last_without(backup, begun.commit, older.positions.keys() & point.positions.keys())
+    oldest = next(_complete(backup, head, behind=before, newest_first=False), newest)
     left = {str(each.partition_id): each.error for state in (point, head) for each in state.left_behind}
     now_ms = repository.store.now_ms()
     return Successor(
@@ -109,6 +114,19 @@ def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: b
         changes = _commit(backup, line.seq).changes
         if not (changes.incomplete or changes.is_upkeep or changes.seal):
             yield line
+
+
+def _last_without(backup: Backup, behind: int, partitions: Collection[PartitionId]) -> int:
+    """The last commit, from `behind` on, that did not have all of `partitions` yet: a topic may have been added in
+    place, or could not be read for long."""
+    wanted = set(partitions) - (backup.catalog.state(upto=behind).positions.keys() if behind else set())
+    before = behind
+    for stored in backup.log.read(after=behind) if wanted else ():
+        wanted -= {position.partition_id for position in stored.commit.changes.positions}
+        if not wanted:
+            break
+        before = stored.commit.seq
+    return before
 
 
 def _commit(backup: Backup, seq: int) -> Commit:

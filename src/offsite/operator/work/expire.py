@@ -226,7 +226,7 @@ class _Case:
             yield "it is not stopped"
         if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
             yield f"no ledger tells whether it is older than {last.name}"
-        successor = successor_of(last.repository, uid, last.low, last.ledger.backups)
+        successor = successor_of(last.repository, uid, last.low, last.ledger.backups, older=state)
         if not (judged := judge_successor(successor, minimum_ms=self.asked.minimum_ms)).may_go:
             yield str(judged)
         if (point := successor.point) is None:

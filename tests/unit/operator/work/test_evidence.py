@@ -162,3 +162,27 @@ def test_what_was_brought_back_is_not_swept_because_one_file_of_it_is_gone(
     assert find_removal(place.repository.store, "old") is None, "that was no removal"
     assert len(list((old / "commits").iterdir())) == 3
     assert list((old / "topics").rglob("*.log*"))
+
+
+def test_a_topic_that_came_late_does_not_reach_back_as_far_as_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was added in place, or could not be read for a month: its first records are in the older one alone."""
+    right, ahead = PosixStore.now_ms, [0]
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + ahead[0])
+    place = Place(tmp_path / "A", "a")
+    place.begin("old")
+    place.copy("old", BOTH)
+    place.stop("old")
+    place.begin("new", (place, "old"))
+    for day in range(5):
+        place.copy("new", {ORDERS: ((20 * day, 20 * day + 20), (20 * day, 20 * day + 20))}, passes=1)
+        ahead[0] += 10 * DAY_MS
+    for day in range(3):
+        place.copy("new", {USERS: ((20 + 20 * day, 40 + 20 * day),)}, passes=1)
+        ahead[0] += 10 * DAY_MS
+    assert (
+        why(run(place, minimum_ms=30 * DAY_MS)) == "old: new does not reach back far enough yet: 20 d 0 h of 30 d 0 h"
+    )
+    place.copy("new", {USERS: ((80, 100),)}, passes=1)
+    assert run(place, minimum_ms=30 * DAY_MS).removed == ("old",)
