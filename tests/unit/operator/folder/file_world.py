@@ -357,6 +357,8 @@ class FileWorld:
             assert record is not None
             if record.resource().spec.model_dump(by_alias=True)["topics"] != tuple(spec["topics"]):  # type: ignore[attr-defined]
                 return False
+            if record.resource().spec.state.value != spec["state"]:  # type: ignore[attr-defined]
+                return False
             can_begin = spec["destination"].get("path") != "taken"
             if can_begin and (name not in done or done[name].conditions):
                 return False
