@@ -60,6 +60,13 @@ class Tokens:
         return next((each.caller for each in self.known if each.caller.name == name), None)
 
 
+def token_of_owner() -> tuple[str, Tokens]:
+    """A new token that may do everything, and the tokens of a coordinator that knows no other one."""
+    token = _PREFIX + secrets.token_urlsafe(32)
+    owner = Caller(name="owner", role=Role.RESTORE)
+    return token, Tokens(known=(KnownToken(caller=owner, sha256=_digest(token)),))
+
+
 class TokenFile:
     """The tokens of a file as it is now: whoever takes a line away from it shuts somebody out at once. Raises as
     `read_tokens`."""

@@ -42,6 +42,9 @@ class ServeOptions:
         str, typer.Option("--host", help="Address to listen on; others than this machine's own need tokens.")
     ] = LOOPBACK
     token_file: TokenFile = None
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let everybody on this machine do everything, without a token.")
+    ] = False
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="A name that it may be called by, besides localhost.")
     ] = None
@@ -78,18 +81,21 @@ class TokenMade:
 def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
-    Nothing is kept but in the repository: any number of coordinators may serve it. On this machine's own address it
-    serves everybody on this machine; on another one whoever has a token.
+    Nothing is kept but in the repository: any number of coordinators may serve it. It serves whoever has a token: one
+    of --token-file, or the one in the address that it tells as it starts.
     """
     _check_installed()
     from offsite.api.app import make_app
     from offsite.api.serve import listen
     from offsite.api.serve import serve as run
 
-    guarded, site = _guarded(options), _site(options, engine)
+    (token, guarded), site = _guarded(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
-        note(f"serving {options.repo} at {scheme}://{_shown(options.host)}:{sockets.port}")
+        address = f"{scheme}://{_shown(options.host)}:{sockets.port}"
+        note(f"serving {options.repo} at {address}")
+        if token:
+            note(f"open {address}/login?token={token}")
         run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
 
 
@@ -114,12 +120,15 @@ def _check_installed() -> None:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
-def _guarded(options: ServeOptions) -> Guarded:
+def _guarded(options: ServeOptions) -> tuple[str, Guarded]:
+    """The token that was made for whoever starts it, empty where there are others or none is needed; and the rules."""
     from offsite.api.guard.gate import Guarded
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions
-    from offsite.api.guard.tokens import TokenFile
+    from offsite.api.guard.tokens import TokenFile, token_of_owner
 
+    if options.no_token and options.token_file is not None:
+        raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
     if options.host not in _LOOPBACKS and options.token_file is None:
         raise BadOption(
             f"{options.host} can be reached from elsewhere, and nobody would have to say who he is",
@@ -127,10 +136,13 @@ def _guarded(options: ServeOptions) -> Guarded:
         )
     if options.host not in _LOOPBACKS and options.tls_cert is None:
         note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
-    return Guarded(
+    token, own = token_of_owner()
+    tokens = TokenFile(options.token_file) if options.token_file else lambda: own
+    is_made = options.token_file is None and not options.no_token
+    return token if is_made else "", Guarded(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
-        tokens=TokenFile(options.token_file) if options.token_file else None,
+        tokens=None if options.no_token else tokens,
         read_only=options.read_only,
     )
 
