@@ -46,9 +46,32 @@ def test_only_reading_is_allowed_to_who_may_read(
     client = connect(tokens=tokens, token=secrets["read"])
     for method, path in routes(connect()):
         status = client.request(method, path, json={}).status_code
-        may = needed(method, path).role is Role.READ
+        may = needed(method, path).role in {Role.WATCH, Role.READ}
         assert (status != 403) is may, f"{method} {path}: {status}"
     assert coordinator.begun == []
+
+
+def test_who_may_watch_sees_no_record_and_no_job(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters
+) -> None:
+    client = connect(tokens=tokens, token=secrets["watch"])
+    seen = set()
+    for method, path in routes(connect()):
+        if client.request(method, path, json={}).status_code != 403:
+            seen.add(path)
+    assert not [path for path in seen if {"records", "jobs", "plan", "searches"} & set(path.split("/"))]
+    assert client.get("/").status_code == 200
+    assert {"/api/v1/status", "/api/v1/backups", f"/api/v1/backups/{BACKUP}"} <= seen
+    assert coordinator.begun == []
+
+
+def test_each_look_at_records_is_told_with_who_looked(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    client = connect(tokens=tokens, token=secrets["read"])
+    assert client.get(f"/api/v1/backups/{BACKUP}/records?topic=orders&limit=1").status_code == 200
+    assert f'by=reader what="GET /api/v1/backups/{BACKUP}/records?topic=orders&limit=1"' in caplog.text
 
 
 def test_who_may_operate_takes_checkpoints_and_restores_nothing(
@@ -70,8 +93,8 @@ def test_a_coordinator_that_only_shows_changes_nothing(connect: Connect) -> None
 
 
 def test_what_no_rule_names_needs_the_most() -> None:
-    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True)
-    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True)
+    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True, False)
+    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True, False)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +206,7 @@ def test_who_is_taken_out_of_the_file_is_shut_out_at_once(
     client, file = connect(tokens=tokens, token=secrets["read"]), tmp_path / "tokens"
     assert client.get("/api/v1/status").status_code == 200
     lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[1:]))
+    file.write_text("".join(line for line in lines if not line.startswith("reader ")))
     assert client.get("/api/v1/status").status_code == 401
     file.write_text("".join(lines))
     assert client.get("/api/v1/status").status_code == 200

@@ -17,10 +17,11 @@ from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60})\s+(?P<role>read|operate|restore)\s+sha256:(?P<hash>[0-9a-f]{64})")
-_FORM = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60}):(?P<role>read|operate|restore)")
+_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
+_LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
+_FORM = re.compile(f"{_NAME}:{_ROLE}")
 _PREFIX = "offsite_"
-_HINT = "a line is: NAME read|operate|restore sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
+_HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

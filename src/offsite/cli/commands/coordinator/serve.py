@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +14,7 @@ from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBacku
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, OffsiteError
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from offsite.api.site import Place, Site
 
 LOOPBACK = "127.0.0.1"
+TIDIED_EACH_S = 3600.0
 _LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
 
 tokens = typer.Typer(help="Who may ask a coordinator for what.", no_args_is_help=True)
@@ -96,16 +99,35 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
         note(f"serving {options.repo} at {address}")
         if token:
             note(f"open {address}/login?token={token}")
+        if not options.read_only:
+            threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
         run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
+
+
+def _tidy(site: Site) -> None:
+    """Delete what searches have found, when its time is over."""
+    from offsite.model.journal import warned
+    from offsite.services.jobs.forget import forget_searches
+
+    while True:
+        try:
+            forget_searches(site.repository().store)
+        except OffsiteError as error:
+            warned("forget_jobs", error=error.id, why=error.message)
+        time.sleep(TIDIED_EACH_S)
 
 
 @tokens.command()
 def add(
-    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: read, operate or restore.")],
+    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: watch, read, operate or restore.")],
     token_file: Annotated[Path, typer.Option("--token-file", help="File that the token's hash is appended to.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make a token, and show it once. read: see and plan; operate: also take backups and checks; restore: all."""
+    """Make a token, and show it once.
+
+    watch: see how backups stand; read: also records and jobs, and plan; operate: also take backups and checks; restore:
+    all.
+    """
     _check_installed()
     from offsite.api.guard.tokens import new_token
 
