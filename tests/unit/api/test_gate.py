@@ -223,3 +223,14 @@ def test_a_token_file_that_says_nothing_sound_is_refused(tmp_path: Path, text: s
     file.write_text(text)
     with pytest.raises(BadOption, match="token"):
         read_tokens(file)
+
+
+def test_a_token_file_that_others_can_write_counts_for_nobody(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    """They could let themselves in."""
+    client = connect(tokens=tokens, token=secrets["restore"])
+    assert client.get("/api/v1/status").status_code == 200
+    (tmp_path / "tokens").write_text((tmp_path / "tokens").read_text() + "\n")
+    (tmp_path / "tokens").chmod(0o622)
+    assert client.get("/api/v1/status").status_code == 401

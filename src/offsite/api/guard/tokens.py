@@ -20,6 +20,7 @@ from offsite.model.journal import warned
 _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
+_WRITABLE_BY_OTHERS = 0o022
 _PREFIX = "offsite_"
 _HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
 
@@ -101,6 +102,10 @@ class TokenFile:
 def read_tokens(path: Path) -> Tokens:
     """Raises `BadOption` for a file that cannot be read, has no token, or a line that is none."""
     try:
+        if path.stat().st_mode & _WRITABLE_BY_OTHERS:
+            raise BadOption(
+                f"the token file {path} can be written by others, who could let themselves in", hint="chmod go-w FILE"
+            )
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"the token file {path} cannot be read: {error}", hint=_HINT) from error

@@ -210,6 +210,10 @@ def _session_key(file: Path | None) -> bytes | None:
     if file is None:
         return None
     try:
+        if file.stat().st_mode & 0o077:
+            raise BadOption(
+                f"{file} can be read by others, who could make sessions of their own", hint="chmod 600 FILE"
+            )
         key = file.read_bytes()
     except OSError as error:
         raise BadOption(f"{file} cannot be read: {error.strerror}", hint="name a file of 32 random bytes") from error
