@@ -83,6 +83,8 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
         _cluster(options, in_sandbox=in_sandbox) as cluster,
         progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
     ):
+        if not in_sandbox:
+            runner.refuse_strangers()
         result = Drill(
             opened,
             request,
