@@ -23,10 +23,16 @@ __all__ = [
     "LastMessage",
     "RetentionArchive",
     "RetentionLimits",
+    "aged_from_ms",
     "are_first",
     "by_partition",
     "chosen",
 ]
+
+AHEAD_MAX_MS = 5 * 60_000
+"""A record that is dated further ahead of the clock says nothing: one of the two is wrong."""
+WITNESSED_MS = 24 * 3_600_000
+"""The newest record speaks for the clock when it is no older than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +124,44 @@ def chosen(
     last_message: Callable[[ArchiveFile], LastMessage],
     limits: RetentionLimits,
     *,
-    now_ms: int,
+    from_ms: int,
 ) -> tuple[tuple[GoingFile, ...], tuple[KeptFiles, ...]]:
-    """The files that go by age, and beyond these by size, the oldest first; and what stays of each partition."""
+    """The files that go by age, which counts back from `from_ms`, and beyond these by size, the oldest first; and what
+    stays of each partition."""
     heads = [_Head(files=tuple(files), last_message=last_message) for files in partitions if files]
     if limits.keep_age_ms is not None:
         why = f"older than {format_duration(limits.keep_age_ms / 1000)}"
         for head in heads:
-            while head.can_go and head.at_ms < now_ms - limits.keep_age_ms:
+            while head.can_go and head.at_ms < from_ms - limits.keep_age_ms:
                 head.drop(why)
     if limits.max_bytes is not None:
         _drop_beyond(heads, limits.max_bytes)
     return tuple(each for head in heads for each in head.going), tuple(head.kept() for head in heads)
+
+
+def aged_from_ms(
+    partitions: Sequence[Sequence[ArchiveFile]],
+    last_message: Callable[[ArchiveFile], LastMessage],
+    *,
+    now_ms: int,
+) -> int:
+    """From when ages count back: now, where the newest record of the archive is dated about so; else that record. One
+    clock alone may be wrong by a year, and where the source is silent nothing new takes the place of what goes. 0: no
+    record tells a time."""
+    recorded = 0
+    for files in partitions:
+        at_ms = _newest_ms(files, last_message) or 0
+        if at_ms <= now_ms + AHEAD_MAX_MS:
+            recorded = max(recorded, at_ms)
+        if recorded >= now_ms - WITNESSED_MS:  # to know the newest of each partition may take to read it
+            return now_ms
+    return recorded
+
+
+def _newest_ms(files: Sequence[ArchiveFile], last_message: Callable[[ArchiveFile], LastMessage]) -> int | None:
+    """Of the newest file; of the one before where an export writes that one just now. None: it is not known."""
+    found = (file.told or last_message(file) for file in reversed(files[-2:]))
+    return next((each.at_ms for each in found if each.at_ms is not None), None)
 
 
 def _drop_beyond(heads: Sequence[_Head], max_bytes: int) -> None:

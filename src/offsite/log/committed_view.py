@@ -146,8 +146,9 @@ class CommittedView:
         return self.is_undecided(header) and self.stretch(header) == len(self._missing_from)
 
     def stretch(self, header: BatchHeader) -> int:
-        """The number of holes before the batch, as far as markers were read: a transaction lies between two of them."""
-        return bisect_right(self._missing_from, header.base_offset) if self._missing_from else 0
+        """The number of holes before the batch's last record, as far as markers were read: a transaction lies between
+        two of them. The first batch behind a hole may begin before it: the log started inside the batch."""
+        return bisect_right(self._missing_from, header.last_offset) if self._missing_from else 0
 
     def outcome(self, header: BatchHeader) -> bool | None:
         """Whether the transactional batch was committed, by its producer id's next marker; None: there is none. Raises

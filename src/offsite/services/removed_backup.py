@@ -17,22 +17,28 @@ from offsite.repository.declared.ledger import DeclaredLedger, declared_uids
 from offsite.repository.generations.generation_set import Phase
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.ledger import Ledger
-from offsite.repository.generations.removal import RemovedBackup
+from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
+from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.audit_record import GENERATION, AuditLayout, AuditLine, read_audit
+from offsite.repository.state import FIRST_SEQ
 from offsite.stores.store import Store
 
 
 def find_removal(store: Store, backup: str) -> RemovedBackup | None:
     """The removal of a backup that is not there; None where nothing says that it was one. A ledger that cannot be read
-    says nothing. Raises what the store raises."""
+    says nothing. Neither does one where the place speaks against it, for the backup was brought back since, and is
+    lost: its history is there, or the mark that a removal leaves for 30 days is not. Raises what the store raises."""
+    layout = BackupLayout(backup=backup)
     try:
         entered = [*_of_generation(store, backup), *_of_declared(store, backup)]
     except OffsiteError as error:
         warned("unread_ledger", why=error.message, backup=backup)
         return None
-    if not entered or None in entered:
+    if not entered or None in entered or store.head(layout.commit_key(FIRST_SEQ)) is not None:
         return None
-    return max((each for each in entered if each is not None), key=lambda each: each.at_ms)
+    last = max((each for each in entered if each is not None), key=lambda each: each.at_ms)
+    is_late = store.now_ms() - last.at_ms >= KEPT_MS
+    return last if is_late or store.head(layout.removed_key) is not None else None
 
 
 def _of_generation(store: Store, backup: str) -> Iterator[RemovedBackup | None]:

@@ -41,8 +41,9 @@ def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterato
     origins = _origins(task, (max(lowest, scans[0].start), task.start), log) if with_commit else None
     for scan in scans:
         record_bounds = RecordBounds(scan.start, scan.end)
-        for data, header in _batches(scan.segment, log, start=lowest, end=task.start):
-            if header.is_transactional and header.base_offset >= floors.get(header.producer_id, header.next_offset):
+        start = min(lowest, scan.segment.lowest_offset) if scan.segment.start >= lowest else lowest
+        for data, header in _batches(scan.segment, log, start=start, end=task.start):
+            if header.is_transactional and header.last_offset >= floors.get(header.producer_id, header.next_offset):
                 columns.add_records(
                     VisibleBatch(data, header, record_bounds).records(),
                     commit=None if origins is None else origins.at(header.base_offset),

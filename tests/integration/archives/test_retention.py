@@ -142,18 +142,18 @@ def test_the_command_shows_asks_and_tells(exchange: Exchange) -> None:
         exchange.export("avro", "a")
     place = Path(exchange.place("a"))
     run = CliRunner().invoke
-    planned = run(app, command("plan", place, "avro", "--keep-age", "1d", "-o", "json"))
+    planned = run(app, command("plan", place, "avro", "--keep-age", "0s", "-o", "json"))
     assert planned.exit_code == 0, planned.output
     report = json.loads(planned.stdout)
     assert [each["start"] for each in report["removed_files"]] == [0, 20]
     assert report["removed_bytes"] == sum(each["bytes"] for each in report["removed_files"]) > 0
-    shown = run(app, command("plan", place, "avro", "--keep-age", "1d")).stdout
+    shown = run(app, command("plan", place, "avro", "--keep-age", "0s")).stdout
     assert "2 files (" in shown
     assert "the newest file of a partition stays" in shown
-    refused = run(app, command("apply", place, "avro", "--keep-age", "1d"))
+    refused = run(app, command("apply", place, "avro", "--keep-age", "0s"))
     assert refused.exit_code != 0
     assert (place / report["removed_files"][0]["name"]).exists()
-    done = run(app, command("apply", place, "avro", "--keep-age", "1d", "--yes"))
+    done = run(app, command("apply", place, "avro", "--keep-age", "0s", "--yes"))
     assert done.exit_code == 0, done.output
     assert "deleted: 2 objects" in done.stdout
     assert not (place / report["removed_files"][0]["name"]).exists()
@@ -161,6 +161,6 @@ def test_the_command_shows_asks_and_tells(exchange: Exchange) -> None:
 
 
 def test_objects_of_a_store_stay_for_ten_minutes_at_least(bucket: Exchange) -> None:
-    words = ["archive", "retention", "plan", bucket.place("a"), "--format", "avro", "--keep-age", "1d"]
+    words = ["archive", "retention", "plan", bucket.place("a"), "--format", "avro", "--keep-age", "0s"]
     done = CliRunner().invoke(app, [*words, "--collect-after", "9m"])
     assert "10 minutes at least" in str(done.exception)

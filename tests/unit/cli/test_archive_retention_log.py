@@ -15,7 +15,7 @@ from offsite.log.records.record import Record
 from offsite.stores.open_store import open_archive_files
 from tests.archive_records import write_range
 
-HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> str:
     writer = open_writer("jsonl", files)
     for start in (0, 2):
         writer.ends()
-        some = [Record(at, 1_000_000 + at * HOUR_MS, 0, b"k", b"v", ()) for at in (start, start + 1)]
+        some = [Record(at, 1_000_000 + at * DAY_MS, 0, b"k", b"v", ()) for at in (start, start + 1)]
         written = write_range(writer, some, start=start, end=start + 2, partition=0)
         writer.finish([written], [ArchiveTopic(topic="orders", partitions=1)], {})
     arguments = ["archive", "retention", "apply", place, "--format", "jsonl", "--yes", "--collect-after", "0s"]

@@ -215,6 +215,13 @@ def test_a_marker_behind_missing_offsets_decides_on_nothing_before_them(size: in
     assert view.undecided == [Undecided(producer_id=1, first_offset=0), Undecided(producer_id=1, first_offset=7)]
 
 
+def test_a_batch_in_which_the_log_starts_behind_missing_offsets_is_decided_by_the_marker_behind_them() -> None:
+    records = [Record(offset, 0, 0, b"", b"") for offset in range(1, 6)]
+    (batch,) = scan(encode(records, producer_id=1, producer_epoch=0, is_transactional=True))
+    markers = with_missing([Markers([Marker(6, 1, 0, True, 1)])], [0, 3])  # told twice: first up to 3, then up to 4
+    assert CommittedView(markers, end_offset=7).is_visible(batch)
+
+
 def test_nor_where_a_live_log_deletes_offsets_while_its_markers_are_read() -> None:
     steps = [DATA, ABORT, DATA, COMMIT, DATA]
 

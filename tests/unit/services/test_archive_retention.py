@@ -12,7 +12,14 @@ import pytest
 
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter
 from offsite.archives.formats import ReadOptions, WriteOptions, open_reader, open_retention, open_writer
-from offsite.archives.retention import ArchiveFile, ExpiredObject, LastMessage, RetentionLimits, chosen
+from offsite.archives.retention import (
+    ArchiveFile,
+    ExpiredObject,
+    LastMessage,
+    RetentionLimits,
+    aged_from_ms,
+    chosen,
+)
 from offsite.log.buffer import Buffer
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
@@ -41,6 +48,7 @@ from tests.faulty_store import Crash
 from tests.memory_archive import MemoryArchive
 
 HOUR_MS = 3_600_000
+QUARTER_MS = HOUR_MS // 4
 NOW_MS = 1_700_000_000_000
 FORMATS = ("avro", "parquet", "jsonl", "osodevops", "kafka-backup")
 INDEXED = FORMATS[:3]
@@ -99,9 +107,9 @@ class Archive:
 
 
 def records(start: int, end: int) -> list[Record]:
-    """The one at offset 0 is the oldest, 100 hours old; each is an hour younger than the one before."""
+    """The one at offset 0 is the oldest, 25 hours old; each is a quarter of one younger than the one before."""
     value = b"v" * 20
-    return [Record(at, NOW_MS - (100 - at) * HOUR_MS, 0, b"k%d" % at, value, ()) for at in range(start, end)]
+    return [Record(at, NOW_MS - (100 - at) * QUARTER_MS, 0, b"k%d" % at, value, ()) for at in range(start, end)]
 
 
 def made(format_name: str, *, collect_after_ms: int = 0) -> Archive:
@@ -121,7 +129,7 @@ def archive(request: pytest.FixtureRequest) -> Archive:
 
 def age_of(offset: int) -> int:
     """What keeps the record at `offset` and all behind it."""
-    return (100 - offset) * HOUR_MS
+    return (100 - offset) * QUARTER_MS
 
 
 def bodies(archive: Archive) -> set[str]:
@@ -183,6 +191,26 @@ def test_the_newest_file_of_a_partition_never_goes(archive: Archive) -> None:
     assert (again.going, again.collectable, again.waiting) == ((), (), ())
 
 
+@pytest.mark.parametrize("apart_ms", [365 * 24 * HOUR_MS, 60 * 24 * HOUR_MS])
+def test_a_clock_that_is_ahead_or_a_silent_source_makes_no_file_older(archive: Archive, apart_ms: int) -> None:
+    """The folder's clock is the machine's: nothing tells which of the two it is."""
+    archive.files.clock_ms += apart_ms
+    limits = RetentionLimits(keep_age_ms=30 * 24 * HOUR_MS)
+    plan = plan_retention(archive.target, limits, clock=_At(archive.files.clock_ms))
+    assert (plan.going, plan.from_ms) == ((), records(END - 1, END)[0].timestamp_ms)
+    limits = RetentionLimits(keep_age_ms=(END - 1 - 10) * QUARTER_MS)
+    plan = plan_retention(archive.target, limits, clock=_At(archive.files.clock_ms))
+    assert [each.file.start for each in plan.going] == [0, 4], "the newest record is who tells the time"
+
+
+@pytest.mark.parametrize("at_ms", [None, NOW_MS + HOUR_MS])
+def test_where_no_record_tells_the_time_nothing_goes_by_age(at_ms: int | None) -> None:
+    times = {0: 1, 10: 2, 20: at_ms, 30: at_ms}
+    files = [file(start, start + 10) for start in times]
+    from_ms = aged_from_ms([files], lambda each: LastMessage(at_ms=times[each.start]), now_ms=NOW_MS)
+    assert from_ms == 0
+
+
 def test_the_oldest_go_until_the_rest_is_small_enough(archive: Archive) -> None:
     sizes = [each.file.size_bytes for each in archive.plan(keep_age_ms=0).going]
     total = sum(each.size_bytes for each in archive.plan(keep_age_ms=age_of(0)).kept)
@@ -192,7 +220,7 @@ def test_the_oldest_go_until_the_rest_is_small_enough(archive: Archive) -> None:
     assert sum(each.size_bytes for each in plan.kept) == total - sum(sizes[:2])
     assert archive.plan(max_bytes=total).going == ()
     both = archive.plan(keep_age_ms=age_of(4), max_bytes=total - sum(sizes[:2]))
-    assert [each.why for each in both.going] == ["older than 4 d 0 h", "beyond --max-bytes"]
+    assert [each.why for each in both.going] == ["older than 1 d 0 h", "beyond --max-bytes"]
 
 
 def test_broken_off_anywhere_the_archive_is_whole_and_the_next_run_ends_it(archive: Archive) -> None:
@@ -296,7 +324,7 @@ def test_objects_stay_until_their_file_is_out_for_long_enough(format_name: str) 
     assert (later.going, later.collectable, len(later.waiting)) == ((), (), 2)
     archive.files.clock_ms += HOUR_MS
     after = plan_retention(
-        archive.target, RetentionLimits(keep_age_ms=200 * HOUR_MS), clock=_At(archive.files.clock_ms)
+        archive.target, RetentionLimits(keep_age_ms=200 * QUARTER_MS), clock=_At(archive.files.clock_ms)
     )
     assert len(after.collectable) == 2
     done = carry_out(archive.target, after, clock=_At(archive.files.clock_ms))
@@ -317,7 +345,7 @@ def test_what_the_tool_writes_of_a_topic_made_anew_is_not_what_was_pruned() -> N
     archive.files.clock_ms += HOUR_MS
     archive.files.put(name, data[0])
     clock = _At(archive.files.clock_ms)
-    plan = plan_retention(archive.target, RetentionLimits(keep_age_ms=200 * HOUR_MS), clock=clock)
+    plan = plan_retention(archive.target, RetentionLimits(keep_age_ms=200 * QUARTER_MS), clock=clock)
     assert (plan.collectable, plan.waiting) == ((), ())
     carry_out(archive.target, plan, clock=clock)
     assert name in archive.files.objects
@@ -552,9 +580,9 @@ def test_whatever_happens_beside_each_other_no_record_in_the_midst_is_ever_missi
         archive.export(start, start + count)
         end.offset = start + count
 
-    def retain(_: object = None, *, hours: int = 0) -> None:
+    def retain(_: object = None, *, quarters: int = 0) -> None:
         clock = _At(archive.files.clock_ms)
-        limits = RetentionLimits(keep_age_ms=(hours or chance.randrange(70, 110)) * HOUR_MS)
+        limits = RetentionLimits(keep_age_ms=(quarters or chance.randrange(70, 110)) * QUARTER_MS)
         with suppress(ArchiveBusy):
             carry_out(archive.target, plan_retention(archive.target, limits, clock=clock), clock=clock)
 
@@ -577,7 +605,7 @@ def test_whatever_happens_beside_each_other_no_record_in_the_midst_is_ever_missi
     export()
     archive.files.clock_ms += 2 * HOUR_MS
     for _ in range(2):
-        retain(hours=200)  # it takes nothing out any more
+        retain(quarters=200)  # it takes nothing out any more
         archive.files.clock_ms += 2 * HOUR_MS
     listed = {each.name for files in archive.target.archive.partitions() for each in files}
     assert {key for key in bodies(archive) if key.endswith((".data", ".bin.zst", "_records"))} == listed
@@ -599,7 +627,7 @@ def file(start: int, end: int) -> ArchiveFile:
 
 def going(files: Sequence[ArchiveFile], *, read_end: int = 0) -> list[int]:
     limits = RetentionLimits(keep_age_ms=1)
-    gone, _ = chosen([files], lambda _: LastMessage(at_ms=0, end=read_end), limits, now_ms=10)
+    gone, _ = chosen([files], lambda _: LastMessage(at_ms=0, end=read_end), limits, from_ms=10)
     return [each.file.start for each in gone]
 
 

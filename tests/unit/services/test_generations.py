@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -560,6 +560,31 @@ def test_a_source_that_was_emptied_after_the_switch_takes_no_generation_away(pai
             effect = a.step()
     assert effect == Rest(why="generation 1 stays: generation 2 lacks customers/0: 1 key")
     assert pair.phases() == ["sealed", "complete"]
+
+
+@pytest.mark.parametrize("away", [("commits",), ("backup.json", "commits"), ("backup.json", "commits", "packs")])
+def test_a_generation_whose_commits_are_away_is_not_taken_for_empty(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: Sequence[str]
+) -> None:
+    """A part of it is on another disk, or is being copied back."""
+    monkeypatch.setattr(instance, "COMPARED_AGAIN_AFTER", 2)
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    place = Path(pair.site.repository.store.url) / "backups" / "pair.gen-1"
+    for name in away:
+        (place / name).rename(tmp_path / name)
+    before = sorted(place.rglob("*.*"))
+    for _ in range(4):
+        b.step()
+        a.step()
+    assert (pair.phases(), sorted(place.rglob("*.*"))) == (["sealed", "complete"], before)
+    (found,) = report_sets(pair.site.repository)
+    assert found.generations[0].kept == (
+        "generation 2 lacks what pair.gen-1 held, whose commits are all gone: a part of it may be away"
+    )
+    for name in away:
+        (tmp_path / name).rename(place / name)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 
 def test_what_was_replaced_or_deleted_may_be_missing(pair: Pair) -> None:

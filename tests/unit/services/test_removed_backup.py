@@ -11,6 +11,8 @@ from rich.console import Console
 from offsite.cli.views.status_view import render_status
 from offsite.model.errors import CommitsGone
 from offsite.repository.declared.entry import Kind
+from offsite.repository.generations.removal import KEPT_MS
+from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.services.heads import SeenHead
@@ -47,6 +49,7 @@ def removed_by_the_operator(store: PosixStore, *, with_line: bool = True) -> Dec
     if with_line:
         line = Deletion(kind=GENERATION, what=NAME, rule="a newer backup has all that is asked", bytes=7)
         note_deletions(store, declared.layout, [line], by="expiry", commit=declared.history.seq)
+    store.put_if_absent(BackupLayout(backup=NAME).removed_key, b"{}")
     declared.decide(Kind.REMOVED)
     return declared
 
@@ -94,6 +97,17 @@ def test_a_line_that_no_ledger_speaks_for_says_nothing(store: PosixStore) -> Non
     declared.start(NAME)
     note_deletions(store, declared.layout, [Deletion(kind=GENERATION, what=NAME, rule="r")], by="expiry", commit=1)
     assert find_removal(store, NAME) is None
+
+
+def test_a_removal_without_its_mark_was_taken_back(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody brought the backup back, and then its folder was lost."""
+    removed_by_the_operator(store)
+    store.delete(BackupLayout(backup=NAME).removed_key)
+    assert find_removal(store, NAME) is None
+    assert not read_status(Repository.open(store)).safe
+    right = PosixStore.now_ms
+    monkeypatch.setattr(PosixStore, "now_ms", lambda each: right(each) + KEPT_MS)
+    assert find_removal(store, NAME) is not None, "then the mark says nothing any more"
 
 
 def test_a_ledger_that_cannot_be_read_says_nothing(store: PosixStore) -> None:

@@ -158,6 +158,18 @@ def test_what_is_open_where_offsets_are_missing_never_comes(backup: Backup, mark
         assert sorted(seen) == ([0, 1, 6] if marker else [2, 6]), borders
 
 
+def test_a_batch_in_which_the_log_starts_behind_missing_offsets_comes_with_its_marker(backup: Backup) -> None:
+    state = commit_batches(backup, {ORDERS: [batch_of(0, 2)]})
+    hole = RecordedHole(partition_id=ORDERS, start=2, end=6, reason="retention")
+    at_6 = Position(partition_id=ORDERS, log_start=0, end=6)
+    backup.commit(Changes(holes=(hole,), positions=(at_6,)), base=state, writer="w")
+    commit_batches(backup, {ORDERS: [transactional(1, 7, producer_id=1, sequence=5)]})
+    commit_batches(backup, {ORDERS: [make_control_batch(8, producer_id=1, committed=True)]})
+    for borders in ([0, 4], [0, 2, 3, 4]):
+        seen = [n for start, stop in pairwise(borders) for n in offsets(micro_batch(stream(backup), start, stop))]
+        assert sorted(seen) == [0, 1, 6, 7], borders
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_however_transactions_and_commits_lie_all_micro_batches_are_the_table(backup: Backup, seed: int) -> None:
     """Random logs of three producers, cut into random commits and micro-batches: no row is lost, none comes twice."""

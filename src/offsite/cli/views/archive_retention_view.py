@@ -48,13 +48,15 @@ class KeptPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What goes of an archive at `at_ms`, by the clock of its store, and what stays. `removed_files` count no more;
-    `deleted_objects` are gone, of these files or of those of earlier runs; `waiting_objects` go when they are out for
-    long enough; `locked_objects` are protected by the store. A plan has deleted nothing: it lists what would be."""
+    """What goes of an archive at `at_ms`, by the clock of its store, and what stays. Ages count back from `from_ms`: 0
+    where no record tells a time, and nothing goes by age. `removed_files` count no more; `deleted_objects` are gone, of
+    these files or of those of earlier runs; `waiting_objects` go when they are out for long enough; `locked_objects`
+    are protected by the store. A plan has deleted nothing: it lists what would be."""
 
     archive: str
     format: str
     at_ms: int
+    from_ms: int
     removed_files: tuple[RemovedFile, ...]
     removed_bytes: int
     kept: tuple[KeptPartition, ...]
@@ -75,6 +77,7 @@ def reported(
         archive=target.place,
         format=target.format,
         at_ms=plan.now_ms,
+        from_ms=plan.from_ms,
         removed_files=tuple(
             RemovedFile(
                 name=each.file.name,
@@ -151,6 +154,11 @@ def _render_files(console: Console, report: RetentionReport, what: str) -> None:
     count, size = len(report.removed_files), format_size(report.removed_bytes)
     left = format_size(report.kept_bytes)
     console.print(f"{report.format} archive {report.archive}: {count} files ({size}) {what}, {left} stay")
+    if report.from_ms != report.at_ms:
+        since = (
+            f"from {format_time(report.from_ms)}, the newest record" if report.from_ms else "from no time: none is told"
+        )
+        console.print(f"  ages count back {since}")
     for each in report.removed_files[:_LISTED_MAX]:
         console.print(f"  {each.name}: last message {format_time(each.last_message_ms)}, {each.why}")
     if count > _LISTED_MAX:

@@ -45,14 +45,16 @@ class Judgement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
     """What is known of the last backup. `point`: the newest complete restore point behind its own beginning, with the
-    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest and the newest such
-    point were committed. `problem`: why what it is cannot be told; `left_behind`, `missing`: what it does not back up.
+    segments that hold its data now; None: there is none. `since_ms`, `until_ms`: when the oldest such point that has
+    all partitions that both have, and the newest one, were committed; `clock_step`: why that may not be the time that
+    passed between them. `problem`: why what it is cannot be told; `left_behind`, `missing`: what it does not back up.
     `began`: where the log of a partition began when it was copied first, for those of which retention let go."""
 
     name: str
     point: BackupState | None = None
     since_ms: int = 0
     until_ms: int = 0
+    clock_step: str = ""
     problem: str = ""
     left_behind: str = ""
     missing: str = ""
@@ -176,6 +178,8 @@ def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
     if minimum_ms and (reach_ms := successor.until_ms - successor.since_ms) < minimum_ms:
         reach, minimum = format_duration(reach_ms / 1000), format_duration(minimum_ms / 1000)
         yield f"does not reach back far enough yet: {reach} of {minimum}"
+    if minimum_ms and successor.clock_step:
+        yield f"may not reach back as far as its clock says: {successor.clock_step}"
 
 
 def _is_compacted(older: BackupState, point: BackupState, partition: PartitionId) -> bool:

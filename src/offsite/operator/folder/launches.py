@@ -20,7 +20,8 @@ from offsite.operator.world.processes import Launch
 
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
-"""A variable of expiry jobs over several accounts: by the URL of each repository, the variables that open it."""
+"""A variable of expiry jobs over several accounts: the variables that open each place, in the order of `--place`. Two
+accounts may have repositories of one URL, at stores that only their variables tell apart."""
 _SPARK = tuple(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE"))
 """Which Spark it is: agents have that of their template, jobs that of the operator."""
 _NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
@@ -61,17 +62,18 @@ class Launches:
 
     def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
         """An expiry job over all `places`, each opened by its own account. Raises `BadResource`."""
-        words = [word for each in dict.fromkeys(each.repository for each in places) for word in ("--place", each)]
+        inherited = self._inherited()
+        opened = [(each.repository, variables_of(self.accounts.account(each), inherited)) for each in places]
+        ways = [way for at, way in enumerate(opened) if way not in opened[:at]]
+        words = [word for repository, _ in ways for word in ("--place", repository)]
         if is_deletion:
             words.append("--delete")
         else:
             words += ["--maximum-retention", asked.maximum_retention] if asked.maximum_retention else []
             words += ["--minimum-restorable", asked.minimum_restorable] if asked.minimum_restorable else []
-        inherited = self._inherited()
-        each_one = {place.repository: variables_of(self.accounts.account(place), inherited) for place in places}
-        environment = dict(each_one[places[-1].repository]) if places else inherited
+        environment = dict(ways[-1][1]) if ways else inherited
         if len({place.account for place in places}) > 1:
-            environment[PLACES] = json.dumps({url: only_of_stores(found) for url, found in each_one.items()})
+            environment[PLACES] = json.dumps([only_of_stores(found) for _, found in ways])
         return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
 
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
@@ -99,8 +101,8 @@ class Launches:
         return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
 
 
-def place_environments(environment: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
-    """What opens each repository that an expiry job is about, by its URL, as the environment of its process tells;
+def place_environments(environment: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
+    """What opens each repository that an expiry job is about, in their order, as the environment of its process tells;
     nothing where one account opens all."""
-    found: Mapping[str, Mapping[str, str]] = json.loads(environment.get(PLACES, "{}"))
+    found: Sequence[Mapping[str, str]] = json.loads(environment.get(PLACES, "[]"))
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
 from offsite.model.named import named
@@ -11,7 +12,7 @@ from offsite.model.selections.selection import parse_selection
 from offsite.operator.decide.succession import Successor, must_have_batch
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import Commit, PartitionId
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.declared.agent_word import get_agent_word
 from offsite.repository.declared.entry import LastCommit
@@ -20,6 +21,7 @@ from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
+from offsite.services.retention.reckoning import Reckoning, jump_ahead, reckoned, was_behind
 from offsite.stores.store import Store
 
 _NAMED_MAX = 5
@@ -33,12 +35,14 @@ def is_at(backup: Backup, last: LastCommit) -> bool:
     return stored is not None and stored.hash == last.hash
 
 
-def successor_of(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
-    """What is known of a backup that may take the place of others. `ledger`: all that its ledger has. Raises what the
+def successor_of(
+    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], *, older: BackupState
+) -> Successor:
+    """What is known of a backup that may take the place of `older`. `ledger`: all that its ledger has. Raises what the
     store raises."""
     name = low.beginning.backup
     try:
-        return _successor(repository, uid, low, ledger)
+        return _successor(repository, uid, low, ledger, older)
     except BackupNotFound:
         return Successor(name=name)
     except (Damaged, FormatTooNew) as error:
@@ -56,7 +60,9 @@ def same_batches(store: Store, older: BackupState, point: BackupState) -> Mappin
     return found
 
 
-def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel]) -> Successor:
+def _successor(
+    repository: Repository, uid: str, low: LowLevel, ledger: Sequence[LowLevel], older: BackupState
+) -> Successor:
     name, backup = low.beginning.backup, repository.backup(low.beginning.backup)
     begun = _begun_behind(low, ledger)
     if begun is None:
@@ -69,16 +75,19 @@ def _successor(repository: Repository, uid: str, low: LowLevel, ledger: Sequence
     if head.unreadable:
         return Successor(name=name, problem=f"cannot be read: {head.unreadable}")
     newest = next(_complete(backup, head, behind=begun.commit, newest_first=True), None)
-    oldest = next(_complete(backup, head, behind=begun.commit, newest_first=False), None)
-    if newest is None or oldest is None:
+    if newest is None:
         return Successor(name=name)
     point = replace(backup.state_at(newest.seq, head=head), expired=head.expired)
+    before = _last_without(backup, begun.commit, older.positions.keys() & point.positions.keys())
+    oldest = next(_complete(backup, head, behind=before, newest_first=False), newest)
     left = {str(each.partition_id): each.error for state in (point, head) for each in state.left_behind}
+    now_ms = repository.store.now_ms()
     return Successor(
         name=name,
         point=point,
         since_ms=oldest.committed_at_ms,
-        until_ms=newest.committed_at_ms,
+        until_ms=min(now_ms, newest.committed_at_ms),
+        clock_step=_clock_step(backup, head, oldest, reckoned(point, newest, now_ms=now_ms)),
         left_behind=named([f"{where} ({error})" for where, error in left.items()], most=_NAMED_MAX),
         missing=_missing(repository.store, uid, low, point),
         began=_began(backup, begun.commit, point),
@@ -102,12 +111,36 @@ def _complete(backup: Backup, head: BackupState, *, behind: int, newest_first: b
             if newest_first:
                 return
             continue
-        stored = backup.log.get(line.seq)
-        if stored is None:
-            raise damaged_commit(f"{backup.layout.commit_key(line.seq)} is missing")
-        changes = stored.commit.changes
+        changes = _commit(backup, line.seq).changes
         if not (changes.incomplete or changes.is_upkeep or changes.seal):
             yield line
+
+
+def _last_without(backup: Backup, behind: int, partitions: Collection[PartitionId]) -> int:
+    """The last commit, from `behind` on, that did not have all of `partitions` yet: a topic may have been added in
+    place, or could not be read for long."""
+    wanted = set(partitions) - (backup.catalog.state(upto=behind).positions.keys() if behind else set())
+    before = behind
+    for stored in backup.log.read(after=behind) if wanted else ():
+        wanted -= {position.partition_id for position in stored.commit.changes.positions}
+        if not wanted:
+            break
+        before = stored.commit.seq
+    return before
+
+
+def _commit(backup: Backup, seq: int) -> Commit:
+    """Raises `DamagedCommit`."""
+    stored = backup.log.get(seq)
+    if stored is None:
+        raise damaged_commit(f"{backup.layout.commit_key(seq)} is missing")
+    return stored.commit
+
+
+def _clock_step(backup: Backup, head: BackupState, oldest: CommitSummary, reckoning: Reckoning) -> str:
+    """Why the times of its restore points may not be what passed between them: as retention judges clocks."""
+    read = partial(_commit, backup)
+    return jump_ahead(head.history, oldest.seq, reckoning) or was_behind(head.history, oldest.seq, read)
 
 
 def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:

@@ -29,9 +29,15 @@ from offsite.repository.declared.entry import Kind, Predecessor
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
-from offsite.repository.generations.removal import begin_removal, remove_backup, was_brought_back, withdraw_removal
+from offsite.repository.generations.removal import (
+    begin_removal,
+    remove_backup,
+    unopened,
+    was_brought_back,
+    withdraw_removal,
+)
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
@@ -47,6 +53,7 @@ from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
 
 BY = "expiry"
+_NOT_OURS = "the ledger names it, and its name is not of this resource: somebody else's entry, or its claim is gone"
 _BROUGHT_BACK = "somebody brought it back: it is theirs, and no job touches it any more"
 
 
@@ -76,13 +83,15 @@ class Expired:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Low:
     """`place`: which of the job's repositories; `ledger`: all that its ledger has; `is_continued`: a later one goes on
-    in the same place, for their names hold no time: what lies there is that one's."""
+    in the same place, for their names hold no time: what lies there is that one's. `is_ours`: its name is claimed by
+    the resource; a ledger alone is not believed that, for whoever can create objects can write one."""
 
     place: int
     repository: Repository
     low: LowLevel
     ledger: History
     is_continued: bool = False
+    is_ours: bool = True
 
     @property
     def name(self) -> str:
@@ -106,13 +115,13 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
         for repository in asked.repositories:
             held.enter_context(_alone(repository, layout.expiry))
         done = _delete(asked) if asked.is_deletion else _expire(asked, clock)
-        stores = {repository.store.url: repository.store for repository in asked.repositories}
-        for store in stores.values():
+        stores = [repository.store for repository in asked.repositories]
+        for store in stores:
             put_kept(store, layout, done.kept)
         if asked.is_deletion and done.kept:
             told = "; ".join(map(str, done.kept))
             raise ExpiryNotDone(f"not all may be deleted yet: {told}", hint="it is tried again")
-        for store in stores.values():
+        for store in stores:
             sweep_removed(store, by=BY)
         return done
 
@@ -121,7 +130,9 @@ def _delete(asked: Expiry) -> Expired:
     """All of its backups, but for those that are pinned or read."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
-        if (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
+        if not low.is_ours:
+            warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
+        elif (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -130,18 +141,22 @@ def _delete(asked: Expiry) -> Expired:
 
 def _expire(asked: Expiry, clock: Clock) -> Expired:
     for low in _lows(asked):
-        if low.is_continued:
+        if low.is_continued and low.is_ours:
             _forget(asked.uid, low)
-    lows = _lows(asked)
+    found = _lows(asked)
+    lows = [low for low in found if low.is_ours]
     last = _last(lows)
     backup = _opened(last) if last is not None else None
     points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
-    removed, kept = list[str](), list[KeptBackup]()
+    removed, kept = list[str](), [_kept(low, _NOT_OURS) for low in found if not low.is_ours]
     for low in lows:
         if low is last:
             continue
-        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept() or _remove(asked.uid, low):
+        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept():
             withdraw_removal(low.store, low.layout)
+        else:
+            why = _remove(asked.uid, low)
+        if why:
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -178,11 +193,28 @@ class _Case:
             state = backup.sound_state() if backup is not None else None
             if state is not None and state.unreadable:
                 return f"it cannot be read: {state.unreadable}"
-            if state is None or not (state.positions or state.topics or state.branches):
-                return "it is not stopped" if older.low.phase.is_live else ""  # it holds nothing
-            return _why_in_use(older) or next(self._why_unequal(state), "")
+            return next(self._reasons(state), "")
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
+
+    def _reasons(self, state: BackupState | None) -> Iterator[str]:
+        is_empty = state is None or not (state.positions or state.topics or state.branches)
+        if is_empty and self.older.low.phase.is_live:
+            yield "it is not stopped"
+        yield from self._why_not_itself(state)
+        if state is not None and not is_empty:
+            yield from filter(None, [_why_in_use(self.older)])
+            yield from self._why_unequal(state)
+
+    def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
+        """Why what lies there is not what it was: another thing, or a part, may be in its place. Where there is no
+        commit at all, whatever else is there shows that there were some."""
+        older, last = self.older, self.last
+        for named in (each for each in _predecessors(last) if each.word == older.low.word) if last is not None else ():
+            if named.last.commit and (state is None or not is_at(older.repository.backup(older.name), named.last)):
+                yield f"commit {named.last.commit} of it is gone: a copy, or a part, may lie in its place"
+        if (state is None or not state.seq) and (key := _rest_of(older)):
+            yield f"its commits are gone, and {key} is there: a part of it may be away"
 
     def _why_unequal(self, state: BackupState) -> Iterator[str]:
         """Why the last one does not take its place: the first reason is enough."""
@@ -194,10 +226,7 @@ class _Case:
             yield "it is not stopped"
         if not is_older(_located(older), _located(last), tuple(map(_located, self.lows))):
             yield f"no ledger tells whether it is older than {last.name}"
-        named = next((each for each in _predecessors(last) if each.word == older.low.word), None)
-        if named is not None and not is_at(older.repository.backup(older.name), named.last):
-            yield f"it is not what {last.name} began behind: a copy may lie in its place"
-        successor = successor_of(last.repository, uid, last.low, last.ledger.backups)
+        successor = successor_of(last.repository, uid, last.low, last.ledger.backups, older=state)
         if not (judged := judge_successor(successor, minimum_ms=self.asked.minimum_ms)).may_go:
             yield str(judged)
         if (point := successor.point) is None:
@@ -222,18 +251,25 @@ def _is_as_judged(uid: str, low: _Low) -> bool:
 
 def _why_in_use(low: _Low) -> str:
     """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
-    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs."""
-    if low.store.head(low.layout.descriptor_key) is None:
-        return ""  # nothing is there, or its removal goes on: it was asked before
+    was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
+    entered itself behind the decision was refused, or died before: it reads nothing."""
+    if low.low.phase is Phase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
+        return ""  # its removal goes on: it was asked before
     try:
         released = is_released(low.repository, low.low)
         for reader in readers_of(low.store, low.layout):
-            if reader.is_live or not released:
+            if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
                 return str(reader)
-        pins = () if released else pinned_points(low.repository.backup(low.name))
+        pins = () if released else pinned_points(unopened(low.store, low.layout))
     except (Damaged, FormatTooNew) as error:
         return f"whether it is pinned or read cannot be told: {error.message}"
     return next((f"commit {pin.commit} of it is pinned: {pin.reason}" for pin in pins if pin.holds), "")
+
+
+def _rest_of(low: _Low) -> str:
+    """An object of a backup that has no commit; empty: there is none."""
+    marks = {low.layout.descriptor_key, low.layout.removing_key, low.layout.removed_key}
+    return next((info.key for info in low.store.list(low.layout.prefix) if info.key not in marks), "")
 
 
 def _kept(low: _Low, why: str) -> KeptBackup:
@@ -269,8 +305,14 @@ def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=asked.uid)).read()
     newest = {low.beginning.backup: low.number for low in ledger.there}
     for low in ledger.there:
-        is_continued = low.number != newest[low.beginning.backup]
-        yield _Low(place=place, repository=repository, low=low, ledger=ledger, is_continued=is_continued)
+        yield _Low(
+            place=place,
+            repository=repository,
+            low=low,
+            ledger=ledger,
+            is_continued=low.number != newest[low.beginning.backup],
+            is_ours=owner_of(repository.store, low.beginning.backup) == asked.uid,
+        )
 
 
 def _forget(uid: str, low: _Low) -> None:
@@ -306,11 +348,12 @@ def _remove(uid: str, low: _Low) -> str:
         why.extend(filter(None, [_why_in_use(low)]))
         return bool(why)
 
-    if not begin_removal(low.store, low.layout, is_read=is_used):
+    if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):
         return why[0]
     if phase is Phase.STOPPED:
         _decide(uid, low, Kind.REMOVING)
-    if not remove_backup(low.store, low.layout, is_read=is_used, announce=_announced(uid, low)):
+    announce = _announced(uid, low)
+    if not remove_backup(low.store, low.layout, is_read=is_used, announce=announce, is_decided=True):
         return why[0]
     _decide(uid, low, Kind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)

@@ -11,11 +11,11 @@ from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged
 from offsite.model.journal import decided
 from offsite.model.named import named
 from offsite.operator.work.entering import enter
-from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release, decode_owner
+from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release
 from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.kept import get_kept
-from offsite.repository.declared.layout import DeclaredLayout, owner_key
-from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger, owner_of
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.readers import readers_of
@@ -102,13 +102,11 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
 
 
 def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:
-    key = owner_key(backup)
-    data = repository.store.get(key)
-    if data is None:
+    uid = owner_of(repository.store, backup)
+    if uid is None:
         raise BackupNotFound(
             f"no resource declared a backup {backup!r} in {repository.store.url}", hint="see: offsite list"
         )
-    uid = decode_owner(data, key=key)
     ledger = DeclaredLedger(store=repository.store, layout=DeclaredLayout(uid=uid)).read()
     low = next((each for each in reversed(ledger.there) if each.beginning.backup == backup), None)
     if low is None or low.phase is Phase.REMOVING:

@@ -21,6 +21,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
+from offsite.repository.state import FIRST_SEQ
 from offsite.services.retention.pins import pinned_points
 from offsite.stores.store import Store
 
@@ -83,6 +84,8 @@ def _may_be_swept(store: Store, uid: str, low: LowLevel) -> bool:
         why = "there is a backup under the name of a removed one: somebody made it, or brought it back"
     elif not is_removed(store, layout):
         return False
+    elif store.head(layout.commit_key(FIRST_SEQ)) is not None:
+        why = "its history is there from its beginning on: somebody brought it back, and its backup.json is gone"
     elif not _is_owner(store, uid, layout.backup):
         why = "the name is not of this resource"
     elif _is_pinned(store, layout):

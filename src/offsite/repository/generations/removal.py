@@ -59,13 +59,16 @@ class RemovedBackup:
     why: str = ""
 
 
-def begin_removal(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool]) -> bool:
+def begin_removal(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], is_decided: bool = False) -> bool:
     """See to it that nobody begins to read the backup; False, and nothing has changed, where `is_read` says that
-    somebody reads it. Raises what the store and `is_read` raise: then nobody can begin to read until the next call."""
+    somebody reads it. Where a ledger says that it goes (`is_decided`) the mark stays all the same: a backup without one
+    would be one that somebody brought back. Raises what the store and `is_read` raise: then nobody can begin to read
+    until the next call."""
     store.put_if_absent(layout.removing_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     if not is_read():
         return True
-    withdraw_removal(store, layout)
+    if not is_decided:
+        withdraw_removal(store, layout)
     return False
 
 
@@ -95,10 +98,17 @@ def was_brought_back(store: Store, layout: BackupLayout) -> bool:
     return store.head(layout.removed_key) is not None or store.head(layout.removing_key) is None
 
 
-def remove_backup(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], announce: Announce) -> bool:
+def remove_backup(
+    store: Store,
+    layout: BackupLayout,
+    *,
+    is_read: Callable[[], bool],
+    announce: Announce,
+    is_decided: bool = False,
+) -> bool:
     """Remove all of the backup; False where `is_read` says that somebody still reads it: then all of it stays for the
-    next call. Raises what the store and `announce` raise."""
-    if not begin_removal(store, layout, is_read=is_read):
+    next call. `is_decided`: as of `begin_removal`. Raises what the store and `announce` raise."""
+    if not begin_removal(store, layout, is_read=is_read, is_decided=is_decided):
         return False
     _announced([info for info in _below(store, layout) if info.key != layout.removing_key], announce)
     store.delete(layout.descriptor_key)

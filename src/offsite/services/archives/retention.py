@@ -22,6 +22,7 @@ from offsite.archives.retention import (
     KeptFiles,
     RetentionArchive,
     RetentionLimits,
+    aged_from_ms,
     chosen,
 )
 from offsite.log.range import TopicPartition
@@ -57,10 +58,12 @@ class ArchiveToShorten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetentionPlan:
-    """What goes and what stays, decided at `now_ms` (clock of the store): files to take out, what is kept of each
-    partition, objects that were taken out before (`collectable` go now, `waiting` are too young)."""
+    """What goes and what stays, decided at `now_ms` (clock of the store), with ages that count back from `from_ms`:
+    files to take out, what is kept of each partition, objects that were taken out before (`collectable` go now,
+    `waiting` are too young)."""
 
     now_ms: int
+    from_ms: int
     going: tuple[GoingFile, ...]
     kept: tuple[KeptFiles, ...]
     collectable: tuple[ExpiredObject, ...]
@@ -96,9 +99,13 @@ def plan_retention(target: ArchiveToShorten, limits: RetentionLimits, *, clock: 
         raise BadOption("no rule says what may go", hint="give --keep-age, --max-bytes or both")
     partitions = target.archive.partitions()
     now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
-    going, kept = chosen(partitions, target.archive.last_message, limits, now_ms=now_ms)
+    last_message, by_age = target.archive.last_message, limits.keep_age_ms is not None
+    from_ms = aged_from_ms(partitions, last_message, now_ms=now_ms) if by_age else now_ms
+    going, kept = chosen(partitions, last_message, limits, from_ms=from_ms)
     collectable, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
-    return ArchiveRetentionPlan(now_ms=now_ms, going=going, kept=kept, collectable=collectable, waiting=waiting)
+    return ArchiveRetentionPlan(
+        now_ms=now_ms, from_ms=from_ms, going=going, kept=kept, collectable=collectable, waiting=waiting
+    )
 
 
 def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionDone:

@@ -93,10 +93,12 @@ class BackupTarget:
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
         """Raises what reading both, and Spark, raise."""
-        names = (self._parts.layout.backup_name(each) for each in (old, new))
-        before, after = (self._parts.repository.backup(name).state() for name in names)
-        store, runner = self._parts.repository.store, self._parts.runner
-        return lost_of_backups(before, after, topics=topics, store=store, runner=runner)
+        name, repository, older = self._parts.layout.backup_name, self._parts.repository, self._open(old)
+        before = older.state() if older is not None else None
+        if before is None or not before.seq:  # it was the active one, so it had some
+            return (f"what {name(old)} held, whose commits are all gone: a part of it may be away",)
+        after, runner = repository.backup(name(new)).state(), self._parts.runner
+        return lost_of_backups(before, after, topics=topics, store=repository.store, runner=runner)
 
     def seal(self, generation: int) -> None:
         """Raises `CommitLost` if others go on and on."""

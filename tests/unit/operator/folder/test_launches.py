@@ -39,17 +39,29 @@ def test_a_job_over_two_accounts_opens_each_repository_by_its_own(launches: Laun
         *("offsite", "operator", "expire", "--uid", "uid"),
         *("--place", "s3://one/a", "--place", "s3://two/b", "--delete"),
     )
-    assert place_environments(launch.environment) == {
-        "s3://one/a": {"AWS_SECRET_ACCESS_KEY": "secret-one"},
-        "s3://two/b": {"AWS_SECRET_ACCESS_KEY": "secret-two"},
-    }
+    assert place_environments(launch.environment) == [
+        {"AWS_SECRET_ACCESS_KEY": "secret-one"},
+        {"AWS_SECRET_ACCESS_KEY": "secret-two"},
+    ]
+
+
+def test_two_stores_whose_repositories_have_one_url_are_two_places(launches: Launches) -> None:
+    """The variables of an account may name the endpoint."""
+    places = [ONE, Place(account="two", repository=ONE.repository), ONE]
+    launch = launches.expiry("uid", places, Expiry(), is_deletion=True)
+
+    assert launch.argv[-5:] == ("--place", "s3://one/a", "--place", "s3://one/a", "--delete")
+    assert place_environments(launch.environment) == [
+        {"AWS_SECRET_ACCESS_KEY": "secret-one"},
+        {"AWS_SECRET_ACCESS_KEY": "secret-two"},
+    ]
 
 
 def test_a_job_of_one_account_has_its_variables_alone(launches: Launches) -> None:
     launch = launches.expiry("uid", [ONE], Expiry(), is_deletion=False)
 
     assert launch.environment["AWS_SECRET_ACCESS_KEY"] == "secret-one"
-    assert place_environments(launch.environment) == {}
+    assert place_environments(launch.environment) == []
     assert "AWS_REGION" not in launch.environment
 
 

@@ -32,6 +32,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services.restore.lease import held_restore
 from offsite.services.retention.pins import pin_point, unpin_point
+from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, write_segment
@@ -95,9 +96,11 @@ class Place:
         return (self.folder / "backups" / name / "backup.json").exists()
 
 
-def run(*places: Place, minimum_ms: int = 1, is_deletion: bool = False) -> Expired:
+def run(
+    *places: Place, minimum_ms: int = 1, is_deletion: bool = False, policy: RetentionPolicy | None = None
+) -> Expired:
     repositories = [place.repository for place in places]
-    asked = Expiry(uid=UID, repositories=repositories, policy=None, minimum_ms=minimum_ms, is_deletion=is_deletion)
+    asked = Expiry(uid=UID, repositories=repositories, policy=policy, minimum_ms=minimum_ms, is_deletion=is_deletion)
     return expire(asked, clock=SystemClock())
 
 

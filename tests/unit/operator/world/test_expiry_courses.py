@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,6 @@ from offsite.operator.work.expire import _Low
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.declared import order
 from offsite.repository.declared.entry import LastCommit
-from offsite.repository.declared.history import LowLevel
 from offsite.repository.declared.order import Located
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
@@ -97,8 +97,8 @@ def topics_that_lack_are_passed_over(patch: Patch) -> None:
 def _conditions_passed_over(patch: Patch) -> None:
     successor_of = comparison._successor
 
-    def good(repository: Repository, uid: str, low: LowLevel, ledger: tuple[LowLevel, ...]) -> Successor:
-        return replace(successor_of(repository, uid, low, ledger), left_behind="", missing="")
+    def good(repository: Repository, *given: Any) -> Successor:
+        return replace(successor_of(repository, *given), left_behind="", missing="")
 
     patch.setattr(comparison, "_successor", good)
 
@@ -178,8 +178,8 @@ def no_minimum_is_none(patch: Patch) -> None:
 def the_minimum_counts_to_now(patch: Patch) -> None:
     successor_of = comparison._successor
 
-    def till_now(repository: Repository, uid: str, low: LowLevel, ledger: tuple[LowLevel, ...]) -> Successor:
-        return replace(successor_of(repository, uid, low, ledger), until_ms=repository.store.now_ms())
+    def till_now(repository: Repository, *given: Any) -> Successor:
+        return replace(successor_of(repository, *given), until_ms=repository.store.now_ms())
 
     patch.setattr(comparison, "_successor", till_now)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,7 +97,7 @@ def expire(
     signs = Signs(clock=clock, say=note)
     asked = make_expiry(
         uid,
-        [_heard(_opened(each), signs) for each in place],
+        [_heard(each, signs) for each in _opened(place)],
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,
@@ -112,16 +113,18 @@ def _heard(repository: Repository, signs: Signs) -> Repository:
     return replace(repository, store=TimedStore(repository.store, signs.note))
 
 
-def _opened(place: str) -> Repository:
-    """With the credentials of its own account, where the operator told them."""
+def _opened(places: Sequence[str]) -> list[Repository]:
+    """Each with the credentials of its own account, where the operator told them."""
     from offsite.operator.folder.launches import place_environments
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
-    own = place_environments(os.environ).get(place)
-    if own is None:
-        return open_repository(place)
-    return Repository.open(open_store(place, environment=own), on_damage=tell_damage)
+    if not (told := place_environments(os.environ)):
+        return [open_repository(place) for place in places]
+    return [
+        Repository.open(open_store(place, environment=own), on_damage=tell_damage)
+        for place, own in zip(places, told, strict=True)
+    ]
 
 
 def _render_expired(console: Console, done: Expired) -> None:
