@@ -51,6 +51,20 @@ def test_only_reading_is_allowed_to_who_may_read(
     assert coordinator.begun == []
 
 
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_what_the_table_says_and_nothing_more(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters, role: Role
+) -> None:
+    """Of every route that is described, with every method that it has."""
+    client = connect(tokens=tokens, token=secrets[role.name.lower()])
+    for method, path in routes(connect()):
+        needs = needed(method, path).role
+        refused = client.request(method, path, json={}).status_code == 403
+        assert refused == (needs is not None and role < needs), f"{role.name}: {method} {path} needs {needs}"
+    if role < Role.OPERATE:
+        assert coordinator.begun == []
+
+
 def test_who_may_watch_sees_no_record_and_no_job(
     connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters
 ) -> None:
