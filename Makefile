@@ -62,7 +62,7 @@ docs: $(DEV) ## Write the generated pages anew
 	@$(BIN)/python docs/generate.py
 
 lock: $(DEV) ## Resolve the dependencies anew
-	@for group in bootstrap runtime dev image; do scripts/lock.sh $$group; done
+	@for group in bootstrap runtime dev image serve; do scripts/lock.sh $$group; done
 
 clean: ## Remove the environment and what the tools left
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

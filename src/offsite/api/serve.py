@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
         config.load()
     except OSError as error:  # ssl.SSLError is one
         raise BadOption(f"the certificate or its key cannot be used: {error}", hint="both are files in PEM") from error
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
     uvicorn.Server(config).run(sockets=[sockets.socket])
 
 

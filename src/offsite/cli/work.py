@@ -1,4 +1,5 @@
-"""The process of a job: `work JOB -- COMMAND…`, begun by a coordinator. It does the command, and tells how it ended.
+"""The process of a job: `work JOB`, begun by a coordinator, with a command line as JSON on its standard input. It does
+the command, and tells how it ended.
 
 The repository is that of `OFFSITE_REPO`, as for the command itself. Nothing is printed: what the command prints, and
 what it says to people, is kept with the job.
@@ -6,6 +7,7 @@ what it says to people, is kept with the job.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -28,7 +30,8 @@ def main() -> None:
     )  # how it is cancelled, also where its coordinator ignores it
     interruption = Interruption()
     interruption.end_at_once()
-    job, arguments = sys.argv[1], sys.argv[2:]
+    job, arguments = sys.argv[1], json.load(sys.stdin)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     from offsite.cli.wiring import open_repository
     from offsite.model.clock import SystemClock
     from offsite.services.jobs.work import working

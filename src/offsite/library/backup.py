@@ -94,6 +94,7 @@ class Backup:
         cluster = connect(bootstrap, kafka_config)
         prepared = self._prepare(cluster, words)
         with self._engine.runner() as runner:
+            runner.refuse_strangers()
             return run_restore(
                 prepared,
                 cluster=cluster,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from offsite.spark.rates.rate_limits import RateLimits
-    from offsite.spark.runner import Runner
+    from offsite.spark.spark_runner import SparkRunner
 
 
 class SparkWords(TypedDict, total=False):
@@ -53,7 +53,7 @@ class Engine:
         return cls(session=session, choice=choice)
 
     @contextmanager
-    def runner(self, limits: RateLimits | None = None) -> Iterator[Runner]:
+    def runner(self, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
         """A runner, ended with the block, whose tasks go by `limits`."""
         from offsite.spark.spark_runner import SparkRunner
 

@@ -680,6 +680,12 @@ class SecretStays(UserError):
     id = "OFF-0225"
 
 
+class OpenSpark(UserError):
+    """Anybody on the network could send code to the Spark that is to write into a cluster."""
+
+    id = "OFF-0229"
+
+
 class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 

@@ -48,15 +48,19 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Listeners that ask who is there, beside the PLAINTEXT one (which stays, with every right).
+    """Listeners that ask who is there, beside the PLAINTEXT one, which stays, with every right.
 
     `users` (name to password) may log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; SCRAM ones are made when the
     storage is formatted, so they cannot change later. OAUTHBEARER takes any unsecured token. With `tls` there are SSL
     (client certificates welcome, not asked for) and SASL_SSL listeners too. ACLs count; no ACL means allowed.
+
+    `owner`: the one of `users` who may do anything, and who logs in by PLAIN alone, as brokers do then. Nobody else has
+    any right, on any listener.
     """
 
     users: Mapping[str, str]
     tls: Tls | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class Settings:
 
     def scram_users(self) -> tuple[str, ...]:
         """The arguments of StorageTool's `--add-scram`, one per user and mechanism."""
-        users = self.security.users if self.security else {}
+        users = self.security.users if self.security and not self.security.owner else {}
         return tuple(
             f"{mechanism}=[name={name},password={password}]"
             for name, password in users.items()
@@ -107,6 +111,8 @@ def server_properties(
         lines |= _authorizer() | _sasl(settings.security)
         if settings.security.tls:
             lines |= _tls(settings.security.tls)
+        if settings.security.owner:
+            lines |= _owned(settings.security, lines["listener.security.protocol.map"])
     lines |= settings.properties
     return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(lines.items()))
 
@@ -158,6 +164,25 @@ def _sasl(security: Security) -> dict[str, str]:
         for mechanism, module in modules.items()
     }
     return {"sasl.enabled.mechanisms": ",".join(name.upper() for name in modules)} | jaas
+
+
+def _owned(security: Security, protocols: str) -> dict[str, str]:
+    """By PLAIN, over loopback: SCRAM users are made by a command line, which others can read."""
+    owner, password = security.owner, security.users[security.owner]
+    module = f'{_KAFKA_JAVA}.plain.PlainLoginModule required username="{owner}" password="{password}"'
+    secured = f"{CONTROLLER}:{SASL_PLAINTEXT}"
+    return {
+        "super.users": f"User:{owner}",
+        "allow.everyone.if.no.acl.found": "false",
+        "listener.security.protocol.map": protocols.replace(f"{CONTROLLER}:{PLAINTEXT}", secured),
+        "inter.broker.listener.name": SASL_PLAINTEXT,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+    } | {
+        f"listener.name.{listener.lower()}.plain.sasl.jaas.config": f'{module} user_{owner}="{password}";'
+        for listener in (SASL_PLAINTEXT, CONTROLLER)
+    }
 
 
 def _tls(tls: Tls) -> dict[str, str]:

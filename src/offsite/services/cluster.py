@@ -9,13 +9,14 @@ from typing import Protocol
 
 from offsite.kafka.admin import ClusterAdmin
 from offsite.kafka.config.client_properties import read_client_properties
-from offsite.kafka.config.config import KafkaConfig, parse_bootstrap
+from offsite.kafka.config.config import KafkaConfig, SaslConfig, parse_bootstrap
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.protocol.log_offsets import READ_UNCOMMITTED
 from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.journal import warned
+from offsite.model.secret import Secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,12 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
             hint="name its brokers: --bootstrap host:9092, or OFFSITE_BOOTSTRAP, or --kafka-config",
         )
     return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap)))
+
+
+def connect_as(bootstrap: str, username: str, password: str) -> Cluster:
+    """A cluster on this machine that lets one user in, by PLAIN."""
+    sasl = SaslConfig(mechanism="PLAIN", username=username, password=Secret(password))
+    return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap), sasl=sasl))
 
 
 def _cluster(config: KafkaConfig, warnings: tuple[str, ...] = ()) -> Cluster:

@@ -33,6 +33,8 @@ MAX_MANIFEST_BYTES = 64 << 10
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files divides at commas, and renames by what is after #
 _FILES = "spark.files"
+_SHA256 = re.compile(r"sha256=[0-9a-f]{64}")
+_CHECKED_PYTHON = Path(__file__).parent / "local" / "checked-python.sh"
 _PACK_AGAIN = "make it again with this offsite: offsite spark pack"
 
 
@@ -86,17 +88,29 @@ def archive_settings(archive: str) -> ArchiveSettings:
     """What Spark is told so that executors run their Python in `archive`: a file of this machine, or a URL.
 
     A file is looked into. Raises `BadSparkArchive` when it is no such archive, or of another offsite or Python than
-    this one. At a URL the executors look (`hdfs://`, `s3a://`, `https://`; `local://` is a path on each of them).
-    Raises `BadOption` for a text that names no file.
+    this one. At a URL the executors look (`hdfs://`, `s3a://`, `https://`; `local://` is a path on each of them). They
+    run what they find there only where it has the SHA-256 that the URL ends with: others may write there, too. Raises
+    `BadOption` for a text that names no file, or no hash.
     """
+    archive, _, told = archive.partition("#")
     url = urlsplit(archive)
+    if told and url.scheme in {"", "file", "local"}:
+        raise BadOption(f"{archive} has a part behind #, which only a URL has", hint="leave it out")
     if url.scheme in {"", "file"}:
         file = Path(url2pathname(url.path) if url.scheme else archive).absolute()
         _check(file, read_manifest(file), own_manifest())
         return _shipped(file.as_uri(), file.name)
     if url.scheme == "local":
         return ArchiveSettings(settings=executor_environment(), python=url.path)
-    return _shipped(archive, url.path.rpartition("/")[2])
+    shipped = _shipped(archive, url.path.rpartition("/")[2])
+    if not _SHA256.fullmatch(told):
+        raise BadOption(
+            f"the Spark archive at {archive} would be run by executors whatever it is by then",
+            hint="add the SHA-256 that offsite spark pack has told, as #sha256=HEX",
+        )
+    named = of_executors({"OFFSITE_ARCHIVE": shipped.python, "OFFSITE_ARCHIVE_SHA256": told.removeprefix("sha256=")})
+    files = f"{shipped.settings[_FILES]},{_CHECKED_PYTHON.as_uri()}"
+    return ArchiveSettings(settings={**shipped.settings, **named, _FILES: files}, python=f"./{_CHECKED_PYTHON.name}")
 
 
 def read_manifest(file: Path) -> ArchiveManifest:

@@ -55,11 +55,16 @@ _FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
 """From this size on pyspark puts a function into files, on the driver and on each executor: it may hold secrets."""
 
 
+CLOSED_PAGES = {"spark.ui.enabled": "false", "spark.ui.killEnabled": "false"}
+"""Spark's pages show settings and plans to everybody who reaches their port, with links that end jobs."""
+
+
 def common_settings() -> dict[str, str]:
     """Settings for any master: of small memory however many jobs a continuous backup runs."""
     return {
         "spark.driver.memory": f"{DRIVER_MEMORY_MIB}m",
         "spark.ui.showConsoleProgress": "false",
+        **CLOSED_PAGES,
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "1000",
@@ -130,7 +135,6 @@ def local_settings(*, master: str, folder: Path) -> dict[str, str]:
     return common_settings() | {
         "spark.authenticate": "true",
         "spark.master": master,
-        "spark.ui.enabled": "false",
         "spark.local.dir": str(folder),
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
@@ -157,6 +161,16 @@ def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def of_executors(variables: Mapping[str, str]) -> dict[str, str]:
     """Settings that put `variables` into the environment of executors."""
     return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
+
+
+STRANGERS = "spark.offsite.strangers"
+"""Whether restores run on a Spark that asks nobody for a secret: `allowed`, else not."""
+
+
+def lets_strangers_in(settings: Mapping[str, str]) -> bool:
+    """Whether anybody who reaches the ports of driver and executors may send them code: Spark asks for no secret, and
+    the driver can be reached from other machines. Source: Spark's page "Security", authentication."""
+    return not _is_on(settings, "spark.authenticate") and not is_loopback(settings.get("spark.driver.host", ""))
 
 
 def is_private(settings: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from offsite.model.choices import SecretsChoice
 from offsite.model.clock import Clock, SystemClock
-from offsite.model.errors import SparkFailed
+from offsite.model.errors import OpenSpark, SparkFailed
 from offsite.model.secret import Travel
 from offsite.model.uninterrupted import uninterrupted
 from offsite.spark.archive import NO_ARCHIVE, archive_settings
@@ -40,7 +40,7 @@ from offsite.spark.sessions.joined_session import check_submitted, submitted_con
 from offsite.spark.sessions.local_session import LocalSession
 from offsite.spark.sessions.master import SUBMITTED, runs_in_one_jvm, slots
 from offsite.spark.sessions.session import Session
-from offsite.spark.settings import MAX_ATTEMPTS
+from offsite.spark.settings import MAX_ATTEMPTS, STRANGERS
 from offsite.spark.task_outcomes import TaskOutcomes
 
 if TYPE_CHECKING:
@@ -87,6 +87,18 @@ class SparkRunner:
 
     def begin(self) -> None:
         self._begun()
+
+    def refuse_strangers(self) -> None:
+        """Wait for Spark, and raise `OpenSpark` where anybody who reaches its ports may send it code."""
+        if self._lend is None and runs_in_one_jvm(self._master):
+            return
+        self._begun().ready()
+        if self._begun().lets_strangers_in:
+            raise OpenSpark(
+                "this Spark asks nobody for a secret: whoever reaches its ports could write into the target",
+                hint="switch on spark.authenticate, here and on the cluster; or say that nobody else is on its network:"
+                f" --spark-conf {STRANGERS}=allowed",
+            )
 
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None

@@ -8,8 +8,9 @@ plain file is refused by name: if it were passed over, its records would be miss
 A folder is entered from the one above it (openat(2)), so that nothing can be changed between the look and the use. A
 store, which checks all that it reads by hashes, looks at the folders on the way once instead.
 
-Root folders are made for their owner alone (0700). A root that was there keeps its mode, and what is written below it
-follows: in a folder of mode 0750 folders are made 0750 and files 0640. The umask takes away from that as ever.
+Root folders are made for their owner alone (0700). A root that was there keeps its mode, and its group may do below it
+what it may there: in a folder of mode 0750 folders are made 0750 and files 0640. Nobody else ever may, whatever mode
+the root has. The umask takes away from that as ever.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def make_private_root(root: Path) -> None:
 
 def folder_mode(root: Path) -> int:
     """The mode of a new folder below `root`. Raises `OSError`."""
-    return stat.S_IMODE(root.stat().st_mode) & 0o777 | PRIVATE_FOLDER
+    return stat.S_IMODE(root.stat().st_mode) & 0o770 | PRIVATE_FOLDER
 
 
 def file_mode(root: Path) -> int:

@@ -22,6 +22,8 @@ class Coordinator:
 
     process: subprocess.Popen[str]
     url: str
+    login: str = ""
+    """The address that begins a session, where one was told."""
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -61,16 +63,18 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Starts coordinators; at the end none of their jobs is left."""
     begun: list[Coordinator] = []
 
-    def start(*options: object) -> Coordinator:
+    def start(*options: object, is_open: bool = True) -> Coordinator:
+        words = ["--no-token"] if is_open else []
         process = subprocess.Popen(
-            [str(OFFSITE), "serve", "--repo", str(tmp_path / "repository"), "--port", "0", *map(str, options)],
+            [str(OFFSITE), "serve", "--repo", str(tmp_path / "repository"), "--port", "0", *words, *map(str, options)],
             env=clean_environment(None),
             stderr=subprocess.PIPE,
             text=True,
         )
         assert process.stderr is not None
         line = next(each for each in process.stderr if each.startswith("serving"))
-        begun.append(Coordinator(process=process, url=line.split()[-1]))
+        login = "" if is_open else next(each for each in process.stderr if each.startswith("open")).split()[-1]
+        begun.append(Coordinator(process=process, url=line.split()[-1], login=login))
         return begun[-1]
 
     yield start

@@ -39,14 +39,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(place: list[str]) -> None:
     assert done.stdout.startswith("orders/0@0 ")
 
 
-def test_search_finds_and_says_when_there_is_more(place: list[str]) -> None:
-    found = printed("search", *place, "--value", "val", "--limit", "2", "-o", "jsonl")
+def test_search_finds_what_nobody_sees_on_its_command_line_and_says_when_there_is_more(
+    place: list[str], tmp_path: Path
+) -> None:
+    (words := tmp_path / "words").write_text("value=val\n")
+    found = printed("search", *place, "--match-file", str(words), "--limit", "2", "-o", "jsonl")
     assert [json.loads(line)["offset"] for line in found.stdout.splitlines()] == [0, 1]
     assert "more than 2 records" in found.stderr
 
 
-def test_what_makes_no_sense_is_refused(place: list[str]) -> None:
-    for arguments in (["search", *place], ["search", *place, "--key-hex", "xy"], ["cat", "orders/7", *place]):
+def test_what_makes_no_sense_is_refused(place: list[str], tmp_path: Path) -> None:
+    (words := tmp_path / "words").write_text("value=secret\nsecret\n")
+    with_words = ["search", *place, "--match-file", str(words)]
+    assert "secret" not in offsite(*with_words).error["message"]
+    alone = ["search", *place, "--key-hex", "xy"]
+    for arguments in (["search", *place], alone, with_words, ["cat", "orders/7", *place]):
         done = offsite(*arguments)
         assert (done.exit_code, done.error["id"]) == (2, "OFF-0202")
 

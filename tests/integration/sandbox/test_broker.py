@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, SandboxFailed
-from offsite.sandbox import Sandbox, SandboxInfo, Settings, process, run_tool
+from offsite.sandbox import Sandbox, SandboxInfo, Security, Settings, process, run_tool
 from offsite.sandbox.tools import DUMP_LOG_SEGMENTS
 from tests.conftest import SecureBroker, StartSandbox
 
@@ -168,3 +168,44 @@ def test_a_client_certificate_is_a_name(secure_broker: SecureBroker) -> None:
     }
     produce(secure_broker.info.listeners["SSL"], "certified", b"signed", **login)
     assert first_value(secure_broker.info.listeners["SSL"], "certified", **login) == b"signed"
+
+
+def test_with_an_owner_nobody_else_reads_or_writes_anything(tmp_path: Path) -> None:
+    """Other users of this machine reach its ports, too. It serves the owner whole: transactions end, groups commit."""
+    sandbox = Sandbox(tmp_path / "kafka")
+    settings = Settings(security=Security(users={"drill": "s3cret-word"}, owner="drill"))
+    try:
+        listeners = sandbox.start(settings=settings, owned=True).listeners
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "drill"}
+        owner = {"bootstrap.servers": listeners["SASL_PLAINTEXT"], **login, "sasl.password": "s3cret-word"}
+        admin = AdminClient(owner)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(ANSWER_LIMIT_S)
+        producer = Producer({**owner, "transactional.id": "t"})
+        producer.init_transactions(ANSWER_LIMIT_S)
+        producer.begin_transaction()
+        producer.produce("orders", b"secret")
+        producer.commit_transaction(ANSWER_LIMIT_S)
+        consumer = Consumer({**owner, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        message = consumer.poll(ANSWER_LIMIT_S)
+        assert message is not None
+        assert message.value() == b"secret"
+        consumer.commit(message, asynchronous=False)
+        consumer.close()
+        stranger = {"bootstrap.servers": listeners["PLAINTEXT"]}
+        assert AdminClient(stranger).list_topics(timeout=ANSWER_LIMIT_S).topics == {}
+        with pytest.raises(KafkaException):
+            AdminClient(stranger).create_topics([NewTopic("own", 1, 1)])["own"].result(ANSWER_LIMIT_S)
+        refused: list[object] = []
+        producer = Producer(stranger)
+        producer.produce("orders", b"forged", on_delivery=lambda error, _: refused.append(error))
+        producer.flush(ANSWER_LIMIT_S)
+        assert refused
+        assert refused[0] is not None
+        with pytest.raises(KafkaException):
+            AdminClient({**owner, "sasl.password": "guessed"}).list_topics(timeout=3)
+        properties = tmp_path / "kafka" / "server.properties"
+        assert "CONTROLLER:SASL_PLAINTEXT" in properties.read_text(encoding="utf-8")
+        assert (tmp_path / "kafka").stat().st_mode & 0o077 == 0
+    finally:
+        sandbox.stop()

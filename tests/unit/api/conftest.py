@@ -23,7 +23,7 @@ from offsite.services.cluster import Cluster
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.unit.metastore.commands import HEADER, command
 
-ROLES = ("read", "operate", "restore")
+ROLES = ("watch", "read", "operate", "restore")
 
 
 class FakedClusters(Coordinator):

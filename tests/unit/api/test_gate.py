@@ -46,9 +46,46 @@ def test_only_reading_is_allowed_to_who_may_read(
     client = connect(tokens=tokens, token=secrets["read"])
     for method, path in routes(connect()):
         status = client.request(method, path, json={}).status_code
-        may = needed(method, path).role is Role.READ
+        may = needed(method, path).role in {Role.WATCH, Role.READ}
         assert (status != 403) is may, f"{method} {path}: {status}"
     assert coordinator.begun == []
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_what_the_table_says_and_nothing_more(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters, role: Role
+) -> None:
+    """Of every route that is described, with every method that it has."""
+    client = connect(tokens=tokens, token=secrets[role.name.lower()])
+    for method, path in routes(connect()):
+        needs = needed(method, path).role
+        refused = client.request(method, path, json={}).status_code == 403
+        assert refused == (needs is not None and role < needs), f"{role.name}: {method} {path} needs {needs}"
+    if role < Role.OPERATE:
+        assert coordinator.begun == []
+
+
+def test_who_may_watch_sees_no_record_and_no_job(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], coordinator: FakedClusters
+) -> None:
+    client = connect(tokens=tokens, token=secrets["watch"])
+    seen = set()
+    for method, path in routes(connect()):
+        if client.request(method, path, json={}).status_code != 403:
+            seen.add(path)
+    assert not [path for path in seen if {"records", "jobs", "plan", "searches"} & set(path.split("/"))]
+    assert client.get("/").status_code == 200
+    assert {"/api/v1/status", "/api/v1/backups", f"/api/v1/backups/{BACKUP}"} <= seen
+    assert coordinator.begun == []
+
+
+def test_each_look_at_records_is_told_with_who_looked(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    client = connect(tokens=tokens, token=secrets["read"])
+    assert client.get(f"/api/v1/backups/{BACKUP}/records?topic=orders&limit=1").status_code == 200
+    assert f'by=reader what="GET /api/v1/backups/{BACKUP}/records?topic=orders&limit=1"' in caplog.text
 
 
 def test_who_may_operate_takes_checkpoints_and_restores_nothing(
@@ -70,8 +107,8 @@ def test_a_coordinator_that_only_shows_changes_nothing(connect: Connect) -> None
 
 
 def test_what_no_rule_names_needs_the_most() -> None:
-    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True)
-    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True)
+    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True, False)
+    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True, False)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +220,7 @@ def test_who_is_taken_out_of_the_file_is_shut_out_at_once(
     client, file = connect(tokens=tokens, token=secrets["read"]), tmp_path / "tokens"
     assert client.get("/api/v1/status").status_code == 200
     lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(lines[1:]))
+    file.write_text("".join(line for line in lines if not line.startswith("reader ")))
     assert client.get("/api/v1/status").status_code == 401
     file.write_text("".join(lines))
     assert client.get("/api/v1/status").status_code == 200
@@ -200,3 +237,14 @@ def test_a_token_file_that_says_nothing_sound_is_refused(tmp_path: Path, text: s
     file.write_text(text)
     with pytest.raises(BadOption, match="token"):
         read_tokens(file)
+
+
+def test_a_token_file_that_others_can_write_counts_for_nobody(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    """They could let themselves in."""
+    client = connect(tokens=tokens, token=secrets["restore"])
+    assert client.get("/api/v1/status").status_code == 200
+    (tmp_path / "tokens").write_text((tmp_path / "tokens").read_text() + "\n")
+    (tmp_path / "tokens").chmod(0o622)
+    assert client.get("/api/v1/status").status_code == 401

@@ -279,9 +279,22 @@ def test_a_browser_logs_in_with_a_token_and_out_again(
     assert "operateer" in text
     assert secrets["operate"] not in text
     assert client.post(f"{BASE}/runs", data={"word": said}).status_code == 403, "the word of another session"
+    kept = client.cookies[COOKIE]
     assert client.post("/logout", data={"word": word(client, BASE)}).status_code == 303
-    client.cookies.delete(COOKIE)
-    assert client.get(BASE, headers=HTML).status_code == 303
+    assert COOKIE not in client.cookies
+    client.cookies.set(COOKIE, kept)
+    assert client.get(BASE, headers=HTML).status_code == 303, "whoever copied the cookie goes on"
+
+
+def test_behind_a_proxy_with_tls_the_cookie_never_goes_without_it(
+    connect: Connect, tokens: TokenFile, secrets: dict[str, str]
+) -> None:
+    client = connect(tokens=tokens)
+    words = {"word": word(client, "/login"), "token": secrets["read"]}
+    host = client.base_url.netloc.decode()
+    for scheme, is_secure in (("https", True), ("http", False)):
+        inside = client.post("/login", data=words, headers={"Origin": f"{scheme}://{host}"})
+        assert ("Secure" in inside.headers["Set-Cookie"]) == is_secure
 
 
 def test_a_bar_shows_what_is_there_and_what_is_lost() -> None:

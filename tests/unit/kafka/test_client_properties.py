@@ -135,3 +135,16 @@ def test_a_file_that_is_not_there_is_a_user_error(tmp_path: Path) -> None:
 
 def test_a_timeout_is_never_longer_than_a_socket_can_wait() -> None:
     assert parse(f"request.timeout.ms={(1 << 63) - 1}").config.request_timeout_ms == (1 << 31) - 1
+
+
+def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+    (file := tmp_path / "client.properties").write_text(
+        "bootstrap.servers=broker:9093\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.username=ann\nsasl.password=secret\nssl.endpoint.identification.algorithm=\n"
+    )
+    file.chmod(0o604)
+    unchecked, exposed = read_client_properties(file).warnings
+    assert "no host name of a broker is checked" in unchecked
+    assert "every user of this machine can read it" in exposed
+    file.chmod(0o640)
+    assert len(read_client_properties(file).warnings) == 1

@@ -43,9 +43,9 @@ def test_a_folder_that_offsite_makes_is_for_its_owner_alone(tmp_path: Path) -> N
     ("root", "folders", "files"),
     [
         (0o750, 0o750, 0o640),
-        (0o755, 0o755, 0o644),
+        (0o755, 0o750, 0o640),
         (0o770, 0o750, 0o640),
-        (0o711, 0o711, 0o600),
+        (0o711, 0o710, 0o600),
         (0o2750, 0o750, 0o640),
     ],
 )

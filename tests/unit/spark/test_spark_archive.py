@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import subprocess
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
@@ -43,8 +49,27 @@ def test_a_relative_name_is_one_of_the_current_folder(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("url", ["hdfs://nn:8020/apps/o.pex", "s3a://bucket/o.pex", "https://host/a/o.pex?sig=1"])
 def test_a_url_is_left_to_the_executors(url: str) -> None:
-    found = archive_settings(url)
-    assert (found.settings["spark.files"], found.python) == (url, "./o.pex")
+    found = archive_settings(f"{url}#sha256={'ab' * 32}")
+    assert found.settings["spark.files"].split(",")[0] == url
+    assert found.settings["spark.executorEnv.OFFSITE_ARCHIVE"] == "./o.pex"
+    with pytest.raises(BadOption, match="whatever it is by then"):
+        archive_settings(url)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_what_came_from_a_url_runs_only_where_it_is_what_was_told(tmp_path: Path, is_same: bool) -> None:
+    (tmp_path / "o.pex").write_text("#!/bin/sh\necho ran $1\n")
+    (tmp_path / "o.pex").chmod(0o755)
+    digest = hashlib.sha256((tmp_path / "o.pex").read_bytes()).hexdigest() if is_same else "ab" * 32
+    found = archive_settings(f"https://host/o.pex#sha256={digest}")
+    script = Path(url2pathname(urlsplit(found.settings["spark.files"].split(",")[1]).path))
+    shutil.copy(script, tmp_path)
+    prefix = "spark.executorEnv."
+    told = {name.removeprefix(prefix): value for name, value in found.settings.items() if name.startswith(prefix)}
+    done = subprocess.run(
+        [found.python, "-m"], cwd=tmp_path, env={**os.environ, **told}, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == ((0, "ran -m\n") if is_same else (97, "")), done.stderr
 
 
 def test_a_path_on_each_executor_is_shipped_by_nobody() -> None:
@@ -53,7 +78,7 @@ def test_a_path_on_each_executor_is_shipped_by_nobody() -> None:
     assert found.python == "/opt/offsite/offsite.pex"
 
 
-@pytest.mark.parametrize("url", ["hdfs://nn/apps/", "hdfs://nn/a,b.pex", "hdfs://nn/o.pex#offsite", "hdfs://nn/a b"])
+@pytest.mark.parametrize("url", ["hdfs://nn/apps/", "hdfs://nn/a,b.pex", "hdfs://nn/a b"])
 def test_a_name_that_spark_would_take_for_something_else_is_refused(url: str) -> None:
     with pytest.raises(BadOption, match="under its name"):
         archive_settings(url)

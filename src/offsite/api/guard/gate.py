@@ -30,8 +30,9 @@ from offsite.model.size import MIB
 BODY_MAX = MIB
 BODY_S = 10.0
 """Seconds within which a body must have come."""
+_TOLD_MAX = 400
 _ANYBODY = Caller(name="this machine", role=Role.RESTORE)
-_STRANGER = Caller(name="", role=Role.READ)
+_STRANGER = Caller(name="", role=Role.WATCH)
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
@@ -82,10 +83,11 @@ class Gate:
         except Refusal as refusal:
             await refusal.response(scope, receive, answer)
         finally:
-            if wanted.changes or answer.status in _REFUSED:
+            if wanted.changes or wanted.shows_records or answer.status in _REFUSED:
                 caller = scope.get("state", {}).get("caller", _STRANGER)
+                asked = scope["path"] + (f"?{scope['query_string'].decode()}" if wanted.shows_records else "")
                 noted(
-                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {scope['path'][:200]}",
+                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {asked[:_TOLD_MAX]}",
                     answer=answer.status,
                 )  # fmt: skip
 

@@ -12,20 +12,23 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class Role(IntEnum):
     """What a caller may do; each may do what is before it, too."""
 
-    READ = 1
+    WATCH = 1
+    """See what is backed up, and how it stands: no record, no job, no plan."""
+    READ = 2
     """See everything, and plan."""
-    OPERATE = 2
+    OPERATE = 3
     """Take backups, checkpoints and checks, end jobs, call the doctor."""
-    RESTORE = 3
+    RESTORE = 4
     """Write into a cluster, and let go restore points."""
 
 
 class Needed(NamedTuple):
     """`role`: None for everybody, also strangers. `changes`: something, so that it is told who did it, and refused
-    where this coordinator only shows."""
+    where this coordinator only shows. `shows_records`: so that it is told who looked."""
 
     role: Role | None
     changes: bool
+    shows_records: bool = False
 
     @property
     def is_more_than_reading(self) -> bool:
@@ -38,15 +41,20 @@ class _Rule(NamedTuple):
     needed: Needed
 
 
-def _rule(methods: str, path: str, role: Role | None, *, changes: bool) -> _Rule:
-    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes))
+def _rule(methods: str, path: str, role: Role | None, *, changes: bool, shows_records: bool = False) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes, shows_records))
 
 
+_POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
+_SEEN = rf"(?:status|metastores|declared|backups(?:/[^/]+(?:/(?:{_POINTS}))?)?)"
+_ACTUATOR = r"/actuator/(?:backups|backupRuntime)(?:/[^/]+)?"
 _BEGUN = "checkpoints|runs|verifications|drills|searches"
 _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
     _rule("GET", r"/api/v1/doctor", Role.OPERATE, changes=False),
+    _rule("GET", r"/(api/v1/)?backups/[^/]+/records", Role.READ, changes=False, shows_records=True),
+    _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", Role.WATCH, changes=False),
     _rule("GET HEAD OPTIONS", r"/.*", Role.READ, changes=False),
     _rule("POST", r"/api/v1/(.*/)?plan", Role.READ, changes=False),
     _rule("POST", r"/backups/[^/]+/restore/plan", Role.READ, changes=False),

@@ -1,7 +1,8 @@
 """Sessions of browsers: a signed cookie instead of the token, and a word in each form that only our pages know.
 
 A session holds a name and when it ends; whether the name still has a token, and which role, is looked up each time. The
-key is drawn when a coordinator starts, so sessions end with it; several behind one address share a key file.
+key is drawn when a coordinator starts, so sessions end with it; several behind one address share a key file, and each
+knows for itself which sessions were ended before their time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Sessions:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
+        self._ended: dict[str, int] = {}
 
     def begin(self, name: str, *, now_s: int, of: str = "") -> str:
         """The cookie of a new session of `name`, begun with the token whose hash is `of`: it ends with that token."""
@@ -34,7 +36,14 @@ class Sessions:
             self._sign("session", "|".join([*parts[:-1], of(parts[0])])).encode(), parts[-1].encode("utf-8", "replace")
         ):
             return None
-        return parts[0] if int(parts[1]) > now_s else None
+        return parts[0] if int(parts[1]) > now_s and parts[-1] not in self._ended else None
+
+    def end(self, cookie: str, *, now_s: int) -> None:
+        """End a session before its time: whoever has a copy of its cookie is shut out, too."""
+        parts = cookie.split("|")
+        if len(parts) == _PARTS and parts[1].isdecimal():
+            self._ended = {each: until_s for each, until_s in self._ended.items() if until_s > now_s}
+            self._ended[parts[-1]] = int(parts[1])
 
     def form_word(self, cookie: str) -> str:
         """What each form of this session holds. Without a session (`cookie` empty) it is that of this coordinator."""

@@ -17,10 +17,12 @@ from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60})\s+(?P<role>read|operate|restore)\s+sha256:(?P<hash>[0-9a-f]{64})")
-_FORM = re.compile(r"(?P<name>[A-Za-z0-9._@-]{1,60}):(?P<role>read|operate|restore)")
+_NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
+_LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
+_FORM = re.compile(f"{_NAME}:{_ROLE}")
+_WRITABLE_BY_OTHERS = 0o022
 _PREFIX = "offsite_"
-_HINT = "a line is: NAME read|operate|restore sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
+_HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,13 @@ class Tokens:
         return next((each.caller for each in self.known if each.caller.name == name), None)
 
 
+def token_of_owner() -> tuple[str, Tokens]:
+    """A new token that may do everything, and the tokens of a coordinator that knows no other one."""
+    token = _PREFIX + secrets.token_urlsafe(32)
+    owner = Caller(name="owner", role=Role.RESTORE)
+    return token, Tokens(known=(KnownToken(caller=owner, sha256=_digest(token)),))
+
+
 class TokenFile:
     """The tokens of a file as it is now: whoever takes a line away from it shuts somebody out at once. Raises as
     `read_tokens`."""
@@ -93,6 +102,10 @@ class TokenFile:
 def read_tokens(path: Path) -> Tokens:
     """Raises `BadOption` for a file that cannot be read, has no token, or a line that is none."""
     try:
+        if path.stat().st_mode & _WRITABLE_BY_OTHERS:
+            raise BadOption(
+                f"the token file {path} can be written by others, who could let themselves in", hint="chmod go-w FILE"
+            )
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"the token file {path} cannot be read: {error}", hint=_HINT) from error

@@ -18,12 +18,12 @@ from offsite.api.pages.templates import page
 from offsite.api.site import Place, Site
 from offsite.api.v1.context import BackupName, TheCaller, TheSite
 from offsite.api.v1.job_answers import begin_job, requested
-from offsite.api.v1.jobs import JobId
+from offsite.api.v1.jobs import JobId, seen_job
 from offsite.api.v1.records import SearchBody, search_command
 from offsite.api.v1.words import arguments
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
-from offsite.services.jobs.ask import JobRequest, cancel_job, known_job
+from offsite.services.jobs.ask import SEARCH, JobRequest, cancel_job, known_job
 from offsite.services.jobs.status import JobReport, job_list, job_report
 
 router = APIRouter(include_in_schema=False)
@@ -68,7 +68,7 @@ def search(site: TheSite, caller: TheCaller, backup: BackupName, form: Form) -> 
         wanted = SearchBody.model_validate(words)
     except ValueError as error:
         raise BadOption("this is no search: it needs a topic", hint="write its name, and fewer characters") from error
-    return begun(site, requested(caller, "search", backup, search_command(backup, wanted)), Place(), form)
+    return begun(site, requested(caller, SEARCH, backup, search_command(backup, wanted)), Place(), form)
 
 
 @router.get("/jobs")
@@ -77,8 +77,8 @@ def jobs(request: Request, site: TheSite) -> Response:
 
 
 @router.get("/jobs/{job}")
-def job(request: Request, site: TheSite, job: JobId) -> Response:
-    found = job_report(site.repository().store, job)
+def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Response:
+    found = seen_job(site, caller, job)
     result = json.dumps(found.result, indent=2) if found.result is not None else ""
     return page(
         request,

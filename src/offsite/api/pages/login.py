@@ -25,15 +25,24 @@ _FILES = {
 
 
 @router.get("/login")
-def form(request: Request) -> Response:
+def form(request: Request, token: str = "") -> Response:
+    """The form; or the session itself, where somebody opened the address that a coordinator told as it started. A page
+    of somebody else's that leads here logs nobody in."""
+    if token and request.headers.get("sec-fetch-site", "none") in {"same-origin", "none"}:
+        return _begun(request, token)
     return page(request, "login.html", problem="")
 
 
 @router.post("/login")
 def login(request: Request, form: Form) -> Response:
+    return _begun(request, form.get("token", "").strip())
+
+
+def _begun(request: Request, token: str) -> Response:
+    """The answer that begins a session."""
     guarded = request.app.state.guarded
     tokens = guarded.tokens() if guarded.tokens else Tokens(known=())
-    caller = tokens.caller(form.get("token", "").strip())
+    caller = tokens.caller(token)
     if caller is None:
         return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
     answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
@@ -43,13 +52,20 @@ def login(request: Request, form: Form) -> Response:
         max_age=LASTS_S,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=_is_encrypted(request),
     )
     return answer
 
 
+def _is_encrypted(request: Request) -> bool:
+    """Whether the browser talks TLS: to us, or to a proxy before us, as the origin of its form says."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+
+
 @router.post("/logout")
-def logout(_: Form) -> Response:
+def logout(request: Request, _: Form) -> Response:
+    guarded = request.app.state.guarded
+    guarded.sessions.end(request.state.cookie, now_s=guarded.clock.now_ms() // 1000)
     answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer

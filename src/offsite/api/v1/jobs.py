@@ -13,10 +13,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from offsite.api.answers import answer
+from offsite.api.guard.tokens import Caller
 from offsite.api.site import Site
 from offsite.api.v1.context import PROBLEMS, TheCaller, TheSite
+from offsite.model.journal import noted
 from offsite.model.plain import plain
-from offsite.services.jobs.ask import cancel_job
+from offsite.services.jobs.ask import SEARCH, cancel_job
 from offsite.services.jobs.status import JobList, JobReport, job_list, job_report
 
 router = APIRouter(responses=PROBLEMS)
@@ -37,9 +39,17 @@ def jobs(site: TheSite, most: Most = 50) -> Response:
 
 
 @router.get("/jobs/{job}", response_model=JobReport)
-def job(site: TheSite, job: JobId) -> Response:
+def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     """How far a job is, or how it ended."""
-    return answer(job_report(site.repository().store, job))
+    return answer(seen_job(site, caller, job))
+
+
+def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
+    """A job, and a line in the journal where it holds records that somebody looks at now."""
+    report = job_report(site.repository().store, job)
+    if report.kind == SEARCH and report.state.is_final:
+        noted("looked", by=caller.name, what=f"the records that job {job} has found", backup=report.backup)
+    return report
 
 
 @router.post("/jobs/{job}/cancel", status_code=202, response_model=JobReport)

@@ -16,6 +16,7 @@ from offsite.api.v1.words import Body, arguments, check_bounded, given
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
 from offsite.repository.backup import Backup
+from offsite.services.jobs.ask import SEARCH
 from offsite.services.records.find import RecordsRequest, cat_records, plan_records
 from offsite.services.records.shown_record import ShownRecord
 from offsite.services.restore.options import PointWords, parse_point
@@ -65,12 +66,12 @@ def search(
 ) -> Response:
     """Search a topic for records, as a job."""
     site.backup(backup)
-    return begin(site, requested(caller, "search", backup, search_command(backup, body)), Place(), word=key)
+    return begin(site, requested(caller, SEARCH, backup, search_command(backup, body)), Place(), word=key)
 
 
 def search_command(backup: str, body: SearchBody) -> list[str]:
     options = {_OPTIONS.get(name, name): value for name, value in given(body).items()}
-    return ["search", *arguments({"backup": backup, **options})]
+    return [SEARCH, *arguments({"backup": backup, **options})]
 
 
 def records_of(backup: Backup, wanted: Wanted) -> list[ShownRecord]:

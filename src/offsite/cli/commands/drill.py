@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from offsite.services.cluster import Cluster
     from offsite.services.drill.report import DrillReport
 
+_OWNER = "drill"
 SANDBOX_PREFIX = "offsite-drill-"
 """Temporary folders of sandboxes; the next drill deletes those of killed ones."""
 
@@ -81,6 +83,8 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
         _cluster(options, in_sandbox=in_sandbox) as cluster,
         progress_of_two("restore", "compare", total_bytes=total_bytes) as (on_progress, on_proof),
     ):
+        if not in_sandbox:
+            runner.refuse_strangers()
         result = Drill(
             opened,
             request,
@@ -99,13 +103,17 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
     if not in_sandbox:
         yield connect(options.bootstrap, options.kafka_config)
         return
-    from offsite.sandbox import Sandbox
+    from offsite.sandbox import Sandbox, Security, Settings
+    from offsite.services.cluster import connect_as
     from offsite.spark.scratch import Scratch
 
     scratch = Scratch(SANDBOX_PREFIX)
     sandbox = Sandbox(scratch.create() / "kafka")
+    password = secrets.token_urlsafe(32)  # it will hold records that other users of this machine must not read
+    settings = Settings(security=Security(users={_OWNER: password}, owner=_OWNER))
     try:
-        yield connect(sandbox.start(owned=True, progress=note).bootstrap, None)
+        listeners = sandbox.start(owned=True, settings=settings, progress=note).listeners
+        yield connect_as(listeners["SASL_PLAINTEXT"], _OWNER, password)
     finally:
         sandbox.stop()
         scratch.remove()

@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -142,6 +144,15 @@ Value = Annotated[str | None, typer.Option("--value", help="Records with this te
 Header = Annotated[
     list[str] | None, typer.Option("--header", help="name, or name=value: records with such a header. Can be repeated.")
 ]
+MatchFile = Annotated[
+    str | None,
+    typer.Option(
+        "--match-file",
+        metavar="FILE|-",
+        help="The same from a file, or - for standard input, which no other user of this machine reads: lines such as "
+        "value=TEXT.",
+    ),
+]
 SearchLimit = Annotated[int, typer.Option("--limit", "-n", help="Show no more than the first so many.")]
 
 
@@ -155,12 +166,14 @@ def search(
     key_hex: KeyHex = None,
     value: Value = None,
     header: Header = None,
+    match_file: MatchFile = None,
     limit: SearchLimit = DEFAULT_LIMIT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Find records by key, value, header and time. What is given must all be so.
 
-    Values are searched as they are stored: text in Avro or JSON is found, a number in Avro is not.
+    Values are searched as they are stored: text in Avro or JSON is found, a number in Avro is not. Other users of this
+    machine see a command line: give what nobody else may know by --match-file.
     """
     from offsite.services.records.find import RecordsRequest, plan_records
 
@@ -169,7 +182,7 @@ def search(
         point=record_point(options, topics=topics, partitions=partitions),
         start=options.start,
         end=options.end,
-        match=_match(key, key_hex, value, header or []),
+        match=_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header)),
         limit=limit + 1,  # one more tells whether there are more
     )
     plan = plan_records(open_repository(options.repo).backup(options.backup), request)
@@ -191,9 +204,30 @@ def _search(plan: RecordsPlan, engine: SparkOptions) -> list[ShownRecord]:
         return search_records(plan, runner, on_progress=on_progress)
 
 
-def _match(key: str | None, key_hex: str | None, value: str | None, headers: list[str]) -> RecordMatch:
+def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict[str, list[str]]:
+    """What is typed, and what is in the file, by name. No text is told of a line that is wrong. Raises `BadOption`."""
+    found = {name: [told] if isinstance(told, str) else list(told or ()) for name, told in typed.items()}
+    try:
+        text = "" if match_file is None else sys.stdin.read() if match_file == "-" else Path(match_file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"--match-file cannot be read: {error}", hint="name a file of text") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        name, equals, words = line.partition("=")
+        if line and (not equals or (kind := name.strip().replace("-", "_")) not in found):
+            raise BadOption(f"line {number} of --match-file is no condition", hint="write it as value=TEXT")
+        if line:
+            found[kind].append(words)
+    return found
+
+
+def _match(conditions: Mapping[str, list[str]]) -> RecordMatch:
     from offsite.table.find import RecordMatch
 
+    for name in ("key", "key_hex", "value"):
+        if len(conditions[name]) > 1:
+            raise BadOption(f"{name.replace('_', '-')} is given twice", hint="give it once")
+    key, key_hex, value = (next(iter(conditions[name]), None) for name in ("key", "key_hex", "value"))
+    headers = conditions["header"]
     if key is not None and key_hex is not None:
         raise BadOption("--key and --key-hex both name the key", hint="give one of them")
     match = RecordMatch(
@@ -203,7 +237,8 @@ def _match(key: str | None, key_hex: str | None, value: str | None, headers: lis
     )
     if match == RecordMatch():
         raise BadOption(
-            "no search condition is given", hint="give --key, --key-hex, --value or --header; offsite cat shows all"
+            "no search condition is given",
+            hint="give --key, --key-hex, --value, --header or --match-file; offsite cat shows all",
         )
     return match
 

@@ -113,6 +113,7 @@ def run(
         ) as backup,
     ):
         prepared = _prepared(options, backup, cluster)
+        runner.refuse_strangers()
         if not yes:
             emit_notice(report_plan(prepared), render=render_restore_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")

@@ -64,13 +64,14 @@ def apply(
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Let go what the policy does not keep, in one commit.
+    """Let go what the policy does not keep, in one commit; and what searches have found more than a week ago.
 
     Objects are deleted by the next collection, not before a day has passed (offsite collect run, or a run that
     follows). Ages count from the newest complete restore point. Exit code 14: --floor would not be held, clocks differ,
     or one may have jumped; nothing was done.
     """
     from offsite.model.clock import SystemClock
+    from offsite.services.jobs.forget import forget_searches
     from offsite.services.retention.apply import apply_retention, check_force, plan_retention
     from offsite.services.retention.policy import parse_policy
     from offsite.services.retention.report import retention_report
@@ -83,6 +84,7 @@ def apply(
         emit_notice(retention_report(planned), render=render_plan)
         confirm(f"let go {planned.points} restore points of backup {options.backup}, and what no other one needs?")
     done = apply_retention(opened, planned, clock=clock, force=force, told_settings=told)
+    forget_searches(opened.store)
     emit(retention_report(done.plan, commit=done.commit), output=output, render=render_done)
 
 

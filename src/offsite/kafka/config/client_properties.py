@@ -44,6 +44,9 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
     found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
     config = found.config
+    if config.has_secret and path.stat().st_mode & 0o007:
+        exposed = f"{path} holds a secret, and every user of this machine can read it: chmod 600"
+        found = replace(found, warnings=(*found.warnings, exposed))
     again = ReadOnExecutor(
         path=str(path),
         bootstrap=",".join(map(str, config.bootstrap)),
@@ -101,7 +104,9 @@ def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> C
         tls=read_tls(settings) if protocol.endswith("SSL") else None,
         sasl=read_sasl(settings) if protocol.startswith("SASL") else None,
     )
-    return ClientProperties(config=config, warnings=settings.unknown(_KNOWN))
+    unchecked = config.tls is not None and not config.tls.check_hostname
+    told = ("no host name of a broker is checked: anybody with a certificate of that authority can be one",)
+    return ClientProperties(config=config, warnings=(*settings.unknown(_KNOWN), *(told if unchecked else ())))
 
 
 def _bootstrap(settings: Settings, given: str) -> tuple[Address, ...]:

@@ -82,6 +82,12 @@ class KafkaConfig:
         return _rebuilt, tuple(getattr(self, each.name) for each in fields(self))
 
     @property
+    def has_secret(self) -> bool:
+        """Whether it holds a key, or a password."""
+        key = self.tls is not None and self.tls.key_pem is not None
+        return key or (self.sasl is not None and bool(self.sasl.password.reveal()))
+
+    @property
     def overheard(self) -> tuple[str, ...]:
         """Hosts, other than this machine, that a password or a token is sent to so that whoever is on the way can
         read it."""

@@ -91,6 +91,7 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
 
     context = ssl.create_default_context(cadata=tls.ca_pem or None)
     context.check_hostname = tls.check_hostname
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the platform's own least one is
     # Trust anchors of Kafka users are often leaf or intermediate certificates, as Java accepts them.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)

@@ -7,7 +7,7 @@ asked takes it itself. So two processes never copy against each other for one ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,6 +21,10 @@ from offsite.repository.checkpoints.stamping import Stamping
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 
+CHOSEN_MAX = (1 << 53) - 1
+"""The highest id that one may choose: so many more than any clock or date tells are left for the next ones."""
+_OWN_BELOW = 1 << 62
+"""Nobody was ever given an id as high as that: what bears one does not move the next one up."""
 _USED = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED})
 
 
@@ -44,11 +48,12 @@ def ask(
     known, and where no id is left; `BadOption` for no id.
     """
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
-    highest = max(checkpoints.ids, default=0)
+    highest = highest_id(checkpoints.ids)
     if wanted is None:
         return _ask_next(backup, records, highest, _Wanted(tuple(participants), stamping))
-    if not 0 < wanted <= MAX_OFFSET:
-        raise BadOption(f"{wanted} is no id of a checkpoint", hint=f"choose a number above {highest}, or none")
+    if not 0 < wanted <= CHOSEN_MAX:
+        hint = f"choose a number above {highest} and up to {CHOSEN_MAX}, or none"
+        raise BadOption(f"{wanted} is no id of a checkpoint", hint=hint)
     report = checkpoints.report(wanted)
     if report.status is not CheckpointStatus.DOES_NOT_EXIST:
         asked = _Wanted(tuple(participants), stamping)
@@ -72,6 +77,11 @@ def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, wanted: 
     while not records.put(_request(backup, checkpoint, wanted), Told.REQUESTED):
         checkpoint = next_id(backup, checkpoint)  # another one was faster by some ms
     return Asked(id=checkpoint, is_new=True)
+
+
+def highest_id(known: Iterable[int]) -> int:
+    """The highest out of the `known` ids that the next one has to be above."""
+    return max((checkpoint for checkpoint in known if checkpoint < _OWN_BELOW), default=0)
 
 
 def next_id(backup: Backup, highest: int) -> int:

@@ -23,7 +23,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.participant import CheckpointParticipant
 from offsite.repository.state import BackupState
 from offsite.services.backup.planned import BackupPlan
-from offsite.services.checkpoint.ask import next_id, told
+from offsite.services.checkpoint.ask import highest_id, next_id, told
 
 _TERMS_SWEPT = 10
 """Terms before its own that a holder deletes: each deletes those of the one before, and of some that died."""
@@ -75,7 +75,7 @@ class Taker:
 
     def next_id(self) -> int:
         """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
-        return next_id(self.backup, max(self.records.known(after=self._highest), default=self._highest))
+        return next_id(self.backup, highest_id((self._highest, *self.records.known(after=self._highest))))
 
     def request_next(self) -> int | None:
         """An id for a checkpoint that is due, asked for like any other: participants are told of no id that the store

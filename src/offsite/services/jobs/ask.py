@@ -19,6 +19,9 @@ from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, dec
 from offsite.repository.jobs.records import JobRecords
 from offsite.stores.store import Store
 
+SEARCH = "search"
+"""The kind of job whose words are parts of records, and whose result is records."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
 from offsite.repository.jobs.record import decode_repeat
-from offsite.repository.jobs.records import is_of_the_future, list_jobs
+from offsite.repository.jobs.records import JobRecords, is_of_the_future, list_jobs
+from offsite.services.jobs.ask import SEARCH
 from offsite.services.jobs.status import job_report
 from offsite.stores.store import Store
 
 LEAST_S = 24 * 3600.0
 """Seconds that a job is kept at least: a request may be repeated by its idempotency key for so long."""
+FOUND_KEPT_S = 7 * LEAST_S
+"""Seconds that what a search has found is kept."""
 _ALL = 1 << 62
+_READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +43,37 @@ def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
     first_kept = dated_id(now_ms - int(older_than_s * 1000), "")
     listed = list_jobs(store, most=_ALL, now_ms=now_ms)
     old = sorted(job for job in listed if job < first_kept or is_of_the_future(job, now_ms))
+    return _forgotten(store, old, why=f"older than {first_kept}")
+
+
+def forget_searches(store: Store) -> JobsForgotten:
+    """Delete what was searched for and found more than `FOUND_KEPT_S` ago: copies of records, and words of them, which
+    no retention of a backup reaches. Raises what the store raises."""
+    now_ms = store.now_ms()
+    first_kept = dated_id(now_ms - int(FOUND_KEPT_S * 1000), "")
+    old = [job for job in list_jobs(store, most=_ALL, now_ms=now_ms) if job < first_kept]
+    with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="forget-searches") as pool:
+        is_search = list(pool.map(partial(_is_search, store), old))
+    return _forgotten(store, [job for job, found in zip(old, is_search, strict=True) if found], why="records found")
+
+
+def _is_search(store: Store, job: str) -> bool:
+    try:
+        asked = JobRecords(store=store, layout=JobLayout(job=job)).asked()
+    except OffsiteError as error:
+        warned("forget_jobs", why=error.message, job=job)
+        return False
+    return asked is not None and asked.kind == SEARCH
+
+
+def _forgotten(store: Store, old: Sequence[str], *, why: str) -> JobsForgotten:
     gone = [job for job in old if _is_over(store, job)]
-    for key in _words_of(store, set(gone)):
+    for key in _words_of(store, set(gone)) if gone else ():
         store.delete(key)  # first: a word that is known is never taken for a new one of a job that is not
     for job in gone:
         _delete(store, job)
-    decided("forget_jobs", why=f"older than {first_kept}", jobs=len(gone))
+    if gone:
+        decided("forget_jobs", why=why, jobs=len(gone))
     return JobsForgotten(jobs=tuple(gone), kept=len(old) - len(gone))
 
 

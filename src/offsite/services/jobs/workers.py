@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,20 +60,24 @@ class Workers:
                 self._kept -= 1
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Begin the process of a job: the command line `arguments`. No terminal, and no end of this process, ends it.
-        `environment` is added to that of all. Raises `JobNotBegun`."""
-        command = [sys.executable, "-c", _MODULE, job, *arguments]
+        """Begin the process of a job: the command line `arguments`, which it reads from its input, where nobody else on
+        this machine sees them. No terminal, and no end of this process, ends it. `environment` is added to that of all.
+        Raises `JobNotBegun`."""
+        command = [sys.executable, "-c", _MODULE, job]
         mine = os.environ if self._inherited is None else self._inherited
         inherited = {name: value for name, value in mine.items() if name not in _NOT_INHERITED}
         try:
-            process = subprocess.Popen(
-                command,
-                env={**inherited, **self._environment, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            with tempfile.TemporaryFile() as told:
+                told.write(json.dumps(list(arguments)).encode())
+                told.seek(0)
+                process = subprocess.Popen(
+                    command,
+                    env={**inherited, **self._environment, **(environment or {})},
+                    stdin=told,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise JobNotBegun(
                 f"no process could be begun for job {job}: {error.strerror}",

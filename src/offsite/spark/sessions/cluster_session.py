@@ -17,7 +17,7 @@ from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
 from offsite.spark.sessions.session import Session
 from offsite.spark.sessions.submitted_spark import SubmittedSpark
-from offsite.spark.settings import beside_encryption, common_settings, laid_over, light_jvms, of_executors
+from offsite.spark.settings import CLOSED_PAGES, beside_encryption, common_settings, laid_over, light_jvms, of_executors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,10 +43,11 @@ class ClusterSession(Session):
         return self._spark.start(laid_over(self._own_settings(), self._chosen), python=self._python)
 
     def _own_settings(self) -> dict[str, str]:
+        defaults = cluster_defaults()
         return {
             "spark.master": self._master,
-            **common_settings(),
-            **light_jvms(self._chosen, cluster_defaults()),
+            **{name: value for name, value in common_settings().items() if not _is_asked_for(name, defaults)},
+            **light_jvms(self._chosen, defaults),
             **beside_encryption(self._chosen),
             **of_executors({PRELOAD_VARIABLE: " ".join(self._preload)}),
         }
@@ -62,6 +63,11 @@ class ClusterSession(Session):
 
     def _explain(self, error: Exception) -> str:
         return (_why(self._spark.log) if self._spark else "") or super()._explain(error)
+
+
+def _is_asked_for(name: str, defaults: Mapping[str, str]) -> bool:
+    """Whether the cluster's own defaults ask for Spark's pages."""
+    return name in CLOSED_PAGES and name in defaults
 
 
 def _why(log: Path) -> str:

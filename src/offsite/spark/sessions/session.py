@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError, SparkFailed
+from offsite.model.journal import warned
 from offsite.spark.job import Mailbox
 from offsite.spark.sessions.executors import cluster_slots, wait_for_executors
 from offsite.spark.sessions.master import runs_in_one_jvm
-from offsite.spark.settings import MAX_ATTEMPTS, is_private
+from offsite.spark.settings import MAX_ATTEMPTS, STRANGERS, is_private, lets_strangers_in
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,6 +23,9 @@ class Session(ABC):
 
     max_attempts = MAX_ATTEMPTS
     """How often Spark tries a task."""
+    lets_strangers_in = False
+    """Whether anybody who reaches its ports may send it code, and nobody said that this is fine. Known once it is
+    ready."""
     is_private = False
     """Whether nobody but this machine and Spark's executors can read what is sent to them. Known once it is ready."""
 
@@ -79,7 +83,12 @@ class Session(ABC):
             self._context = self._build()
             self._mailbox = Mailbox(self._context)
             in_one_jvm = runs_in_one_jvm(str(self._context.master))
-            self.is_private = in_one_jvm or is_private(dict(self._context.getConf().getAll()))
+            settings = dict(self._context.getConf().getAll())
+            self.is_private = in_one_jvm or is_private(settings)
+            is_open = not in_one_jvm and lets_strangers_in(settings)
+            self.lets_strangers_in = is_open and settings.get(STRANGERS) != "allowed"
+            if is_open:
+                warned("spark_open", why="Spark asks nobody for a secret: whoever reaches its ports runs code there")
         except OffsiteError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`

@@ -23,6 +23,7 @@ from offsite.model.errors import (
     RestoreRunning,
     TooManyJobs,
 )
+from offsite.model.ids import dated_id
 from offsite.model.size import MIB
 from offsite.repository.jobs.layout import JobLayout, repeat_key
 from offsite.repository.jobs.record import (
@@ -38,8 +39,8 @@ from offsite.repository.restores import lease
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs import work
-from offsite.services.jobs.ask import JobRequest, ask_for_job, cancel_job, tell_not_begun
-from offsite.services.jobs.forget import forget_jobs
+from offsite.services.jobs.ask import SEARCH, JobRequest, ask_for_job, cancel_job, tell_not_begun
+from offsite.services.jobs.forget import forget_jobs, forget_searches
 from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
 from offsite.services.jobs.status import GIVEN_UP, START_S, JobFacts, JobState, decide_state, job_list, job_report
 from offsite.services.jobs.work import working
@@ -234,6 +235,27 @@ def test_jobs_of_the_future_hide_none_and_are_forgotten(store: Store) -> None:
     assert set(forget_jobs(store, older_than_s=24 * 3600).jobs) == set(forged)
 
 
+def test_what_searches_have_found_goes_after_a_week_and_nothing_else_does(store: Store) -> None:
+    """It is records, and words of them: no retention of a backup reaches it."""
+    now_ms = store.now_ms()
+    day_ms = 24 * 3_600_000
+    kept = []
+    for kind, days, is_over in ((SEARCH, 8, True), (SEARCH, 6, True), (SEARCH, 8, False), ("backup", 8, True)):
+        job = dated_id(now_ms - days * day_ms)
+        records = JobRecords(store=store, layout=JobLayout(job=job))
+        records.put_asked(replace(ASKED, id=job, kind=kind, at_ms=now_ms - days * day_ms))
+        if is_over:
+            records.put_ended(EndedJob(id=job, at_ms=now_ms, exit_code=0, result='["found"]', said=""))
+        else:
+            terms = LeaseTerms(store=store, lease=records.layout.lease)
+            terms.claim(ProcessIdentity.mine(), "worker", take_over=False)
+        kept.append(job)
+    gone = forget_searches(store)
+    assert gone.jobs == (kept[0],)
+    assert {each.id for each in job_list(store).jobs} == set(kept[1:])
+    assert not [info.key for info in store.list(JobLayout(job=kept[0]).prefix)]
+
+
 def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         job = ask_for_job(store, REQUEST).id
@@ -246,10 +268,10 @@ def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pyte
 
 
 def test_a_job_that_could_not_be_begun_has_failed(store: Store) -> None:
-    workers = Workers(environment={})
+    workers = Workers(environment={"TOO_LONG": "x" * 10_000_000})
     job = ask_for_job(store, REQUEST).id
     with pytest.raises(JobNotBegun) as error:
-        workers.begin(job, ["x" * 10_000_000])
+        workers.begin(job, ["verify"])
     tell_not_begun(store, job, error.value)
     assert job_report(store, job).state is JobState.FAILED
 
@@ -327,7 +349,10 @@ def test_the_process_of_a_job_that_was_given_up_does_nothing(tmp_path: Path) -> 
     code = "from offsite.cli.work import main; main()"
     environment = {**os.environ, "OFFSITE_REPO": str(folder)}
     report = str(tmp_path / "report")
-    command = [sys.executable, "-c", code, job, "init", report]
-    assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == 0
+    words = json.dumps(["init", report]).encode()
+    done = subprocess.run(
+        [sys.executable, "-c", code, job], env=environment, input=words, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
     assert not Path(report).exists()
     assert job_report(store, job).exit_code == GIVEN_UP

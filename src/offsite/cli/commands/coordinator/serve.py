@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +14,7 @@ from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBacku
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, OffsiteError
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from offsite.api.site import Place, Site
 
 LOOPBACK = "127.0.0.1"
+TIDIED_EACH_S = 3600.0
 _LOOPBACKS = frozenset({LOOPBACK, "::1", "localhost"})
 
 tokens = typer.Typer(help="Who may ask a coordinator for what.", no_args_is_help=True)
@@ -42,6 +45,9 @@ class ServeOptions:
         str, typer.Option("--host", help="Address to listen on; others than this machine's own need tokens.")
     ] = LOOPBACK
     token_file: TokenFile = None
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let everybody on this machine do everything, without a token.")
+    ] = False
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="A name that it may be called by, besides localhost.")
     ] = None
@@ -78,28 +84,50 @@ class TokenMade:
 def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
-    Nothing is kept but in the repository: any number of coordinators may serve it. On this machine's own address it
-    serves everybody on this machine; on another one whoever has a token.
+    Nothing is kept but in the repository: any number of coordinators may serve it. It serves whoever has a token: one
+    of --token-file, or the one in the address that it tells as it starts.
     """
     _check_installed()
     from offsite.api.app import make_app
     from offsite.api.serve import listen
     from offsite.api.serve import serve as run
 
-    guarded, site = _guarded(options), _site(options, engine)
+    (token, guarded), site = _guarded(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
-        note(f"serving {options.repo} at {scheme}://{_shown(options.host)}:{sockets.port}")
+        address = f"{scheme}://{_shown(options.host)}:{sockets.port}"
+        note(f"serving {options.repo} at {address}")
+        if token:
+            note(f"open {address}/login?token={token}")
+        if not options.read_only:
+            threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
         run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
+
+
+def _tidy(site: Site) -> None:
+    """Delete what searches have found, when its time is over."""
+    from offsite.model.journal import warned
+    from offsite.services.jobs.forget import forget_searches
+
+    while True:
+        try:
+            forget_searches(site.repository().store)
+        except OffsiteError as error:
+            warned("forget_jobs", error=error.id, why=error.message)
+        time.sleep(TIDIED_EACH_S)
 
 
 @tokens.command()
 def add(
-    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: read, operate or restore.")],
+    form: Annotated[str, typer.Argument(metavar="NAME:ROLE", help="Role: watch, read, operate or restore.")],
     token_file: Annotated[Path, typer.Option("--token-file", help="File that the token's hash is appended to.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make a token, and show it once. read: see and plan; operate: also take backups and checks; restore: all."""
+    """Make a token, and show it once.
+
+    watch: see how backups stand; read: also records and jobs, and plan; operate: also take backups and checks; restore:
+    all.
+    """
     _check_installed()
     from offsite.api.guard.tokens import new_token
 
@@ -114,12 +142,15 @@ def _check_installed() -> None:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
-def _guarded(options: ServeOptions) -> Guarded:
+def _guarded(options: ServeOptions) -> tuple[str, Guarded]:
+    """The token that was made for whoever starts it, empty where there are others or none is needed; and the rules."""
     from offsite.api.guard.gate import Guarded
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions
-    from offsite.api.guard.tokens import TokenFile
+    from offsite.api.guard.tokens import TokenFile, token_of_owner
 
+    if options.no_token and options.token_file is not None:
+        raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
     if options.host not in _LOOPBACKS and options.token_file is None:
         raise BadOption(
             f"{options.host} can be reached from elsewhere, and nobody would have to say who he is",
@@ -127,10 +158,13 @@ def _guarded(options: ServeOptions) -> Guarded:
         )
     if options.host not in _LOOPBACKS and options.tls_cert is None:
         note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
-    return Guarded(
+    token, own = token_of_owner()
+    tokens = TokenFile(options.token_file) if options.token_file else lambda: own
+    is_made = options.token_file is None and not options.no_token
+    return token if is_made else "", Guarded(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
-        tokens=TokenFile(options.token_file) if options.token_file else None,
+        tokens=None if options.no_token else tokens,
         read_only=options.read_only,
     )
 
@@ -176,6 +210,10 @@ def _session_key(file: Path | None) -> bytes | None:
     if file is None:
         return None
     try:
+        if file.stat().st_mode & 0o077:
+            raise BadOption(
+                f"{file} can be read by others, who could make sessions of their own", hint="chmod 600 FILE"
+            )
         key = file.read_bytes()
     except OSError as error:
         raise BadOption(f"{file} cannot be read: {error.strerror}", hint="name a file of 32 random bytes") from error

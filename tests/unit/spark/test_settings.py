@@ -1,0 +1,26 @@
+"""What offsite asks of Spark where a person has asked for nothing, and what it sees in settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsite.spark.settings import common_settings, lets_strangers_in
+
+
+def test_spark_shows_no_pages_and_nobody_can_end_jobs_by_them() -> None:
+    settings = common_settings()
+    assert (settings["spark.ui.enabled"], settings["spark.ui.killEnabled"]) == ("false", "false")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"spark.driver.host": "10.1.2.3"}, True),
+        ({}, True),
+        ({"spark.driver.host": "10.1.2.3", "spark.authenticate": "true"}, False),
+        ({"spark.driver.host": "127.0.0.1"}, False),
+        ({"spark.driver.host": "10.1.2.3", "spark.network.crypto.enabled": "true"}, True),
+    ],
+)
+def test_whoever_reaches_a_spark_without_a_secret_can_send_it_code(settings: dict[str, str], expected: bool) -> None:
+    assert lets_strangers_in(settings) is expected
