@@ -148,3 +148,7 @@ def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     assert "every user of this machine can read it" in exposed
     file.chmod(0o640)
     assert len(read_client_properties(file).warnings) == 1
+    (key := tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    key.chmod(0o644)
+    file.write_text(f"bootstrap.servers=broker:9093\nsecurity.protocol=SSL\nssl.key.location={key}\n")
+    assert [str(key) in each for each in read_client_properties(file).warnings] == [True]

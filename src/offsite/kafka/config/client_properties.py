@@ -8,6 +8,7 @@ driver, or on each executor where secrets are read there.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _RACK = ("client.rack", "rack.id")
 _TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
 _KNOWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"}) | TLS_SETTINGS | SASL_SETTINGS
 _DEFAULT_TIMEOUT_MS = 30_000
+_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,9 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
     found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
     config = found.config
-    if config.has_secret and path.stat().st_mode & 0o007:
-        exposed = f"{path} holds a secret, and every user of this machine can read it: chmod 600"
-        found = replace(found, warnings=(*found.warnings, exposed))
+    if config.has_secret and (exposed := [file for file in (path, *_key_files(text)) if _is_read_by_all(file)]):
+        told = (f"{file} holds a secret, and every user of this machine can read it: chmod 600" for file in exposed)
+        found = replace(found, warnings=(*found.warnings, *told))
     again = ReadOnExecutor(
         path=str(path),
         bootstrap=",".join(map(str, config.bootstrap)),
@@ -54,6 +56,16 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         mechanism=_mechanism(config),
     )
     return replace(found, config=replace(config, read_again=again))
+
+
+def _is_read_by_all(file: Path) -> bool:
+    return file.is_file() and bool(file.stat().st_mode & 0o007)
+
+
+def _key_files(text: str) -> Iterator[Path]:
+    for each in parse_properties(text):
+        if each.name in _KEY_FILES and each.value:
+            yield Path(each.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,6 +203,8 @@ def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
         return None
     if options.tls_cert is None or options.tls_key is None:
         raise BadOption("--tls-cert and --tls-key belong together", hint="give both")
+    if options.tls_key.is_file() and options.tls_key.stat().st_mode & 0o007:
+        note(f"warning: every user of this machine can read {options.tls_key}: chmod 600")
     return options.tls_cert, options.tls_key
 
 
