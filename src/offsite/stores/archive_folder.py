@@ -164,7 +164,7 @@ class ArchiveFolder:
 
     @property
     def _files(self) -> PlainFiles:
-        return PlainFiles(root=self.root, refused=DamagedArchive, hint=_HINT)
+        return PlainFiles(root=self.root, refused=DamagedArchive, hint=_HINT, is_public=True)
 
     def _read(self, key: str, start: int, length: int | None) -> bytes | None:
         names, files = archive_key(key, self.url).split("/")[:-1], self._files

@@ -9,8 +9,8 @@ A folder is entered from the one above it (openat(2)), so that nothing can be ch
 store, which checks all that it reads by hashes, looks at the folders on the way once instead.
 
 Root folders are made for their owner alone (0700). A root that was there keeps its mode, and its group may do below it
-what it may there: in a folder of mode 0750 folders are made 0750 and files 0640. Nobody else ever may, whatever mode
-the root has. The umask takes away from that as ever.
+what it may there: in a folder of mode 0750 folders are made 0750 and files 0640. Everybody else may as well in an
+archive, which is made for other tools (`is_public`), never in anything else. The umask takes away from that as ever.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def make_private_root(root: Path) -> None:
     root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
-def folder_mode(root: Path) -> int:
+def folder_mode(root: Path, *, is_public: bool = False) -> int:
     """The mode of a new folder below `root`. Raises `OSError`."""
-    return stat.S_IMODE(root.stat().st_mode) & 0o770 | PRIVATE_FOLDER
+    return stat.S_IMODE(root.stat().st_mode) & (0o777 if is_public else 0o770) | PRIVATE_FOLDER
 
 
-def file_mode(root: Path) -> int:
+def file_mode(root: Path, *, is_public: bool = False) -> int:
     """The mode of a new file below `root`. Raises `OSError`."""
-    return folder_mode(root) & 0o666
+    return folder_mode(root, is_public=is_public) & 0o666
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,18 @@ class PlainFiles:
     root: Path
     refused: type[DamagedObject | DamagedArchive]
     hint: str
+    is_public: bool = False
     _ways: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    @property
+    def new_folder_mode(self) -> int:
+        """Raises `OSError`."""
+        return folder_mode(self.root, is_public=self.is_public)
+
+    @property
+    def new_file_mode(self) -> int:
+        """Raises `OSError`."""
+        return file_mode(self.root, is_public=self.is_public)
 
     @contextmanager
     def folder(self, names: Sequence[str], *, make: bool = False) -> Iterator[int]:
@@ -88,7 +99,7 @@ class PlainFiles:
         once. Nothing is waited for."""
         name = f"{self.root}/{key}" if folder is None else key.rpartition("/")[2]
         try:
-            file = os.open(name, flags | _NO_WAIT, file_mode(self.root) if flags & os.O_CREAT else 0, dir_fd=folder)
+            file = os.open(name, flags | _NO_WAIT, self.new_file_mode if flags & os.O_CREAT else 0, dir_fd=folder)
         except OSError as error:
             if error.errno in _NOT_OPENED:
                 if folder is None:
@@ -151,7 +162,7 @@ class PlainFiles:
 
     def _make(self, folder: int, name: str) -> None:
         with suppress(FileExistsError):
-            os.mkdir(name, folder_mode(self.root), dir_fd=folder)
+            os.mkdir(name, self.new_folder_mode, dir_fd=folder)
             os.fsync(folder)
 
     def _entered(self, folder: int, name: str, key: str, flags: int) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from offsite.log.buffer import Buffer
 from offsite.model.errors import DamagedObject
-from offsite.stores.plain_files import PlainFiles, folder_mode, make_private_root
+from offsite.stores.plain_files import PlainFiles, make_private_root
 from offsite.stores.posix_errors import MISSING, store_error, wrapped
 from offsite.stores.posix_writer import PosixWriter, Temporaries
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
@@ -157,7 +157,7 @@ class PosixStore:
         if folder != self.root:
             self._make_folder(folder.parent)
             with suppress(FileExistsError):
-                folder.mkdir(mode=folder_mode(self.root))
+                folder.mkdir(mode=self._files.new_folder_mode)
             self._files.check_folder(str(folder.relative_to(self.root)))
             sync_folder(folder.parent)
         self._synced.add(folder)

@@ -27,7 +27,7 @@ from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.ids import random_id
 from offsite.model.size import MIB
-from offsite.stores.plain_files import PlainFiles, file_mode, folder_mode
+from offsite.stores.plain_files import PlainFiles
 from offsite.stores.posix_errors import wrapped
 from offsite.stores.store import PutResult
 from offsite.stores.store_wait import store_wait
@@ -57,7 +57,7 @@ class Temporaries:
     def prepare(self) -> None:
         """Make the folder of temporary files. Raises `OSError`, `DamagedObject`."""
         with suppress(FileExistsError):
-            self.folder.mkdir(mode=folder_mode(self.files.root))
+            self.folder.mkdir(mode=self.files.new_folder_mode)
         self.files.check_folder(TEMPORARY_FOLDER)
 
     def new_path(self) -> Path:
@@ -66,7 +66,7 @@ class Temporaries:
     def create(self, path: Path) -> int:
         """A new file at a `new_path`, open to be written and read. Raises `OSError`."""
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path, flags, file_mode(self.files.root))
+        return os.open(path, flags, self.files.new_file_mode)
 
     def sweep(self, *, before_ms: int) -> int:
         """Delete what was last written before then; how many. Raises `OSError`, `DamagedObject`."""
