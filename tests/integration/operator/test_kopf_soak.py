@@ -150,7 +150,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             assert server.client.post(DEFINITIONS_PATH, json=resource_definition(definition)).status_code == 201
         wait_until(lambda: established(server.client), "all definitions are established")
         Repository.init(PosixStore(root=tmp_path / "backups"))
-        accounts = [{"name": "main", "endpoint": str(tmp_path / "backups")}]
+        accounts = [{"name": "main", "endpoint": str(tmp_path / "backups"), "namespaces": ["*"]}]
         (tmp_path / "accounts.yaml").write_text(yaml.safe_dump(accounts))
         (tmp_path / "shop.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
         found = Cluster(client=server.client, proxy=proxy, folder=tmp_path)

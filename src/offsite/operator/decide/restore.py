@@ -16,7 +16,7 @@ from offsite.model.errors import BadName, BadOption, BadResource
 from offsite.model.time import format_time, parse_time
 from offsite.model.untrusted.names import check_backup_name
 from offsite.operator.decide.command import option_words
-from offsite.operator.decide.wanted import Account, Place, account_of
+from offsite.operator.decide.wanted import Account, Place, account_of, foreign_query, place_of
 from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreState
 from offsite.repository.declared.restore_log import End, Failure, Outcome, RestoreHistory
 from offsite.repository.jobs.record import JobProgress
@@ -186,6 +186,8 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str =
     """What `restore` asks for. `kept`: the account that it has where it names none. Raises `BadResource`."""
     spec, who = restore.spec, f"restore {restore.metadata.name}"
     repository, _, backup = spec.backup_url.rpartition("#")
+    if problem := foreign_query(repository, "spec.backupUrl"):
+        raise BadResource(problem)
     account = account_of(spec.account or kept, accounts, who)
     try:
         check_backup_name(backup)
@@ -194,7 +196,7 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str =
     return RestoreWanted(
         uid=restore.metadata.uid,
         state=spec.state,
-        place=Place(account=account.name, repository=repository),
+        place=place_of(account, repository),
         backup=backup,
         cluster=spec.cluster,
         tag=spec.tag,

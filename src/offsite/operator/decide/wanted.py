@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.parameters import parse_parameters
+from offsite.operator.decide.prefixes import is_below, query_of, with_query
 from offsite.operator.resources.backup import AgentTemplate, Backup, BackupState
 from offsite.operator.resources.go_time import format_go_time
 from offsite.repository.declared.entry import Beginning, Settings, settings_of
@@ -23,11 +24,21 @@ _DOTS = re.compile(r"\.{2,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A place for backups: a repository, and what opens it. `environment`: names and values of variables."""
+    """A place for backups: a repository, and what opens it. `environment`: names and values of variables; they go to
+    the endpoint, to what it `opens` beside it, and to what lies below, and nowhere else. `namespaces`: whose resources
+    may name it. `closed`: why those that are looked at may not."""
 
     name: str
     endpoint: str
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    opens: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    closed: str = ""
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """All that it opens, each with what lies below."""
+        return tuple(filter(None, (self.endpoint, *self.opens)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,42 +82,74 @@ class Wanted:
 def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") -> Wanted:
     """What `backup` asks for. `kept`: the account that it has where it names none. Raises `BadResource` where it names
     an account or a parameter that there is not, or has nowhere to go."""
-    parse_parameters(backup.spec.parameters)
     spec, name = backup.spec, backup.metadata.name
+    parse_parameters(spec.parameters)
+    if problem := foreign_query(spec.destination.endpoint, "spec.destination.endpoint"):
+        raise BadResource(problem)
     _check_environment(spec.agents.template.environment, name)
     account = account_of(spec.destination.account or kept, accounts, f"backup {name}")
-    place = Place(account=account.name, repository=spec.destination.endpoint or account.endpoint)
+    place = place_of(account, spec.destination.endpoint or account.endpoint)
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
     cluster = spec.cluster or name
+    agents = AgentsWanted(replicas=spec.agents.replicas, template=spec.agents.template, place=place, cluster=cluster)
+    return _wanted(backup, spec.state, place, agents)
+
+
+def stopping(backup: Backup, place: Place, agents: AgentsWanted | None) -> Wanted:
+    """What a resource that goes asks for, whatever is wrong with its spec: that what is live in `place` is stopped.
+    `agents`: those that there are; they go on until then."""
+    none = AgentsWanted(replicas=0, template=AgentTemplate(), place=place, cluster=backup.spec.cluster)
+    return _wanted(backup, BackupState.STOPPED, place, agents or none)
+
+
+def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWanted) -> Wanted:
+    spec, name = backup.spec, backup.metadata.name
     return Wanted(
         uid=backup.metadata.uid,
         generation=backup.metadata.generation,
-        state=spec.state,
+        state=state,
         place=place,
         beginning=Beginning(
             backup="",
             path=spec.destination.path or name,
             tag=spec.tag,
-            cluster=cluster,
+            cluster=spec.cluster or name,
             topics=spec.topics,
             exclude=spec.exclude,
         ),
         timestamp_format=spec.destination.timestamp_format,
         settings=settings_of(spec.snapshot_duration, spec.parameters),
-        agents=AgentsWanted(replicas=spec.agents.replicas, template=spec.agents.template, place=place, cluster=cluster),
+        agents=agents,
     )
 
 
 def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
-    """The account of that name; the first one where there is no name. Raises `BadResource`."""
+    """The account of that name; the first one that is not closed where there is no name. Raises `BadResource`."""
     if not name:
-        return accounts[0] if accounts else Account(name="", endpoint="")
+        first, *_ = (*(each for each in accounts if not each.closed), *accounts, Account(name="", endpoint=""))
+        return first
     found = next((each for each in accounts if each.name == name), None)
     if found is None:
-        known = ", ".join(each.name for each in accounts) or "none"
+        known = ", ".join(each.name for each in accounts if not each.closed) or "none"
         raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {known}")
     return found
+
+
+def place_of(account: Account, url: str) -> Place:
+    """Where `url` is, reached as the account says. Whether the account opens it is asked whenever it is opened."""
+    above = next((each for each in account.prefixes if is_below(with_query(each, ""), url)), "")
+    return Place(account=account.name, repository=with_query(url, query_of(above)) if above else url)
+
+
+def foreign_query(url: str, field_name: str) -> str:
+    """What is wrong with a `url` in a resource that says where its store is reached; empty: it does not."""
+    if not query_of(url):
+        return ""
+    return (
+        f"{field_name}: what follows ? belongs to the account, for its secrets go there: write {with_query(url, '')}, "
+        "and the rest behind endpoint or opens of the account in accounts.yaml"
+    )
 
 
 def _check_environment(environment: Mapping[str, str], backup: str) -> None:

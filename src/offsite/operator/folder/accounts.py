@@ -3,6 +3,7 @@ environment; nothing of them is written, logged or shown."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from offsite.model.errors import BadResource
 from offsite.model.journal import warned
+from offsite.operator.decide.prefixes import folder_of, is_below
 from offsite.operator.decide.wanted import Account, Place
 from offsite.operator.folder.documents import read_text
 from offsite.operator.folder.layout import FolderLayout
@@ -35,6 +37,11 @@ class AccountEntry(Strict):
     name: Name
     endpoint: Text = ""
     """The repository: a folder, or a URL."""
+    opens: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    """What resources may name beside it: folders and URLs, each with all below it. What follows `?` says how these are
+    reached."""
+    namespaces: Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], ...], Field(max_length=256)] = ()
+    """In Kubernetes: whose resources may use it. `*`: all."""
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
     """Variables that open it."""
     environment_file: Text = ""
@@ -55,7 +62,7 @@ def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        hint = "write a list of accounts: name, endpoint, environment, environmentFile"
+        hint = "write a list of accounts: name, endpoint, opens, namespaces, environment, environmentFile"
         raise BadResource(f"{layout.accounts.name}: {where}: {first['msg']}", hint=hint) from None  # it shows values
     return tuple(_account(entry, layout.root) for entry in entries)
 
@@ -93,20 +100,45 @@ class Accounts:
         return found
 
     def account(self, place: Place) -> Account | None:
-        """None where a place needs none. Raises `BadResource` for one that is not known any more."""
+        """Whose secrets go to `place`; None where a place needs none, as folders do. Here alone an account and a place
+        come together, whoever named them. Raises `BadResource` for one that is not known any more, or does not open
+        that place."""
         if not place.account:
+            if folder_of(place.repository) is None:
+                hint = f'write one into accounts.yaml: [{{name: main, opens: ["{place.repository}"]}}]'
+                raise BadResource(f"{place.repository} is not opened without an account", hint=hint)
             return None
         found = next((each for each in self.known if each.name == place.account), None)
         if found is None:
             known = ", ".join(each.name for each in self.known) or "none"
             raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {known}")
+        if found.closed:
+            raise BadResource(f"account {found.name} {found.closed}")
+        if not any(is_below(_real(prefix), _real(place.repository)) for prefix in found.prefixes):
+            line = f"opens: {json.dumps([*found.opens, place.repository])}"
+            raise BadResource(
+                f"account {found.name} does not open {place.repository}",
+                hint=f"if its secrets may go there, write into account {found.name} in accounts.yaml: {line}",
+            )
         return found
+
+
+def _real(url: str) -> str:
+    """A folder without links."""
+    folder = folder_of(url)
+    return url if folder is None else os.path.realpath(Path(folder).expanduser())
 
 
 def _account(entry: AccountEntry, root: Path) -> Account:
     of_file = _read_environment(root / entry.environment_file) if entry.environment_file else {}
     variables = {**of_file, **entry.environment}
-    return Account(name=entry.name, endpoint=entry.endpoint, environment=tuple(sorted(variables.items())))
+    return Account(
+        name=entry.name,
+        endpoint=entry.endpoint,
+        environment=tuple(sorted(variables.items())),
+        opens=entry.opens,
+        namespaces=entry.namespaces,
+    )
 
 
 def _read_environment(path: Path) -> dict[str, str]:

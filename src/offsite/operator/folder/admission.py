@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.steady import Lasting
+from offsite.operator.decide.wanted import foreign_query
 from offsite.operator.folder.documents import Document, Key
 from offsite.operator.folder.records import Record
 from offsite.operator.resources.backup import FINALIZER, Backup
@@ -102,7 +103,13 @@ def forbidden_change(before: Resource, after: Resource) -> str:
 
 def contradiction(resource: Resource) -> str:
     """Which of its own parts a resource speaks against; empty: none."""
-    return resource.spec.expiry.contradiction() if isinstance(resource, Backup) else ""
+    match resource:
+        case Backup(spec=spec):
+            return spec.expiry.contradiction() or foreign_query(spec.destination.endpoint, "spec.destination.endpoint")
+        case Restore(spec=spec):
+            return foreign_query(spec.backup_url.rpartition("#")[0], "spec.backupUrl")
+        case _:
+            return ""
 
 
 def spec_of(resource: Resource) -> Mapping[str, JsonValue]:

@@ -16,7 +16,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import Place, Wanted, wanted_of
+from offsite.operator.decide.wanted import Place, Wanted, stopping, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
@@ -133,17 +133,17 @@ class BackupKeeper:
     def let_go(self, record: Record) -> Kept | None:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
         waited for, and the backups stay."""
-        hands, launches, backup = self._parts(record)
+        hands, _, backup = self._parts(record)
         record = replace(record, places=self.places.distinct(hands.eyes, record.uid, record.places))
         self._calm.pop(record.uid, None)
         self.asked.pop(record.uid, None)
         if FINALIZER not in record.finalizers:
-            return self._leave(hands, launches, backup, record)
+            return self._leave(hands, backup, record)
         job = self.jobs.job(record.uid)
         if job is not None and job.has_deleted:
             self._forget(hands, record)
             return None
-        seen = self._stopped(hands, launches, backup, record)
+        seen = self._stopped(hands, backup, record)
         if not record.places and not self.agents.alive(record.uid):  # nothing was ever begun
             self._forget(hands, record)
             return None
@@ -154,12 +154,12 @@ class BackupKeeper:
             message = f"its backups are deleted, in the order of the expiry queue{ended}"
         return _going(message, seen)
 
-    def _leave(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> Kept | None:
+    def _leave(self, hands: Hands, backup: Backup, record: Record) -> Kept | None:
         """Stop what runs, and let its backups be. A lock that another one holds, or a repository that does not answer,
         is waited for a while, and keeps no resource for ever: its agents end all the same."""
         why, seen = "what runs is stopped first", None
         try:
-            seen = self._stopped(hands, launches, backup, record)
+            seen = self._stopped(hands, backup, record)
         except OffsiteError as error:
             why = f"{error.id}: {error.message}"
         if seen is None or unsealed(seen) is not None:
@@ -195,12 +195,12 @@ class BackupKeeper:
         is_same = agents.configured is not None and agents.ready >= backup.spec.agents.replicas
         return is_young and is_same and calm.record == record
 
-    def _stopped(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> BackupSeen | None:
+    def _stopped(self, hands: Hands, backup: Backup, record: Record) -> BackupSeen | None:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
         seen = look(hands.eyes, record.uid, record.places)
         if seen.live is not None or unsealed(seen) is not None:
-            wanted = replace(self._wanted(hands, launches, backup, record), state=BackupState.STOPPED)
-            seen = reconcile(hands, wanted, record.places).seen
+            place = (seen.live or seen.backups[-1]).place
+            seen = reconcile(hands, stopping(backup, place, seen.agents.configured), record.places).seen
         if seen.live is not None:
             return None
         self.agents.configure(record.uid, None)

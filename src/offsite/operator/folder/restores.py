@@ -35,6 +35,7 @@ class RestoreKeeper:
         hands, restore = self._parts(record)
         kept = record.places[-1].account if record.places else ""  # the order of accounts counts for what begins alone
         wanted = restore_wanted(restore, tuple(self.accounts), kept=kept)
+        hands.eyes.open_store(wanted.place)
         if wanted.place not in record.places:
             with_place(self.records, record, wanted.place)
         return self._told(hands, record, wanted.place, hands.reconcile(wanted, known=self.records.uids()))

@@ -148,7 +148,7 @@ class KubernetesHome:
             self._list()
         self._agents.named[named.uid] = self._records.named = named
         try:
-            launches, shared = self._pod.open()
+            launches, shared = self._pod.open(named.namespace)
         except OffsiteError as error:
             return Kept(told=[problem_of(record.kind, error)])
         self._keepers.open(launches, shared)

@@ -3,13 +3,15 @@ checkpoints, drills, expiry) run in this pod, and are begun with it."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.expiry_queue import QueueRules
+from offsite.operator.decide.wanted import Account
 from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
 from offsite.operator.folder.keepers import Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
@@ -67,19 +69,33 @@ class Pod:
         self.shared: Shared | None = None
         """None until it was opened once."""
 
-    def open(self) -> tuple[Launches, Shared]:
-        """What a look is made with. Raises `BadResource` where the accounts cannot be read: what they open is never
-        taken for moved. Raises what the shared store raises, as long as it was never there."""
+    def open(self, namespace: str) -> tuple[Launches, Shared]:
+        """What resources of a `namespace` are looked at with. Raises `BadResource` where the accounts cannot be read:
+        what they open is never taken for moved. Raises what the shared store raises, as long as it was never there."""
         if not self._layout.accounts.exists():
             raise BadResource(
                 f"there is no {self._layout.accounts.name}",
                 hint="put it into the Secret offsite-configuration of the operator",
             )
         opened = self._accounts.opened if self._accounts is not None else {}
-        accounts = self._accounts = Accounts(known=read_accounts(self._layout), opened=opened)
+        known = [_for(namespace, each, self._rules.namespaces) for each in read_accounts(self._layout)]
+        accounts = self._accounts = Accounts(known=known, opened=opened)
         if self.shared is None:
             self.shared = _shared(self._rules, accounts)
         return PodLaunches(layout=self._layout, accounts=accounts, command=self._rules.command), self.shared
+
+
+def _for(namespace: str, account: Account, looked_after: Sequence[str]) -> Account:
+    """The account as the resources of a namespace have it. One that names none is for the only one that is looked
+    after: who looks after more says whose it is."""
+    bound = account.namespaces or (looked_after if len(looked_after) == 1 else ())
+    if namespace in bound or "*" in bound:
+        return account
+    line = f"in accounts.yaml: namespaces: {json.dumps([*account.namespaces, namespace])}"
+    return replace(
+        account,
+        closed=f"is not for namespace {namespace}; if it is to be, write into account {account.name} {line}",
+    )
 
 
 def _shared(rules: HomeRules, accounts: Accounts) -> Shared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,9 @@ def running(home: Home, **spec: Any) -> tuple[FolderOperator, str]:
     return operator, uid
 
 
-def put_accounts(home: Home, *accounts: tuple[str, Path | str]) -> None:
-    entries = [{"name": name, "endpoint": str(endpoint)} for name, endpoint in accounts]
+def put_accounts(home: Home, *accounts: tuple[str, Path | str], opens: Sequence[Path] = ()) -> None:
+    """`opens`: by each of them, beside its endpoint."""
+    entries = [{"name": name, "endpoint": str(endpoint), "opens": [*map(str, opens)]} for name, endpoint in accounts]
     home.layout.accounts.write_text(yaml.safe_dump(entries))
 
 
@@ -93,6 +94,7 @@ def test_a_place_that_may_not_be_written_stops_nothing(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Repository.init(PosixStore(root=tmp_path / "cellar"))
+    put_accounts(home, ("main", tmp_path / "backups"), opens=[tmp_path / "cellar"])
     operator, uid = running(home)
     put = PosixStore.put_if_absent
 
@@ -130,7 +132,7 @@ def test_another_spelling_of_a_repository_is_no_other_place(home: Home, tmp_path
 def test_a_copy_of_a_repository_is_another_place(home: Home, tmp_path: Path) -> None:
     operator, uid = running(home)
     shutil.copytree(tmp_path / "backups", tmp_path / "copy")
-    put_accounts(home, ("main", tmp_path / "copy"))
+    put_accounts(home, ("main", tmp_path / "copy"), opens=[tmp_path / "backups"])
     looked(home, operator, times=1)
 
     assert len(home.record(operator, "shop").places) == 2

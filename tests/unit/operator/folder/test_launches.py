@@ -22,7 +22,12 @@ def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
     layout.cluster("shop").parent.mkdir()
     layout.cluster("shop").write_text("bootstrap.servers=localhost:9092\n")
     accounts = [
-        Account(name=name, endpoint="", environment=(("AWS_SECRET_ACCESS_KEY", f"secret-{name}"),))
+        Account(
+            name=name,
+            endpoint="",
+            opens=("s3://one", "s3://two"),
+            environment=(("AWS_SECRET_ACCESS_KEY", f"secret-{name}"),),
+        )
         for name in ("one", "two")
     ]
     return Launches(layout=layout, accounts=Accounts(known=accounts, inherited={}), command=("offsite",))

@@ -198,7 +198,7 @@ def test_an_error_in_one_resource_stops_no_other(home: Home) -> None:
 
 def test_a_repository_that_there_is_not_is_told_with_the_command_that_makes_it(home: Home) -> None:
     operator = home.operator()
-    home.put("shop.yaml", resource(destination={"endpoint": str(home.root / "nothing")}))
+    home.put("shop.yaml", resource(destination={"endpoint": str(home.repository.store.root / "nothing")}))
     looked(home, operator)
 
     assert "offsite init" in home.conditions("shop")["MisconfiguredBackup"]

@@ -188,7 +188,12 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     for place in ("backups", "elsewhere"):
         Repository.init(PosixStore(root=root / place))
     accounts = [
-        {"name": name, "endpoint": str(root / name), "environment": {"AWS_ACCESS_KEY_ID": f"key-of-{name}"}}
+        {
+            "name": name,
+            "endpoint": str(root / name),
+            "namespaces": ["shops"],
+            "environment": {"AWS_ACCESS_KEY_ID": f"key-of-{name}"},
+        }
         for name in ("backups", "elsewhere")
     ]
     (root / "shop.properties").write_text("bootstrap.servers=localhost:9092\n")

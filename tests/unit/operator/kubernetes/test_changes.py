@@ -22,7 +22,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def put_accounts(world: World, **endpoints: Path) -> None:
-    entries = [{"name": name, "endpoint": str(endpoint)} for name, endpoint in endpoints.items()]
+    entries = [{"name": name, "endpoint": str(endpoint), "namespaces": ["*"]} for name, endpoint in endpoints.items()]
     (world.root / "accounts.yaml").write_text(yaml.safe_dump(entries))
 
 
