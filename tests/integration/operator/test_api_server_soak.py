@@ -19,6 +19,7 @@ from tests.unit.operator.resources.documents import (
     ACCEPTED,
     REFUSED,
     REFUSED_BY_KEYS,
+    REFUSED_BY_LISTS,
     REFUSED_BY_RULES,
     RESTORE,
     document,
@@ -31,7 +32,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 POINT = {"commit": 1, "timestamp": "2026-11-24T12:00:00Z"}
 LATER = {"commit": 9, "timestamp": "2026-11-24T13:00:00Z"}
-ALL_REFUSED = REFUSED | REFUSED_BY_RULES | REFUSED_BY_KEYS
+ALL_REFUSED = REFUSED | REFUSED_BY_RULES | REFUSED_BY_KEYS | REFUSED_BY_LISTS
 
 _names = (f"shop-{number}" for number in itertools.count())
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.parameters import parse_parameters
 from offsite.operator.decide.prefixes import is_below, query_of, with_query
-from offsite.operator.resources.backup import AgentTemplate, Backup, BackupState
+from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, BackupState
 from offsite.operator.resources.go_time import format_go_time
 from offsite.repository.declared.entry import Beginning, Settings, settings_of
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-_REFUSED = re.compile(
-    r"(LD_|DYLD_|PYTHON|JAVA_|JDK_|_JAVA|AWS_|GOOGLE_|AZURE_|OFFSITE_|SPARK_|PYSPARK_).*|PATH|HOME|SHELL|IFS|BASH_ENV|ENV",
-    re.IGNORECASE,
-)
-"""Variables that choose code, or lead secrets elsewhere."""
 _DOTS = re.compile(r"\.{2,}")
 
 
@@ -84,9 +79,8 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
     an account or a parameter that there is not, or has nowhere to go."""
     spec, name = backup.spec, backup.metadata.name
     parse_parameters(spec.parameters)
-    if problem := foreign_query(spec.destination.endpoint, "spec.destination.endpoint"):
-        raise BadResource(problem)
-    _check_environment(spec.agents.template.environment, name)
+    if problem := refusal(spec):
+        raise BadResource(f"backup {name}: {problem}")
     account = account_of(spec.destination.account or kept, accounts, f"backup {name}")
     place = place_of(account, spec.destination.endpoint or account.endpoint)
     if not place.repository:
@@ -142,6 +136,11 @@ def place_of(account: Account, url: str) -> Place:
     return Place(account=account.name, repository=with_query(url, query_of(above)) if above else url)
 
 
+def refusal(spec: BackupSpec) -> str:
+    """What a resource may not cause, whatever it declares; empty: nothing of it."""
+    return spec.agents.template.forbidden() or foreign_query(spec.destination.endpoint, "spec.destination.endpoint")
+
+
 def foreign_query(url: str, field_name: str) -> str:
     """What is wrong with a `url` in a resource that says where its store is reached; empty: it does not."""
     if not query_of(url):
@@ -150,13 +149,3 @@ def foreign_query(url: str, field_name: str) -> str:
         f"{field_name}: what follows ? belongs to the account, for its secrets go there: write {with_query(url, '')}, "
         "and the rest behind endpoint or opens of the account in accounts.yaml"
     )
-
-
-def _check_environment(environment: Mapping[str, str], backup: str) -> None:
-    """Whoever declares a backup may not choose what its processes run, nor where the secrets of an account go."""
-    refused = sorted(name for name in environment if _REFUSED.fullmatch(name))
-    if refused:
-        raise BadResource(
-            f"backup {backup}: spec.agents.template.environment may not set {', '.join(refused)}",
-            hint="what opens a repository belongs into accounts.yaml, what reaches a cluster into clusters/",
-        )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.steady import Lasting
-from offsite.operator.decide.wanted import foreign_query
+from offsite.operator.decide.wanted import foreign_query, refusal
 from offsite.operator.folder.documents import Document, Key
 from offsite.operator.folder.records import Record
 from offsite.operator.resources.backup import FINALIZER, Backup
@@ -105,7 +105,7 @@ def contradiction(resource: Resource) -> str:
     """Which of its own parts a resource speaks against; empty: none."""
     match resource:
         case Backup(spec=spec):
-            return spec.expiry.contradiction() or foreign_query(spec.destination.endpoint, "spec.destination.endpoint")
+            return spec.expiry.contradiction() or refusal(spec)
         case Restore(spec=spec):
             return foreign_query(spec.backup_url.rpartition("#")[0], "spec.backupUrl")
         case _:

@@ -107,6 +107,7 @@ class BackupKeeper:
             return calm.kept
         self.jobs.stop_other(record.uid, _words(backup))
         wanted = self._wanted(hands, launches, backup, record)
+        launches.check(wanted.agents)
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
         hands.eyes.open_store(wanted.place)

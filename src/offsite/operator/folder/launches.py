@@ -17,13 +17,16 @@ from offsite.operator.folder.files import read_whole
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import Expiry
 from offsite.operator.world.processes import Launch
+from offsite.spark.sessions.master import runs_in_one_jvm
 
 OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
 """A variable of expiry jobs over several accounts: the variables that open each place, in the order of `--place`. Two
 accounts may have repositories of one URL, at stores that only their variables tell apart."""
-_SPARK = tuple(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE"))
-"""Which Spark it is: agents have that of their template, jobs that of the operator."""
+_SPARK = (MASTER, CONF, PROPERTIES, ARCHIVE) = (
+    *("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_CONF", "OFFSITE_SPARK_PROPERTIES", "OFFSITE_SPARK_ARCHIVE"),
+)
+"""Which Spark it is: jobs have that of the operator, agents the operator's settings below those of their template."""
 _NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", "OFFSITE_REPO", *_SPARK, "OFFSITE_LOG_FILE"})
 """What is for the operator itself, or for a command that somebody types."""
 
@@ -51,14 +54,31 @@ class Launches:
     def agent(self, uid: str, agents: AgentsWanted) -> AgentLaunch:
         """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
         place = agents.place
+        self.check(agents)
         argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
         spark = agents.template.spark_environment()
         told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
         template, account = agents.template.environment, self.accounts.account(place)
         given = variables_of(account, template)
         essence = (__version__, argv, sorted({**given, **told}.items()), self.properties(agents.cluster))
-        environment = {**variables_of(account, {**self._inherited(), **template}), **told}
+        environment = {**variables_of(account, {**self._inherited(), **template}), **told, **_settings(spark)}
         return AgentLaunch(launch=Launch(argv=argv, environment=environment), essence=repr(essence).encode())
+
+    def check(self, agents: AgentsWanted) -> None:
+        """Whether agents may be as a resource says. Raises `BadResource` where that is for the operator to choose, and
+        the operator chose otherwise."""
+        template = agents.template
+        if problem := template.forbidden():
+            raise BadResource(problem)
+        foreign = {MASTER: template.spark_master, ARCHIVE: template.spark_archive}
+        if runs_in_one_jvm(template.spark_master):
+            del foreign[MASTER]
+        for name, value in foreign.items():
+            if value and value != os.environ.get(name):
+                raise BadResource(
+                    f"spec.agents.template: {value!r} is not the operator's {name}: tasks hold secrets, and go there",
+                    hint="leave it away, or start the operator with it",
+                )
 
     def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
         """An expiry job over all `places`, each opened by its own account. Raises `BadResource`."""
@@ -99,6 +119,15 @@ class Launches:
 
     def _inherited(self) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+
+
+def _settings(spark: Mapping[str, str]) -> Mapping[str, str]:
+    """The operator's own settings of Spark for an agent, below what its template says. With the operator's master goes
+    its archive."""
+    own = {name: os.environ[name] for name in (CONF, PROPERTIES, ARCHIVE) if name in os.environ}
+    if runs_in_one_jvm(spark.get(MASTER, "local")):
+        own.pop(ARCHIVE, None)
+    return {**own, **spark, **({CONF: f"{own[CONF]}\n{spark[CONF]}"} if CONF in own and CONF in spark else {})}
 
 
 def place_environments(environment: Mapping[str, str]) -> Sequence[Mapping[str, str]]:

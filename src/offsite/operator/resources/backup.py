@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
+from offsite.model.named import named
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.model import (
     Duration,
@@ -19,6 +21,7 @@ from offsite.operator.resources.model import (
     Strict,
     Text,
 )
+from offsite.operator.resources.told import shortened
 from offsite.spark.choice import SparkChoice
 
 DEFAULT_TIMESTAMP_FORMAT = "-2006-01-02T15:04:05Z-07:00"
@@ -45,12 +48,37 @@ class Destination(Strict):
     is begun again goes on where it was."""
 
 
-SETTING_NAME = r"^spark\.[^\s=]+$"
-"""Of Spark. As the pattern of a key pydantic would make a schema of it that refuses nothing."""
+SPARK_NAMES = (
+    *("spark.cores.max", "spark.default.parallelism", "spark.driver.cores", "spark.driver.maxResultSize"),
+    *("spark.driver.memory", "spark.driver.memoryOverhead", "spark.dynamicAllocation.enabled"),
+    *("spark.dynamicAllocation.executorIdleTimeout", "spark.dynamicAllocation.initialExecutors"),
+    *("spark.dynamicAllocation.maxExecutors", "spark.dynamicAllocation.minExecutors"),
+    *("spark.dynamicAllocation.shuffleTracking.enabled", "spark.executor.cores", "spark.executor.heartbeatInterval"),
+    *("spark.executor.instances", "spark.executor.memory", "spark.executor.memoryOverhead"),
+    *("spark.executor.memoryOverheadFactor", "spark.executor.pyspark.memory"),
+    *("spark.kubernetes.executor.limit.cores", "spark.kubernetes.executor.request.cores", "spark.locality.wait"),
+    *("spark.memory.fraction", "spark.memory.offHeap.enabled", "spark.memory.offHeap.size"),
+    *("spark.memory.storageFraction", "spark.network.timeout", "spark.offsite.executors.wait"),
+    *("spark.rpc.message.maxSize", "spark.speculation", "spark.sql.shuffle.partitions", "spark.task.cpus"),
+    *("spark.task.maxFailures",),
+)
+"""Settings of Spark that a resource may have: sizes, numbers, times. Others choose code, or where data and secrets
+go."""
+VARIABLE_NAMES = (
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
+    *("MALLOC_ARENA_MAX", "OFFSITE_CLIENT_RACK", "OMP_NUM_THREADS", "TZ"),
+)
+"""Variables that a resource may set. A list of those that it may not would never be whole."""
+_SIZE = re.compile(r"[0-9A-Za-z.]*")
+_NAMED_MAX = 8
+
+
+def _named(names: Iterable[str]) -> str:
+    return named([shortened(name) for name in sorted(names)], most=_NAMED_MAX)
 
 
 def _setting_name(name: str) -> str:
-    if not re.fullmatch(SETTING_NAME.strip("^$"), name):
+    if not re.fullmatch(r"spark\.[^\s=]+", name):
         raise ValueError("a setting of Spark begins with spark. and has no blanks and no =")
     return name
 
@@ -59,26 +87,49 @@ class AgentTemplate(Strict):
     """How the processes run that copy."""
 
     spark_master: Text = ""
-    """Spark master URL. Empty: the cores of the machine."""
+    """Spark master URL: `local[N]`, or that of the operator (its OFFSITE_SPARK_MASTER). Empty: the cores of the
+    machine."""
     spark_conf: Annotated[
         dict[Annotated[str, StringConstraints(max_length=200), AfterValidator(_setting_name)], Line],
-        Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "pattern": SETTING_NAME}}),
+        Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": SPARK_NAMES}}),
     ] = {}
-    """Settings of Spark by their names, such as `spark.executor.memory`. No secrets."""
+    """Settings of Spark that are sizes, numbers and times, such as `spark.executor.memory`. All others are the
+    operator's (its OFFSITE_SPARK_PROPERTIES)."""
     spark_archive: Text = ""
-    """What `offsite spark pack` made, as a file or a URL, for executors without offsite."""
+    """What `offsite spark pack` made: that of the operator (its OFFSITE_SPARK_ARCHIVE). Empty: the same, where
+    `sparkMaster` is the operator's."""
     image: Text = ""
     """In Kubernetes: the container image. Empty: that of the operator."""
-    environment: Annotated[dict[str, Text], Field(max_length=64)] = {}
-    """More environment variables."""
+    environment: Annotated[
+        dict[str, Text],
+        Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": VARIABLE_NAMES}}),
+    ] = {}
+    """More environment variables: of language, time zone, rack and threads."""
     resources: Annotated[dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20)]], Field()] = {}
     """In Kubernetes: what is requested for each."""
 
     def spark_environment(self) -> dict[str, str]:
         """The variables that tell an agent of its Spark, of those that are set. How executors come by secrets is for
-        `environment` to say."""
+        the operator to say."""
         choice = SparkChoice(master=self.spark_master or None, conf=self.spark_conf, archive=self.spark_archive or None)
         return {name: value for name, value in choice.environment().items() if name != "OFFSITE_SECRETS"}
+
+    def forbidden(self) -> str:
+        """What is not for a resource to choose: names of settings and variables that may lead to code, or secrets
+        elsewhere. Empty: nothing. No rule of the model: what was accepted once stays readable."""
+        settings, variables = self.spark_conf, self.environment
+        where = "spec.agents.template"
+        if names := settings.keys() - {*SPARK_NAMES}:
+            own = "the operator's own file of settings (OFFSITE_SPARK_PROPERTIES)"
+            return (
+                f"{where}.sparkConf may not set {_named(names)}: it is for {own}; a resource chooses sizes and numbers"
+            )
+        if names := {name for name, value in settings.items() if not _SIZE.fullmatch(value)}:
+            return f"{where}.sparkConf: {_named(names)} takes a size, a number or a time; more is for the operator"
+        if names := variables.keys() - {*VARIABLE_NAMES}:
+            own = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
+            return f"{where}.environment may not set {_named(names)}: {own}; allowed are {', '.join(VARIABLE_NAMES)}"
+        return ""
 
 
 class Agents(Strict):

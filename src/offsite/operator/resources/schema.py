@@ -57,7 +57,7 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     names = node.get("propertyNames", {})
     children = {name: _structural(child, definitions) for name, child in node.get("properties", {}).items()}
     others = node.get("additionalProperties")
-    if others and "enum" in names:
+    if others and "enum" in names and "maxLength" not in names:
         children, others = {name: _structural(others, definitions) for name in names["enum"]}, None
     made = {key: node[key] for key in _KEPT if node.get(key) is not None}
     if children:
@@ -66,8 +66,8 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
         made["additionalProperties"] = _structural(others, definitions)
     if "maxLength" in names:
         made["x-kubernetes-validations"] = [_short_keys(names["maxLength"])]
-    if names.get("pattern", "").startswith(_OF_SPARK):
-        made["x-kubernetes-validations"].append(_SPARK_KEYS)
+    if others and "enum" in names:
+        made["x-kubernetes-validations"].append(_listed_keys(names["enum"]))
     if "items" in node:
         made["items"] = _structural(node["items"], definitions)
     if node.get("type") == "integer":
@@ -88,19 +88,18 @@ def _resolved(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     return node
 
 
-_OF_SPARK = r"^spark\."
-_SPARK_KEYS: Schema = {
-    "rule": "self.all(key, key.startsWith('spark.'))",
-    "message": "names of settings of Spark begin with spark.",
-}
-"""An API server lets no rule look through keys for more, whose length it does not know: that is left to the
-operator."""
-
-
 def _short_keys(length_max: int) -> Schema:
     return {
         "rule": f"self.all(key, size(key) <= {length_max})",
         "message": f"names have at most {length_max} characters",
+    }
+
+
+def _listed_keys(names: Sequence[str]) -> Schema:
+    """A rule, and no `properties`: what is not among those would be pruned without a word."""
+    return {
+        "rule": f"self.all(key, key in [{', '.join(map(repr, names))}])",
+        "message": f"a resource may set no others than {', '.join(names)}",
     }
 
 

@@ -84,42 +84,36 @@ def test_no_secret_shows_when_a_launch_is_printed(launches: Launches) -> None:
 
 
 def test_an_agent_is_sent_to_its_cluster_and_no_other(launches: Launches) -> None:
-    environment = launches.agent("uid", wanted(sparkMaster="local[1]", environment={"A": "b"})).launch.environment
+    environment = launches.agent("uid", wanted(sparkMaster="local[1]", environment={"TZ": "UTC"})).launch.environment
 
     assert "OFFSITE_BOOTSTRAP" not in environment
     assert environment["OFFSITE_KAFKA_CONFIG"].endswith("clusters/shop.properties")
-    assert (environment["A"], environment["OFFSITE_SPARK_MASTER"]) == ("b", "local[1]")
+    assert (environment["TZ"], environment["OFFSITE_SPARK_MASTER"]) == ("UTC", "local[1]")
 
 
-def test_an_agent_is_told_which_spark_it_has(launches: Launches) -> None:
-    conf = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-ea -esa"}
+def test_an_agent_is_told_which_spark_it_has(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = {"spark.executor.memory": "2g", "spark.executor.cores": "2"}
+    monkeypatch.setenv("OFFSITE_SPARK_MASTER", "yarn")
+    monkeypatch.setenv("OFFSITE_SPARK_ARCHIVE", "hdfs:///offsite.tar.gz")
     template = wanted(sparkMaster="yarn", sparkConf=conf, sparkArchive="hdfs:///offsite.tar.gz")
     environment = launches.agent("uid", template).launch.environment
 
     assert environment["OFFSITE_SPARK_MASTER"] == "yarn"
     assert environment["OFFSITE_SPARK_CONF"].splitlines() == [
         "spark.executor.memory=2g",
-        "spark.executor.extraJavaOptions=-ea -esa",
+        "spark.executor.cores=2",
     ]
     assert environment["OFFSITE_SPARK_ARCHIVE"] == "hdfs:///offsite.tar.gz"
 
 
-def test_a_template_says_in_its_environment_how_executors_come_by_secrets(launches: Launches) -> None:
-    template = wanted(sparkMaster="yarn", environment={"OFFSITE_SECRETS": "on-executors"})
+def test_the_operator_says_how_executors_come_by_secrets(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFSITE_SECRETS", "on-executors")
 
-    assert launches.agent("uid", template).launch.environment["OFFSITE_SECRETS"] == "on-executors"
-
-
-def test_the_environment_of_a_template_takes_no_place_of_secrets_and_cluster(launches: Launches) -> None:
-    given = {"AWS_SECRET_ACCESS_KEY": "x", "OFFSITE_KAFKA_CONFIG": "y"}
-    environment = launches.agent("uid", wanted(environment=given)).launch.environment
-
-    assert environment["AWS_SECRET_ACCESS_KEY"] == "secret-one"
-    assert environment["OFFSITE_KAFKA_CONFIG"].endswith("clusters/shop.properties")
+    assert launches.agent("uid", wanted()).launch.environment["OFFSITE_SECRETS"] == "on-executors"
 
 
 def test_a_fingerprint_tells_changes_and_no_secret(launches: Launches) -> None:
-    one, same, other = (launches.agent("uid", wanted(environment={"A": value})) for value in "bbc")
+    one, same, other = (launches.agent("uid", wanted(environment={"TZ": value})) for value in "bbc")
 
     assert one.fingerprint("salt") == same.fingerprint("salt") != other.fingerprint("salt")
     assert one.fingerprint("salt") != one.fingerprint("other")

@@ -41,7 +41,9 @@ def test_a_declared_backup_gets_agents_begins_and_tells_what_one_can_restore_to(
 
 
 def test_agents_are_a_deployment_of_its_name_that_it_owns(world: World) -> None:
-    _, uid = world.running(agents={"replicas": 2, "template": {"environment": {"A": "b"}, "resources": {"cpu": "2"}}})
+    _, uid = world.running(
+        agents={"replicas": 2, "template": {"environment": {"TZ": "UTC"}, "resources": {"cpu": "2"}}}
+    )
 
     found = world.deployment()
     (owner,) = found["metadata"]["ownerReferences"]
@@ -52,7 +54,7 @@ def test_agents_are_a_deployment_of_its_name_that_it_owns(world: World) -> None:
     assert container["command"][:5] == ["offsite", "operator", "agent", "--repo", str(world.root / "backups")]
     assert container["command"][5:] == ["--uid", uid]
     assert container["resources"] == {"requests": {"cpu": "2"}}
-    assert {"name": "A", "value": "b"} in container["env"]
+    assert {"name": "TZ", "value": "UTC"} in container["env"]
 
 
 def test_agents_get_secrets_by_their_names_and_the_operator_reads_none(world: World) -> None:

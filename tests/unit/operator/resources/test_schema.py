@@ -13,8 +13,8 @@ from offsite.operator.resources.schema import json_schema, unchanged
 from tests.unit.operator.resources.documents import (
     ACCEPTED,
     REFUSED,
-    REFUSED_BEYOND_RULES,
     REFUSED_BY_KEYS,
+    REFUSED_BY_LISTS,
     REFUSED_BY_RULES,
 )
 
@@ -27,12 +27,18 @@ def test_what_the_models_take_the_schema_takes(name: str) -> None:
     Draft202012Validator(SCHEMAS[ACCEPTED[name]["kind"]]).validate(ACCEPTED[name])
 
 
-@pytest.mark.parametrize("name", REFUSED | REFUSED_BY_KEYS | REFUSED_BEYOND_RULES)
+@pytest.mark.parametrize("name", REFUSED | REFUSED_BY_KEYS)
 def test_what_the_models_refuse_the_schema_refuses(name: str) -> None:
-    given = (REFUSED | REFUSED_BY_KEYS | REFUSED_BEYOND_RULES)[name]
+    given = (REFUSED | REFUSED_BY_KEYS)[name]
     with pytest.raises(BadResource):
         parse_resource(given, source="a")
     assert not Draft202012Validator(SCHEMAS[given["kind"]]).is_valid(given)
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_LISTS)
+def test_what_the_models_take_to_read_it_the_schema_refuses(name: str) -> None:
+    parse_resource(REFUSED_BY_LISTS[name], source="a")
+    assert not Draft202012Validator(SCHEMAS["Backup"]).is_valid(REFUSED_BY_LISTS[name])
 
 
 @pytest.mark.parametrize("name", REFUSED_BY_RULES)
