@@ -9,11 +9,13 @@ import yaml
 
 from offsite.model.version import __version__
 from offsite.operator.kubernetes.manifests import (
+    NAMESPACES,
     VALUES,
     Setting,
     by_default,
     by_helm,
     namespace_manifest,
+    namespace_manifests,
     operator_manifests,
 )
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
@@ -28,9 +30,9 @@ CHART: Mapping[str, object] = {
     "type": "application",
     "version": __version__,
     "appVersion": __version__,
-    "kubeVersion": ">=1.29.0-0",
+    "kubeVersion": ">=1.30.0-0",
 }
-"""Rules in CEL are there for good since Kubernetes 1.29."""
+"""Policies of admission are there for good since Kubernetes 1.30."""
 
 
 class _Written(yaml.SafeDumper):
@@ -46,19 +48,32 @@ def deployed_files() -> dict[str, str]:
     chart = {
         "Chart.yaml": _yaml([CHART]),
         "values.yaml": HEAD + "\n".join(_values(VALUES)) + "\n",
-        "templates/operator.yaml": _yaml(operator_manifests(by_helm)),
+        "templates/operator.yaml": _yaml(operator_manifests(by_helm), width=_LINE_MAX),
+        "templates/namespaces.yaml": _looped(namespace_manifests(by_helm, {"namespace": "{{ . }}"})),
     }
     return {
         **{f"kubernetes/crds/{name}": text for name, text in definitions.items()},
         "kubernetes/operator.yaml": _yaml([namespace_manifest(by_default), *operator_manifests(by_default)]),
+        "kubernetes/namespace.yaml": _yaml(namespace_manifests(by_default, {})),
         **{f"helm/offsite/crds/{name}": text for name, text in definitions.items()},
         **{f"helm/offsite/{name}": text for name, text in chart.items()},
         **{f"schema/{kind.lower()}.json": _json(json_schema(model)) for kind, model in KINDS.items()},
     }
 
 
-def _yaml(documents: Iterable[Mapping[str, object]]) -> str:
-    return HEAD + yaml.dump_all(documents, Dumper=_Written, sort_keys=False, width=120, allow_unicode=True)
+_LINE_MAX = 1000
+"""Of templates: no expression is divided."""
+
+
+def _yaml(documents: Iterable[Mapping[str, object]], *, width: int = 120) -> str:
+    return HEAD + yaml.dump_all(documents, Dumper=_Written, sort_keys=False, width=width, allow_unicode=True)
+
+
+def _looped(documents: Iterable[Mapping[str, object]]) -> str:
+    """Once for each namespace."""
+    words = NAMESPACES.expression.strip("{} ")
+    text = _yaml(documents, width=_LINE_MAX).removeprefix(HEAD)
+    return f'{HEAD}{{{{- range splitList " " ({words}) }}}}\n---\n{text}{{{{- end }}}}\n'
 
 
 def _json(document: Mapping[str, object]) -> str:

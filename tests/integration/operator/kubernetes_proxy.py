@@ -1,5 +1,6 @@
 """In front of the API server of the tests: what it lacks of Kubernetes as far as an operator asks for it. Discovery,
-events, and Deployments as objects in memory, whose pods are ready at once. Everything else is passed on."""
+events, Secrets that are for agents, and Deployments as objects in memory, whose pods are ready at once. Everything else
+is passed on."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ import httpx
 import yaml
 
 from offsite.model.errors import ResourceConflict
+from offsite.operator.kubernetes.agents import FOR_AGENTS
 from tests.integration.operator.api_server import ApiServer
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 
@@ -105,6 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._tell(403, FORBIDDEN)
         elif place.endswith("/events"):
             self._tell(201, {})
+        elif "/secrets/" in place:
+            self._tell(200, {"metadata": {"labels": {FOR_AGENTS: "true"}}})
         elif place.startswith(_APPS):
             self._tell(*self._deployment(place, json.loads(data) if data else {}))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,15 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return run
 
 
-def rendered(helm: Helm, *arguments: str) -> dict[str, dict[str, Any]]:
+def rendered(helm: Helm, *arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
     """For a cluster of this version: Helm that was built by hand takes an old one for granted."""
     cluster = ("--kube-version", "1.35", "--namespace", "offsite")
     said = helm("template", "offsite", str(CHART), *cluster, *arguments)
-    return {each["kind"]: each for each in yaml.safe_load_all(said)}
+    return by_name(yaml.safe_load_all(said))
+
+
+def by_name(documents: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
 
 def test_helm_finds_nothing_wrong_with_it(helm: Helm) -> None:
@@ -57,15 +61,25 @@ def test_helm_finds_nothing_wrong_with_it(helm: Helm) -> None:
 
 
 def test_with_its_defaults_it_is_the_plain_manifest(helm: Helm) -> None:
-    text = (DEPLOY / "kubernetes" / "operator.yaml").read_text(encoding="utf-8")
-    plain = {each["kind"]: each for each in yaml.safe_load_all(text)}
-    del plain["Namespace"]
+    files = [(DEPLOY / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("operator", "namespace")]
+    plain = by_name(document for text in files for document in yaml.safe_load_all(text))
+    del plain["Namespace", "offsite"]
+    for document in plain.values():
+        if document["kind"] in {"Role", "RoleBinding", "NetworkPolicy"}:
+            document["metadata"]["namespace"] = "offsite"
     assert rendered(helm) == plain
 
 
 def test_values_go_where_they_belong_and_stay_text(helm: Helm) -> None:
     made = rendered(helm, "--set", "image.tag=2,resources.requests.cpu=1,configuration.secret=mine")
-    pod = made["Deployment"]["spec"]["template"]["spec"]
+    pod = made["Deployment", "offsite-operator"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == "offsite:2"
     assert pod["containers"][0]["resources"]["requests"]["cpu"] == "1"
     assert pod["volumes"][1]["secret"]["secretName"] == "mine"
+
+
+def test_each_namespace_gets_its_own_rights(helm: Helm) -> None:
+    cluster = ("--kube-version", "1.35", "--namespace", "offsite")
+    said = helm("template", "offsite", str(CHART), *cluster, "--set", "namespaces=shops fairs")
+    bound = [each["metadata"]["namespace"] for each in yaml.safe_load_all(said) if each["kind"] == "RoleBinding"]
+    assert bound == ["shops", "fairs"]

@@ -14,7 +14,11 @@ import yaml
 from docs.deployed import deployed_files
 from docs.generate import resources_page
 from offsite.model.version import __version__
+from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.kubernetes.agents import agent_deployment
+from offsite.operator.kubernetes.cluster import Named
 from offsite.operator.kubernetes.manifests import Setting
+from offsite.operator.resources.backup import AgentTemplate
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -23,7 +27,14 @@ GENERATED = ("kubernetes", "helm", "schema")
 WRITTEN_BY_HAND = {"kubernetes/spark/backup.yaml"}
 KINDS = ["backups", "restores", "schedules"]
 
-_EXPRESSION = re.compile(r"\{\{ \.([A-Za-z.]+) \}\}")
+_EXPRESSION = re.compile(r"\{\{ \$\.([A-Za-z.]+)(?: \| default \$\.([A-Za-z.]+))? \}\}")
+_LOOP = re.compile(
+    r'\{\{- range splitList " " \(\$\.Values\.namespaces \| default \$\.Release\.Namespace\) \}\}\n'
+    r"(.*)\{\{- end \}\}\n",
+    re.DOTALL,
+)
+READING = {"get", "list", "watch"}
+TEMPLATES = ("operator", "namespaces")
 
 
 def read(path: str) -> str:
@@ -39,23 +50,47 @@ def of_kind(kind: str) -> dict[str, Any]:
     return found
 
 
-def as_installed(template: str) -> str:
-    """What `helm install offsite --namespace offsite` makes of a template of plain expressions."""
+def as_installed(template: str, *, namespaces: str = "") -> str:
+    """What `helm install offsite --namespace offsite` makes of a template of plain expressions, and of one loop."""
     chart = yaml.safe_load(read("helm/offsite/Chart.yaml"))
     known = {
-        "Values": yaml.safe_load(read("helm/offsite/values.yaml")),
+        "Values": yaml.safe_load(read("helm/offsite/values.yaml")) | {"namespaces": namespaces},
         "Chart": {"AppVersion": chart["appVersion"]},
         "Release": {"Name": "offsite", "Namespace": "offsite"},
     }
 
-    def value(found: re.Match[str]) -> str:
+    def told(path: str) -> str:
         place: Any = known
-        for name in found[1].split("."):
+        for name in path.split("."):
             place = place[name]
-        assert isinstance(place, str), found[0]
+        assert isinstance(place, str), path
         return place
 
-    return _EXPRESSION.sub(value, template)
+    def value(found: re.Match[str]) -> str:
+        return told(found[1]) or (told(found[2]) if found[2] else "")
+
+    def each_namespace(found: re.Match[str]) -> str:
+        return "".join(found[1].replace("{{ . }}", namespace) for namespace in (namespaces or "offsite").split(" "))
+
+    text = _EXPRESSION.sub(value, _LOOP.sub(each_namespace, template))
+    assert "{{" not in text
+    return text
+
+
+def rendered(*, namespaces: str = "") -> list[dict[str, Any]]:
+    """All that the chart makes."""
+    texts = [as_installed(read(f"helm/offsite/templates/{name}.yaml"), namespaces=namespaces) for name in TEMPLATES]
+    return [document for text in texts for document in documents(text) if document]
+
+
+def allowed_by(role: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
+    """Verbs by group and resource."""
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
 
 
 @pytest.mark.parametrize("path", deployed_files())
@@ -81,17 +116,79 @@ def test_the_chart_with_its_defaults_is_the_plain_manifest() -> None:
     assert documents(as_installed(template)) == plain
 
 
+def test_a_namespace_is_given_by_the_chart_what_the_plain_manifest_gives_it() -> None:
+    template = as_installed(read("helm/offsite/templates/namespaces.yaml"), namespaces="shops fairs")
+    made, plain = [each for each in documents(template) if each], documents(read("kubernetes/namespace.yaml"))
+    assert [each["metadata"].pop("namespace") for each in made] == ["shops"] * 3 + ["fairs"] * 3
+    assert made == plain * 2
+    assert {each["kind"] for each in plain} == {"Role", "RoleBinding", "NetworkPolicy"}
+
+
+def test_no_manifest_gives_a_right_to_write_in_all_namespaces() -> None:
+    files = [documents(path.read_text(encoding="utf-8")) for path in (DEPLOY / "kubernetes").rglob("*.yaml")]
+    made = [document for file in (*files, rendered(), rendered(namespaces="shops fairs")) for document in file]
+    roles = [document for document in made if document["kind"] == "ClusterRole"]
+    assert len(roles) >= 3
+    for role in roles:
+        assert set().union(*allowed_by(role).values()) <= READING, role["metadata"]["name"]
+        assert not role.get("aggregationRule")
+        assert ("", "secrets") not in allowed_by(role)
+    bound = [document for document in made if document["kind"] == "ClusterRoleBinding"]
+    ours = {role["metadata"]["name"] for role in roles}
+    assert {binding["roleRef"]["name"] for binding in bound} <= ours, "none of others, such as cluster-admin"
+
+
+def test_the_operator_looks_after_the_namespaces_that_it_has_rights_in() -> None:
+    for namespaces in ("", "shops fairs"):
+        made = rendered(namespaces=namespaces)
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        env = {each["name"]: each["value"] for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+        bound = [each["metadata"]["namespace"] for each in made if each["kind"] == "RoleBinding"]
+        assert env["OFFSITE_NAMESPACES"].split(" ") == bound == (namespaces or "offsite").split(" ")
+
+
+def test_pods_are_reached_where_they_answer_and_nowhere_else() -> None:
+    operator, agents = (each["spec"] for each in rendered() if each["kind"] == "NetworkPolicy")
+    assert (operator["policyTypes"], agents["policyTypes"]) == (["Ingress"], ["Ingress"])
+    assert operator["podSelector"]["matchLabels"] == of_kind("Deployment")["spec"]["selector"]["matchLabels"]
+    assert operator["ingress"] == [{"ports": [{"protocol": "TCP", "port": 9464}]}]
+    place = Place(account="a", repository="s3://b")
+    wanted = AgentsWanted(replicas=1, template=AgentTemplate(), place=place, cluster="shop")
+    named = Named(kind="Backup", namespace="shops", name="shop", uid="u")
+    labels = agent_deployment(named, wanted, "offsite:1")["spec"]["template"]["metadata"]["labels"]
+    assert agents["podSelector"]["matchLabels"].items() <= labels.items()
+    assert agents["ingress"] == []
+
+
+def test_admission_knows_what_the_operator_knows() -> None:
+    (policy,) = (each for each in rendered(namespaces="shops fairs") if each["kind"] == "ValidatingAdmissionPolicy")
+    (binding,) = (each for each in rendered() if each["kind"] == "ValidatingAdmissionPolicyBinding")
+    assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == ("offsite-operator", ["Deny"])
+    spec, image = policy["spec"], f"offsite:{__version__}"
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (spec["failurePolicy"], rule["resources"], rule["operations"]) == (
+        "Fail",
+        ["backups", "restores"],
+        ["CREATE", "UPDATE"],
+    )
+    assert spec["matchConditions"][0]["expression"] == "request.namespace in 'shops fairs'.split(' ')"
+    rules = [each["expression"] for each in spec["validations"]]
+    assert any(f"['', '{image}']" in rule for rule in rules)
+    assert sum("contains('?')" in rule for rule in rules) == 2
+
+
 def test_every_value_of_the_chart_is_used_and_explained() -> None:
-    used = set(_EXPRESSION.findall(read("helm/offsite/templates/operator.yaml")))
+    text = "".join(read(f"helm/offsite/templates/{name}.yaml") for name in TEMPLATES)
+    used = {path for path, _ in _EXPRESSION.findall(text)}
     lines = read("helm/offsite/values.yaml").splitlines()
     told = [before.strip() for before, line in pairwise(lines) if '"' in line and "#" not in line]
     values = [path for path in used if path.startswith("Values.")]
-    assert len(told) == len(values) == 8
+    assert len(told) == len(values) == 10
     assert all(each.startswith("# ") for each in told)
 
 
 def test_an_expression_is_written_as_helm_reads_it() -> None:
-    assert Setting(path="Values.a.b", default="x").expression == "{{ .Values.a.b }}"
+    assert Setting(path="Values.a.b", default="x").expression == "{{ $.Values.a.b }}"
 
 
 def test_the_chart_has_the_definitions_of_the_plain_manifests() -> None:
@@ -119,15 +216,14 @@ def test_schemas_are_json() -> None:
 
 
 def test_the_operator_may_do_little() -> None:
-    allowed = {
-        (group, resource): set(rule["verbs"])
-        for rule in of_kind("ClusterRole")["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
+    assert allowed_by(of_kind("ClusterRole")) == {
+        ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}
     }
-    assert {group for group, _ in allowed} == {"offsite.dev", "apps", "apiextensions.k8s.io"}
+    allowed = allowed_by(documents(read("kubernetes/namespace.yaml"))[0])
+    assert {group for group, _ in allowed} == {"offsite.dev", "apps", ""}
     assert not any("*" in (*place, *verbs) for place, verbs in allowed.items())
-    assert not any(resource in {"secrets", "configmaps", "pods"} for _, resource in allowed)
+    assert allowed["", "secrets"] == {"get"}, "of one that is named, for its labels"
+    assert not any(resource in {"configmaps", "pods"} for _, resource in allowed)
     for kind in KINDS:
         assert allowed["offsite.dev", kind] == {"get", "list", "watch", "patch"}
         assert allowed["offsite.dev", f"{kind}/status"] == {"get", "patch"}
@@ -160,6 +256,7 @@ def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_temporary_fol
     assert writable == ["/tmp"]
     folders = {each["name"]: each["value"] for each in container["env"]}
     assert folders.pop("OFFSITE_AGENT_IMAGE") == container["image"]
+    assert (folders.pop("OFFSITE_ALLOWED_IMAGES"), folders.pop("OFFSITE_NAMESPACES")) == ("", "offsite")
     assert all(each.startswith("/tmp") for each in folders.values())
 
 

@@ -2,7 +2,8 @@
 
 What agents need lies in Secrets of the namespace of the resource, by name: `offsite-account-<account>` holds the
 variables that open the repository, `offsite-cluster-<cluster>` the file `client.properties` that reaches the brokers.
-The operator reads neither: pods wait until they are there.
+Both have a label that says they are for agents: a name in a resource alone mounts nothing. Of them the operator asks
+for the labels, and reads no data.
 
 What agents run for is noted in an annotation, so a look needs nothing but the Deployment. It may be changed, scaled or
 deleted by hand: the next look puts it right.
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from offsite.model.errors import ResourceConflict
+from offsite.model.errors import BadResource, ResourceConflict
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.kubernetes.cluster import Body, Cluster, Named
@@ -37,9 +38,11 @@ MADE_OF = f"{GROUP}/made-of"
 """Annotation: a hash of all that the operator gave it. Another version of the operator may give it something else."""
 UID = f"{GROUP}/backup-uid"
 """Label: the resource whose agents these are."""
+FOR_AGENTS = f"{GROUP}/for-agents"
+"""Label of a Secret, `true`: agents may have what it holds. Whoever may write Secrets says so."""
 OTHERWISE = -1
 """The replicas of a Deployment that is not as the operator would make it: another version of it did, or somebody has
-scaled it by hand. So it is configured again."""
+scaled it by hand, or taken a label from its Secrets. So it is configured again."""
 CLUSTER_FOLDER = "/etc/offsite/cluster"
 CLUSTER_FILE = "client.properties"
 _SECONDS_TO_END = 45  # an agent commits what it has and lets its lease go within 30 s
@@ -60,6 +63,7 @@ class PodAgents:
             return AgentsSeen()
         wanted = agent_deployment(self.named[uid], agents, self.image)
         is_same = _made_of(found) == _made_of(wanted) and found["spec"].get("replicas") == agents.replicas
+        is_same = is_same and not self._unlabelled(self.named[uid], agents)
         return AgentsSeen(configured=agents if is_same else replace(agents, replicas=OTHERWISE), ready=_ready(found))
 
     def configure(self, uid: str, agents: AgentsWanted | None) -> None:
@@ -69,6 +73,8 @@ class PodAgents:
         if agents is None:
             if found is not None and is_own:
                 self.cluster.delete(named.deployment_path, uid=found["metadata"]["uid"])
+        elif problem := self._unlabelled(named, agents):
+            raise BadResource(problem)
         elif found is not None and is_own:
             self._patch(named, found, agents)
         elif self._is_there(named):  # of one that is gone nothing is made, and nothing of its name is touched
@@ -90,6 +96,19 @@ class PodAgents:
         bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
         said = [str(each.get("message", "")) for each in conditions if (each.get("type"), each.get("status")) in bad]
         return "; ".join(filter(None, said))
+
+    def _unlabelled(self, named: Named, agents: AgentsWanted) -> str:
+        """What is wrong with the Secrets that agents would get; empty: nothing."""
+        for secret in secrets_of(agents):
+            labels = self.cluster.labels(f"{named.secrets_path}/{secret}")
+            if labels is None:
+                return (
+                    f"there is no Secret {secret} in namespace {named.namespace}: make it, with label {FOR_AGENTS}=true"
+                )
+            if labels.get(FOR_AGENTS) != "true":
+                told = f"kubectl -n {named.namespace} label secret {secret} {FOR_AGENTS}=true"
+                return f"Secret {secret} is not for agents; if it is to be: {told}"
+        return ""
 
     def _own(self, uid: str) -> Body | None:
         found = self.cluster.get(self.named[uid].deployment_path)
@@ -153,8 +172,14 @@ def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
+def secrets_of(agents: AgentsWanted) -> tuple[str, ...]:
+    """The names of what they are given: that of the cluster, and of the account if there is one."""
+    account = (f"offsite-account-{agents.place.account}",) if agents.place.account else ()
+    return (f"offsite-cluster-{agents.cluster}", *account)
+
+
 def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:
-    secret = {"secretName": f"offsite-cluster-{agents.cluster}", "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
+    secret = {"secretName": secrets_of(agents)[0], "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
     return {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
@@ -168,7 +193,7 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     place, template = agents.place, agents.template
     reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
     own = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
-    account = [{"secretRef": {"name": f"offsite-account-{place.account}"}}] if place.account else []
+    account = [{"secretRef": {"name": secret}} for secret in secrets_of(agents)[1:]]
     return {
         "name": "agent",
         "image": template.image or image,

@@ -22,6 +22,9 @@ class Cluster(Protocol):
     def get(self, path: str) -> Body | None:
         """The object; None where there is none."""
 
+    def labels(self, path: str) -> Mapping[str, str] | None:
+        """The labels of an object, and nothing else of it, for it may hold secrets; None where there is none."""
+
     def list(self, path: str) -> Sequence[Body]:
         """All objects of a collection."""
 
@@ -52,6 +55,10 @@ class Named:
     @property
     def path(self) -> str:
         return f"{resources_path(self.kind, self.namespace)}/{self.name}"
+
+    @property
+    def secrets_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/secrets"
 
     @property
     def deployments_path(self) -> str:

@@ -21,6 +21,9 @@ TIMEOUT_S = 30.0
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
 """Of a list of all Backups: some ten thousand with their statuses."""
 _PAGE = 200
+_JSON = "application/json"
+_NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""The server leaves out all but the metadata."""
 _SAID_MAX = 300
 
 
@@ -42,6 +45,10 @@ class HttpCluster:
     def get(self, path: str) -> Body | None:
         status, answer = self._ask("GET", path)
         return None if status == HTTPStatus.NOT_FOUND else answer
+
+    def labels(self, path: str) -> Mapping[str, str] | None:
+        status, answer = self._ask("GET", path, accept=_NAMES_ALONE)
+        return None if status == HTTPStatus.NOT_FOUND else answer["metadata"].get("labels") or {}
 
     def list(self, path: str) -> Sequence[Body]:
         found, after = list[Body](), ""
@@ -66,11 +73,11 @@ class HttpCluster:
         self._ask("DELETE", path, {"preconditions": {"uid": uid}, "propagationPolicy": "Foreground"})
 
     def _ask(
-        self, method: str, path: str, body: Body | None = None, *, kind: str = "application/json"
+        self, method: str, path: str, body: Body | None = None, *, kind: str = _JSON, accept: str = _JSON
     ) -> tuple[int, dict[str, Any]]:
         access = self._log_in()
         connection = _connection(access)
-        headers = {**access.headers, "Accept": "application/json", "Content-Type": kind}
+        headers = {**access.headers, "Accept": accept, "Content-Type": kind}
         data = None if body is None else json.dumps(body).encode()
         try:
             connection.request(method, urlsplit(access.url).path.rstrip("/") + path, data, headers)

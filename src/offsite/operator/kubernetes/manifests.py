@@ -21,6 +21,8 @@ USER_ID = 65532
 CONFIGURATION_FOLDER = "/etc/offsite"
 AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
 """The variable that tells the operator which image agents run, where a resource names none: its own."""
+ALLOWED_IMAGES, LOOKED_AFTER = "OFFSITE_ALLOWED_IMAGES", "OFFSITE_NAMESPACES"
+"""Variables with blanks between their words: which other images it may name, and of which namespaces."""
 TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
 FOLDERS = {
     "HOME": TEMPORARY_FOLDER,
@@ -50,11 +52,14 @@ class Setting:
     path: str
     default: str
     help: str = ""
+    otherwise: Setting | None = None
+    """What counts where it is empty."""
 
     @property
     def expression(self) -> str:
-        """As a template of Helm asks for it."""
-        return f"{{{{ .{self.path} }}}}"
+        """As a template of Helm asks for it, also within a loop."""
+        otherwise = f" | default $.{self.otherwise.path}" if self.otherwise is not None else ""
+        return f"{{{{ $.{self.path}{otherwise} }}}}"
 
 
 RELEASE = Setting(path="Release.Name", default="offsite")
@@ -84,7 +89,18 @@ CONFIGURATION = Setting(
     default="offsite-configuration",
     help=f"A Secret with accounts.yaml and <cluster>.properties, mounted at {CONFIGURATION_FOLDER}. It may come later.",
 )
-VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION)
+NAMESPACES = Setting(
+    path="Values.namespaces",
+    default="",
+    help="The namespaces whose resources are looked after, with blanks between them. Empty: the one of the operator.",
+    otherwise=NAMESPACE,
+)
+IMAGES = Setting(
+    path="Values.agents.images",
+    default="",
+    help="Images that a Backup may name for its agents beside the operator's own, with blanks between them.",
+)
+VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION, NAMESPACES, IMAGES)
 """Those that `values.yaml` holds."""
 
 Tell = Callable[[Setting], str]
@@ -92,7 +108,7 @@ Tell = Callable[[Setting], str]
 
 
 def by_default(setting: Setting) -> str:
-    return setting.default
+    return setting.default or ("" if setting.otherwise is None else by_default(setting.otherwise))
 
 
 def by_helm(setting: Setting) -> str:
@@ -110,27 +126,99 @@ def namespace_manifest(tell: Tell) -> Manifest:
 
 
 def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
-    """In the order in which they are applied."""
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _name(tell)}
-    subject = {"kind": "ServiceAccount", "name": _name(tell), "namespace": tell(NAMESPACE)}
+    """In the order in which they are applied. Cluster-wide it may look at definitions, and nothing else."""
+    look = _allow(
+        "apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]
+    )  # kopf: which kinds there are
+    policy = _manifest(tell, _ADMISSION, "ValidatingAdmissionPolicy")
+    binding = {"policyName": _name(tell), "validationActions": ["Deny"]}
     return (
         _manifest(tell, "v1", "ServiceAccount", namespaced=True),
-        _manifest(tell, "rbac.authorization.k8s.io/v1", "ClusterRole") | {"rules": [*_rules()]},
-        _manifest(tell, "rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
-        | {"roleRef": role, "subjects": [subject]},
+        _manifest(tell, _RBAC, "ClusterRole") | {"rules": [look]},
+        _bound(tell, "ClusterRole", _manifest(tell, _RBAC, "ClusterRoleBinding")),
+        policy | {"spec": _policy(tell)},
+        _manifest(tell, _ADMISSION, "ValidatingAdmissionPolicyBinding") | {"spec": binding},
+        _manifest(tell, "networking.k8s.io/v1", "NetworkPolicy", namespaced=True)
+        | {"spec": _reached(_selected(tell), PORT)},
         _manifest(tell, "apps/v1", "Deployment", namespaced=True) | {"spec": _deployment(tell)},
     )
 
 
+def namespace_manifests(tell: Tell, place: Manifest) -> tuple[Manifest, ...]:
+    """What a namespace needs whose resources are looked after. `place`: its metadata, empty where a command names
+    it."""
+    role, binding, network = (
+        _manifest(tell, version, kind)
+        for version, kind in ((_RBAC, "Role"), (_RBAC, "RoleBinding"), ("networking.k8s.io/v1", "NetworkPolicy"))
+    )
+    for manifest in (role, binding, network):
+        manifest["metadata"] = {**manifest["metadata"], **place}
+    network["metadata"]["name"] = f"{tell(RELEASE)}-agents"  # in its own namespace the operator has one, too
+    return (
+        role | {"rules": [*_rules()]},
+        _bound(tell, "Role", binding),
+        network | {"spec": _reached({"app.kubernetes.io/name": "offsite", "app.kubernetes.io/component": "agent"})},
+    )
+
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+def _bound(tell: Tell, kind: str, binding: Manifest) -> Manifest:
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": _name(tell)}
+    subject = {"kind": "ServiceAccount", "name": _name(tell), "namespace": tell(NAMESPACE)}
+    return binding | {"roleRef": role, "subjects": [subject]}
+
+
 def _rules() -> tuple[Manifest, ...]:
-    """The least: it neither makes nor deletes what people declare, and reads no Secret."""
+    """The least, in one namespace: it neither makes nor deletes what people declare. Of Secrets it asks for labels, by
+    name; Kubernetes has no right for labels alone. Whoever may make Deployments could mount them anyway."""
     kinds = [each.plural for each in DEFINITIONS.values()]
     return (
         _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
         _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
         _allow("apps", ["deployments"], ["get", "list", "watch", "create", "patch", "delete"]),  # of agents
-        _allow("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]),  # kopf: which kinds there are
+        _allow("", ["secrets"], ["get"]),
     )
+
+
+def _policy(tell: Tell) -> Manifest:
+    """What the operator would refuse by its own settings, refused when it is declared. What a definition can say is
+    there. Where the spec stays as it was nothing is asked: what was accepted once can be looked after, and deleted."""
+    image = f"{tell(REPOSITORY)}:{tell(TAG)}"
+    template = "object.spec.agents.template.image"
+    listed = f"{template} in ['', '{image}'] || {template} in '{tell(IMAGES)}'.split(' ')"
+    query = "{} belongs to the account: leave what follows ? away"
+    made = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{**made, "resources": ["backups", "restores"]}]},
+        "matchConditions": [
+            {"name": "looked-after", "expression": f"request.namespace in '{tell(NAMESPACES)}'.split(' ')"},
+            {"name": "news", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"},
+        ],
+        "validations": [
+            {
+                "expression": f"request.kind.kind != 'Backup' || {listed}",
+                "message": f"spec.agents.template.image is none that agents may run: leave it away, or take {image}",
+            },
+            {
+                "expression": "request.kind.kind != 'Backup' || !object.spec.destination.endpoint.contains('?')",
+                "message": query.format("spec.destination.endpoint"),
+            },
+            {
+                "expression": "request.kind.kind != 'Restore' || !object.spec.backupUrl.contains('?')",
+                "message": query.format("spec.backupUrl"),
+            },
+        ],
+    }
+
+
+def _reached(pods: Mapping[str, str], *ports: int) -> Manifest:
+    """By others at these ports alone, or by nobody. Where they go themselves depends on stores and brokers."""
+    ingress = [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}] if ports else []
+    return {"podSelector": {"matchLabels": {**pods}}, "policyTypes": ["Ingress"], "ingress": ingress}
 
 
 def _allow(group: str, resources: list[str], verbs: list[str]) -> Manifest:
@@ -168,7 +256,7 @@ def _container(tell: Tell) -> Manifest:
         "imagePullPolicy": tell(PULL_POLICY),
         "command": ["offsite", "operator", "run", "--kubernetes"],
         "args": [f"--state={tell(STATE)}", "--metrics-port", f"0.0.0.0:{PORT}"],
-        "env": variables({**FOLDERS, AGENT_IMAGE: image}),
+        "env": variables({**FOLDERS, AGENT_IMAGE: image, ALLOWED_IMAGES: tell(IMAGES), LOOKED_AFTER: tell(NAMESPACES)}),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         "startupProbe": _probe("/healthz", period_s=5, failures=24),
         "livenessProbe": _probe("/healthz", period_s=20, failures=6),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from offsite.model.errors import BadResource
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Account
+from offsite.operator.decide.wanted import Account, AgentsWanted
 from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
 from offsite.operator.folder.keepers import Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
@@ -23,12 +23,13 @@ from offsite.stores.open_store import open_store
 class HomeRules:
     """What the operator is told. `namespaces`: of the resources, none for all; `accounts`: a file, which has those of
     the clusters beside it; `folder`: of this process, for its expiry jobs; `state`: the store that all operators of
-    these resources share, empty for the folder; `image`: of agents; `jobs_at_once`: restores, checkpoints and drills
-    that run here at a time (each has a Spark of its own)."""
+    these resources share, empty for the folder; `image`: of agents, and `images` that a resource may name beside it;
+    `jobs_at_once`: restores, checkpoints and drills that run here at a time (each has a Spark of its own)."""
 
     accounts: Path
     folder: Path
     image: str
+    images: Sequence[str] = ()
     namespaces: Sequence[str] = ()
     state: str = ""
     initial_copies: int = 1
@@ -53,7 +54,18 @@ class PodLayout(FolderLayout):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLaunches(Launches):
-    """Agents find their cluster in a Secret that the operator does not read: Kubernetes tells where there is none."""
+    """Agents find their cluster in a Secret that the operator does not read. `images`: all that agents may run."""
+
+    images: Sequence[str]
+
+    def check(self, agents: AgentsWanted) -> None:
+        Launches.check(self, agents)  # slots make another class, which super() does not know
+        image = agents.template.image
+        if image and image not in self.images:  # it would run with the Secrets of its namespace
+            raise BadResource(
+                f"spec.agents.template.image {image!r} is none that agents may run: {', '.join(self.images)}",
+                hint="leave it away, or start the operator with --allow-image",
+            )
 
     def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
         return b""
@@ -82,7 +94,9 @@ class Pod:
         accounts = self._accounts = Accounts(known=known, opened=opened)
         if self.shared is None:
             self.shared = _shared(self._rules, accounts)
-        return PodLaunches(layout=self._layout, accounts=accounts, command=self._rules.command), self.shared
+        images = (self._rules.image, *self._rules.images)
+        command = self._rules.command
+        return PodLaunches(layout=self._layout, accounts=accounts, command=command, images=images), self.shared
 
 
 def _for(namespace: str, account: Account, looked_after: Sequence[str]) -> Account:

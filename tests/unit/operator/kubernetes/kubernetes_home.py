@@ -38,6 +38,7 @@ from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 SHOP = f"{resources_path('Backup', 'shops')}/shop"
 DEPLOYMENT = "/apis/apps/v1/namespaces/shops/deployments/shop"
 IMAGE = "offsite:1"
+SECRETS = "/api/v1/namespaces/shops/secrets"
 
 
 @dataclass(slots=True)
@@ -171,6 +172,10 @@ class World:
             wait_until(lambda: not any(map(is_alive, self.pids())), "the end of jobs")
         raise AssertionError("it is never let go")
 
+    def left(self) -> list[str]:
+        """All that there is, but for Secrets: they are other people's."""
+        return [path for path in self.cluster.objects if not path.startswith(SECRETS)]
+
     def begun(self) -> list[str]:
         """What the script was begun with: process id and words."""
         path = self.root / "begun"
@@ -200,6 +205,9 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     (root / "accounts.yaml").write_text(yaml.safe_dump(accounts))
     (root / "accounts.yaml").chmod(0o600)
     world = World(root=root)
+    for name in ("account-backups", "account-elsewhere", "cluster-shop", "cluster-fair"):
+        metadata = {"name": f"offsite-{name}", "labels": {"offsite.dev/for-agents": "true"}}
+        world.cluster.create(SECRETS, {"metadata": metadata, "data": {"of": "a secret"}})
     try:
         yield world
     finally:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import kmock
@@ -63,6 +64,14 @@ def test_what_was_made_is_there_and_what_was_not_is_none(cluster: Cluster) -> No
     found = cluster.get(f"{DEPLOYMENTS}/shop")
     assert found is not None
     assert found["spec"] == {"replicas": 3}
+
+
+def test_of_an_object_the_labels_can_be_asked_alone(cluster: Cluster) -> None:
+    assert cluster.labels(f"{DEPLOYMENTS}/shop") is None
+    cluster.create(DEPLOYMENTS, SHOP)
+    assert cluster.labels(f"{DEPLOYMENTS}/shop") == {}
+    assert cluster.patch(f"{DEPLOYMENTS}/shop", {"metadata": {"labels": {"a": "b"}}})
+    assert cluster.labels(f"{DEPLOYMENTS}/shop") == {"a": "b"}
 
 
 def test_nothing_is_made_twice(cluster: Cluster) -> None:
@@ -129,3 +138,30 @@ def test_who_asks_is_told_with_each_request_and_never_shown(
     http.get(f"{DEPLOYMENTS}/nobody")
     assert list(emulator)[-1].headers["Authorization"] == "Bearer word"
     assert "word" not in repr(Access(url="", headers={"Authorization": "Bearer word"}))
+
+
+def test_of_a_secret_its_data_never_leave_the_server() -> None:
+    """An API server answers with names and labels alone where it is asked so."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Accept"])
+            data = b'{"metadata": {"name": "a", "labels": {"b": "c"}}}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        cluster = HttpCluster(lambda: Access(url=f"http://127.0.0.1:{server.server_port}", headers={}))
+        found = cluster.labels("/api/v1/namespaces/shops/secrets/a")
+        server.shutdown()
+        thread.join()
+    assert found == {"b": "c"}
+    assert asked == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"]

@@ -114,4 +114,4 @@ def test_it_goes_at_once(world: World) -> None:
     world.look(home)
     home.gone(world.delete(*NIGHTLY))
     world.look(home)
-    assert world.cluster.objects == {}
+    assert world.left() == []

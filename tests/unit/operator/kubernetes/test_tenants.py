@@ -12,7 +12,7 @@ import yaml
 
 from offsite.operator.kubernetes.record import PLACE
 from offsite.repository.declared.history import Phase
-from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, SHOP, World, opened_world
+from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, SECRETS, SHOP, World, opened_world
 
 
 @pytest.fixture
@@ -97,6 +97,88 @@ def test_what_was_accepted_once_and_is_refused_now_goes_on_and_can_be_deleted(wo
     world.look(home)
     assert "what follows ? belongs to the account" in world.conditions()["MisconfiguredBackup"]
     assert [low.phase for low in world.lows(uid)] == [Phase.RUNNING]
+
+    world.let_go(home, world.delete())
+    assert [low.phase for low in world.lows(uid)] == [Phase.STOPPED]
+
+
+def image_of(world: World) -> str:
+    return str(world.deployment()["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+@pytest.mark.parametrize("image", ["evil/image", "offsite:2", f"{IMAGE}@sha256:00", f"{IMAGE} "])
+def test_an_image_that_the_operator_does_not_list_runs_nowhere(world: World, image: str) -> None:
+    uid = world.make(agents={"replicas": 1, "template": {"image": image}})
+    world.look(world.home(images=("mirror/offsite:1",)))
+
+    assert world.cluster.get(DEPLOYMENT) is None
+    assert world.lows(uid) == ()
+    told = world.conditions()["MisconfiguredBackup"]
+    assert "agents may run" in told
+    assert IMAGE in told
+    assert "mirror/offsite:1" in told
+
+
+@pytest.mark.parametrize("image", ["", IMAGE, "mirror/offsite:1"])
+def test_the_operator_s_own_image_and_those_that_it_lists_run(world: World, image: str) -> None:
+    world.make(agents={"replicas": 1, "template": {"image": image}})
+    world.look(world.home(images=("mirror/offsite:1",)))
+
+    assert image_of(world) == (image or IMAGE)
+
+
+def test_what_runs_goes_on_when_somebody_asks_for_another_image(world: World) -> None:
+    home, _ = world.running()
+    world.change(agents={"replicas": 1, "template": {"image": "evil/image"}})
+    world.look(home)
+
+    assert image_of(world) == IMAGE
+    assert "evil/image" in world.conditions()["MisconfiguredBackup"]
+
+
+@pytest.mark.parametrize("name", ["offsite-account-backups", "offsite-cluster-shop"])
+@pytest.mark.parametrize("has_label", [None, "false"])
+def test_agents_mount_no_secret_without_its_label(world: World, name: str, has_label: str | None) -> None:
+    world.cluster.objects[f"{SECRETS}/{name}"]["metadata"]["labels"] = (
+        {} if has_label is None else {"offsite.dev/for-agents": has_label}
+    )
+    home, _ = world.home(), world.make()
+    world.look(home)
+    assert world.cluster.get(DEPLOYMENT) is None
+    told = world.conditions()["MisconfiguredBackup"]
+    assert f"kubectl -n shops label secret {name} offsite.dev/for-agents=true" in told
+
+    world.cluster.objects[f"{SECRETS}/{name}"]["metadata"]["labels"] = {"offsite.dev/for-agents": "true"}
+    world.look(home)
+    assert image_of(world) == IMAGE
+    assert "MisconfiguredBackup" not in world.conditions()
+
+
+def test_a_secret_that_there_is_not_is_named(world: World) -> None:
+    del world.cluster.objects[f"{SECRETS}/offsite-cluster-shop"]
+    world.make()
+    world.look(world.home())
+
+    assert world.cluster.get(DEPLOYMENT) is None
+    assert "there is no Secret offsite-cluster-shop in namespace shops" in world.conditions()["MisconfiguredBackup"]
+
+
+def test_a_label_that_is_taken_away_is_told_and_ends_nothing(world: World) -> None:
+    home, _ = world.running()
+    world.cluster.objects[f"{SECRETS}/offsite-cluster-shop"]["metadata"]["labels"] = {}
+    world.clock.sleep(31)
+    world.look(home)
+
+    assert image_of(world) == IMAGE
+    assert "offsite-cluster-shop" in world.conditions()["MisconfiguredBackup"]
+
+
+def test_a_backup_without_the_label_can_be_paused_and_deleted(world: World) -> None:
+    home, uid = world.running()
+    world.cluster.objects[f"{SECRETS}/offsite-cluster-shop"]["metadata"]["labels"] = {}
+    world.change(state="paused")
+    world.look(home)
+    assert [low.phase for low in world.lows(uid)] == [Phase.PAUSED]
 
     world.let_go(home, world.delete())
     assert [low.phase for low in world.lows(uid)] == [Phase.STOPPED]

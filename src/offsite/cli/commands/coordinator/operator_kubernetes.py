@@ -31,7 +31,11 @@ class KubernetesOptions:
     ] = False
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", help="With --kubernetes: only in this namespace; may be repeated."),
+        typer.Option(
+            "--namespace",
+            envvar="OFFSITE_NAMESPACES",
+            help="With --kubernetes: only in this namespace; may be repeated. The variable has blanks between them.",
+        ),
     ] = None
     state: Annotated[
         str | None,
@@ -51,6 +55,15 @@ class KubernetesOptions:
             envvar="OFFSITE_AGENT_IMAGE",
             show_envvar=True,
             help="With --kubernetes: the image of agents whose template names none.",
+        ),
+    ] = None
+    allow_image: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-image",
+            envvar="OFFSITE_ALLOWED_IMAGES",
+            help="With --kubernetes: an image that templates may name beside that of agents; may be repeated. The "
+            "variable has blanks between them.",
         ),
     ] = None
     metrics_port: Annotated[
@@ -89,6 +102,7 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
         accounts=options.accounts.absolute(),
         folder=_folder(),
         image=options.agent_image or f"offsite:{__version__}",
+        images=options.allow_image or (),
         namespaces=options.namespace or (),
         state=options.state or "",
         initial_copies=initial_copies,

@@ -1,0 +1,114 @@
+"""The policy of admission, in the hands of Kubernetes' own API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from offsite.model.version import __version__
+from offsite.operator.kubernetes.manifests import by_default, operator_manifests
+from offsite.operator.resources.definition import DEFINITIONS, resource_definition
+from tests.fetched_tools import NoTool
+from tests.integration.operator.api_server import DEFINITIONS_PATH, api_server, fetched_whole_programs
+from tests.processes import wait_until
+from tests.unit.operator.resources.documents import RESTORE, document
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # the server is compiled once, which takes ten minutes
+
+NAMESPACE = "offsite"
+BACKUPS, RESTORES = (f"/apis/offsite.dev/v1alpha1/namespaces/{NAMESPACE}/{kind}" for kind in ("backups", "restores"))
+MERGE = {"Content-Type": "application/merge-patch+json"}
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+COLLECTIONS = {
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
+    "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+    "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
+}
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return {"agents": {"template": fields}}
+
+
+EVIL = template(image="evil/image")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Of a server with a backup that was declared before there was a policy, and then all manifests."""
+    try:
+        programs = fetched_whole_programs()
+    except NoTool as error:
+        pytest.skip(str(error))
+    with api_server(tmp_path_factory.mktemp("api-server"), programs) as server:
+        client = server.client
+        for name in (NAMESPACE, "others"):
+            assert client.post("/api/v1/namespaces", json={"metadata": {"name": name}}).status_code == 201
+        for definition in DEFINITIONS.values():
+            assert client.post(DEFINITIONS_PATH, json=resource_definition(definition)).status_code == 201
+        wait_until(lambda: declared(client, "before", EVIL).status_code in {201, 409}, "the definitions", limit_s=60)
+        for each in operator_manifests(by_default):
+            place = f"{COLLECTIONS[each['kind']]}/{each['metadata']['name']}"
+            answer = client.patch(place, content=yaml.safe_dump(each), headers=APPLY, params={"fieldManager": "test"})
+            assert answer.status_code in {200, 201}, answer.text
+        wait_until(lambda: declared(client, "probe", EVIL, dry=True).status_code == 422, "the policy", limit_s=60)
+        yield client
+
+
+def declared(client: httpx.Client, name: str, spec: dict[str, Any], *, dry: bool = False) -> httpx.Response:
+    return client.post(BACKUPS, json=document("Backup", spec, name=name), params={"dryRun": "All"} if dry else {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (EVIL, "is none that agents may run"),
+        ({"destination": {"endpoint": "s3://bucket/kafka?endpoint=http://evil"}}, "what follows ?"),
+        (template(sparkConf={"spark.jars": "x"}), "a resource may set no others"),
+        (template(environment={"LD_PRELOAD": "x"}), "a resource may set no others"),
+    ],
+)
+def test_what_the_operator_would_refuse_is_refused_at_once(
+    client: httpx.Client, spec: dict[str, Any], said: str
+) -> None:
+    answer = declared(client, "refused", spec)
+    assert answer.status_code == 422
+    assert said in answer.json()["message"]
+
+
+def test_so_is_a_restore_from_somewhere_else(client: httpx.Client) -> None:
+    spec = {**RESTORE, "backupUrl": "s3://bucket/kafka?endpoint=http://evil#shop"}
+    answer = client.post(RESTORES, json=document("Restore", spec, name="refused"))
+    assert (answer.status_code, "what follows ?" in answer.text) == (422, True)
+    assert client.post(RESTORES, json=document("Restore", RESTORE, name="taken")).status_code == 201
+
+
+@pytest.mark.parametrize("spec", [{}, template(image=f"offsite:{__version__}"), template(environment={"TZ": "UTC"})])
+def test_what_it_takes_is_taken(client: httpx.Client, spec: dict[str, Any]) -> None:
+    assert declared(client, "taken", spec, dry=True).status_code == 201
+
+
+def test_a_namespace_that_nobody_looks_after_is_not_asked(client: httpx.Client) -> None:
+    path = BACKUPS.replace(f"/{NAMESPACE}/", "/others/")
+    assert client.post(path, json=document("Backup", EVIL, name="a")).status_code == 201
+
+
+def test_what_was_there_before_is_looked_after_and_can_be_deleted(client: httpx.Client) -> None:
+    path = f"{BACKUPS}/before"
+    told = {"metadata": {"finalizers": ["offsite.dev/deletion"]}}
+    assert client.patch(path, json=told, headers=MERGE).is_success
+    status = {"status": {"reconciled": False, "conditions": []}}
+    assert client.patch(f"{path}/status", json=status, headers=MERGE).is_success
+    assert client.patch(path, json={"spec": {"state": "paused"}}, headers=MERGE).status_code == 422, "mend it first"
+    assert client.delete(path).is_success
+    assert client.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE).is_success
+    assert client.get(path).status_code == 404
