@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from offsite.cli.app import app
+from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions
 from offsite.model.errors import BadOption, KubernetesUnavailable
 from offsite.operator.kubernetes.monitor import SILENT_MAX_S, HomeShown
 from offsite.services.monitor.address import parse_address
@@ -37,6 +38,31 @@ def test_what_is_of_kubernetes_is_refused_without_it(tmp_path: Path, more: tuple
     done = run(str(tmp_path), "--once", *more)
     assert isinstance(done.exception, BadOption)
     assert done.exception.message.startswith(more[0])
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "namespaces", "images"),
+    [
+        (("", ""), (), [], []),
+        (("shops fairs", "a:1 b:2"), (), ["shops", "fairs"], ["a:1", "b:2"]),
+        (("shops", "a:1"), ("--namespace", "x", "--allow-image", "y"), ["x"], ["y"]),
+    ],
+)
+def test_namespaces_and_images_are_words_of_variables_or_options(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: tuple[str, str],
+    words: tuple[str, ...],
+    namespaces: list[str],
+    images: list[str],
+) -> None:
+    found: list[KubernetesOptions] = []
+    monkeypatch.setattr(
+        "offsite.cli.commands.operator.run_in_kubernetes", lambda options, *_, **__: found.append(options)
+    )
+    for name, value in zip(("OFFSITE_NAMESPACES", "OFFSITE_ALLOWED_IMAGES"), variables, strict=True):
+        monkeypatch.setenv(name, value)
+    assert run("--kubernetes", *words).exit_code == 0
+    assert (list(found[0].namespace or ()), list(found[0].allow_image or ())) == (namespaces, images)
 
 
 def test_who_is_not_logged_in_is_told_so_at_once(tmp_path: Path) -> None:

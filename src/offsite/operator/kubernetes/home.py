@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadResource, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import is_final
 from offsite.operator.folder.backups import EXPIRY_FAILING
@@ -72,9 +72,9 @@ class KubernetesHome:
         """One look at a resource; whether it is as declared, or goes, or is gone. Raises what the API does."""
         with self._lock:
             now = self._now(body)
-            if now is None or record_of(now).is_deleted:
+            if now is None or now["metadata"].get("deletionTimestamp"):
                 return True
-            if wants_finalizer(now) and FINALIZER not in record_of(now).finalizers:
+            if wants_finalizer(now) and FINALIZER not in (now["metadata"].get("finalizers") or ()):
                 return False  # nothing begins that a deletion could leave behind
             kept = self._kept(now)
             is_kept = kept is not None and kept.is_as_declared
@@ -135,7 +135,10 @@ class KubernetesHome:
     def _kept(self, body: Body) -> Kept | None:
         """What a look found, told in the status; None where nothing is left."""
         named = Named.of(body)
-        kept = self._look(named, record_of(body))
+        try:
+            kept = self._look(named, record_of(body))
+        except BadResource as error:
+            kept = Kept(told=[problem_of(named.kind, error)])
         if kept is None:
             decided("resource_gone", why="deleted", kind=named.kind, name=named.name, uid=named.uid)
             return None

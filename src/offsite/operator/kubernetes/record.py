@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsite.model.check import check
+from offsite.model.errors import BadResource
 from offsite.model.time import parse_time
 from offsite.operator.decide.wanted import Place
 from offsite.operator.folder.records import Edit, Record
@@ -24,6 +25,7 @@ PLACE = f"place.{GROUP}/"
 
 
 def record_of(body: Body) -> Record:
+    """Raises `BadResource`."""
     metadata = body["metadata"]
     return Record(
         kind=body["kind"],
@@ -86,10 +88,21 @@ def _places(body: Body) -> Iterator[Place]:
     the whole resource."""
     for name, text in (body["metadata"].get("annotations") or {}).items():
         if name.startswith(PLACE):
-            yield _place(json.loads(text))
+            yield _noted(name, text)
     for each in (body.get("status") or {}).get("backups") or ():
         if each.get("repository"):
             yield _place(each)
+
+
+def _noted(name: str, text: str) -> Place:
+    """Whoever may write the resource may write its annotations. Raises `BadResource`."""
+    try:
+        fields = json.loads(text)
+        if isinstance(fields["account"], str) and isinstance(fields["repository"], str):
+            return _place(fields)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise BadResource(f"annotation {name} is none that an operator wrote", hint="take it away")
 
 
 def _place(fields: Mapping[str, Any]) -> Place:

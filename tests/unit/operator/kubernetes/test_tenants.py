@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from offsite.operator.kubernetes.cluster import resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.repository.declared.history import Phase
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, SECRETS, SHOP, World, opened_world
@@ -182,3 +183,16 @@ def test_a_backup_without_the_label_can_be_paused_and_deleted(world: World) -> N
 
     world.let_go(home, world.delete())
     assert [low.phase for low in world.lows(uid)] == [Phase.STOPPED]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"x"', "{}", '{"repository": 1}', "null"])
+def test_a_note_that_no_operator_wrote_is_told_and_stops_nobody_else(world: World, text: str) -> None:
+    home = world.home(initial_copies=9)
+    world.make("aaa", cluster="shop")
+    uid = world.make()
+    path = f"{resources_path('Backup', 'shops')}/aaa"
+    world.cluster.objects[path]["metadata"].setdefault("annotations", {})[f"{PLACE}0123456789abcdef"] = text
+    world.look(home)
+
+    assert len(world.lows(uid)) == 1
+    assert f"{PLACE}0123456789abcdef" in world.conditions("aaa")["MisconfiguredBackup"]
