@@ -1,4 +1,4 @@
-"""The policy of admission, in the hands of Kubernetes' own API server."""
+"""The manifests in the hands of Kubernetes' own API server: the policy of admission, and what the operator may do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from offsite.model.version import __version__
-from offsite.operator.kubernetes.manifests import by_default, operator_manifests
+from offsite.operator.kubernetes.http_cluster import NAMES_ALONE
+from offsite.operator.kubernetes.manifests import by_default, namespace_manifests, operator_manifests
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from tests.fetched_tools import NoTool
 from tests.integration.operator.api_server import DEFINITIONS_PATH, api_server, fetched_whole_programs
@@ -29,6 +30,8 @@ COLLECTIONS = {
     "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
+    "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
     "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
     "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
     "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
@@ -56,7 +59,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         for definition in DEFINITIONS.values():
             assert client.post(DEFINITIONS_PATH, json=resource_definition(definition)).status_code == 201
         wait_until(lambda: declared(client, "before", EVIL).status_code in {201, 409}, "the definitions", limit_s=60)
-        for each in operator_manifests(by_default):
+        for each in (*operator_manifests(by_default), *namespace_manifests(by_default, {"namespace": NAMESPACE})):
             place = f"{COLLECTIONS[each['kind']]}/{each['metadata']['name']}"
             answer = client.patch(place, content=yaml.safe_dump(each), headers=APPLY, params={"fieldManager": "test"})
             assert answer.status_code in {200, 201}, answer.text
@@ -112,3 +115,37 @@ def test_what_was_there_before_is_looked_after_and_can_be_deleted(client: httpx.
     assert client.delete(path).is_success
     assert client.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE).is_success
     assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "namespace", "is_allowed"),
+    [
+        ("create", "apps", "deployments", NAMESPACE, True),
+        ("get", "", "secrets", NAMESPACE, True),
+        ("patch", "offsite.dev", "backups", NAMESPACE, True),
+        ("list", "apiextensions.k8s.io", "customresourcedefinitions", "", True),
+        ("list", "", "secrets", NAMESPACE, False),
+        ("create", "", "pods", NAMESPACE, False),
+        ("delete", "offsite.dev", "backups", NAMESPACE, False),
+        ("create", "apps", "deployments", "others", False),
+        ("get", "", "secrets", "others", False),
+        ("patch", "offsite.dev", "backups", "others", False),
+        ("create", "apps", "deployments", "", False),
+    ],
+)
+def test_the_operator_may_act_in_its_namespaces_alone(
+    client: httpx.Client, verb: str, group: str, resource: str, namespace: str, *, is_allowed: bool
+) -> None:
+    asked = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+    spec = {"user": f"system:serviceaccount:{NAMESPACE}:offsite-operator", "resourceAttributes": asked}
+    answer = client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", json={"spec": spec})
+    assert answer.json()["status"]["allowed"] is is_allowed
+
+
+def test_of_a_secret_the_labels_come_without_its_data(client: httpx.Client) -> None:
+    secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+    made = {"metadata": {"name": "a", "labels": {"b": "c"}}, "stringData": {"d": "very-secret"}}
+    assert client.post(secrets, json=made).status_code == 201
+    answer = client.get(f"{secrets}/a", headers={"Accept": NAMES_ALONE})
+    assert (answer.json()["metadata"]["labels"], answer.json()["kind"]) == ({"b": "c"}, "PartialObjectMetadata")
+    assert "data" not in answer.json()

@@ -22,7 +22,7 @@ ANSWER_MAX_BYTES = 256 * 1024 * 1024
 """Of a list of all Backups: some ten thousand with their statuses."""
 _PAGE = 200
 _JSON = "application/json"
-_NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """The server leaves out all but the metadata."""
 _SAID_MAX = 300
 
@@ -47,7 +47,7 @@ class HttpCluster:
         return None if status == HTTPStatus.NOT_FOUND else answer
 
     def labels(self, path: str) -> Mapping[str, str] | None:
-        status, answer = self._ask("GET", path, accept=_NAMES_ALONE)
+        status, answer = self._ask("GET", path, accept=NAMES_ALONE)
         return None if status == HTTPStatus.NOT_FOUND else answer["metadata"].get("labels") or {}
 
     def list(self, path: str) -> Sequence[Body]:
