@@ -121,18 +121,19 @@ def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWant
 def account_of(name: str, accounts: Sequence[Account], who: str) -> Account:
     """The account of that name; the first one that is not closed where there is no name. Raises `BadResource`."""
     if not name:
-        first, *_ = (*(each for each in accounts if not each.closed), *accounts, Account(name="", endpoint=""))
+        usable = (account for account in accounts if not account.closed)
+        first, *_ = (*usable, *accounts, Account(name="", endpoint=""))
         return first
     found = next((each for each in accounts if each.name == name), None)
     if found is None:
-        known = ", ".join(each.name for each in accounts if not each.closed) or "none"
+        known = ", ".join(account.name for account in accounts if not account.closed) or "none"
         raise BadResource(f"{who} names the account {name!r}, which there is not", hint=f"known: {known}")
     return found
 
 
 def place_of(account: Account, url: str) -> Place:
     """Where `url` is, reached as the account says. Whether the account opens it is asked whenever it is opened."""
-    above = next((each for each in account.prefixes if is_below(with_query(each, ""), url)), "")
+    above = next((prefix for prefix in account.prefixes if is_below(with_query(prefix, ""), url)), "")
     return Place(account=account.name, repository=with_query(url, query_of(above)) if above else url)
 
 

@@ -106,8 +106,8 @@ class PodAgents:
                     f"there is no Secret {secret} in namespace {named.namespace}: make it, with label {FOR_AGENTS}=true"
                 )
             if labels.get(FOR_AGENTS) != "true":
-                told = f"kubectl -n {named.namespace} label secret {secret} {FOR_AGENTS}=true"
-                return f"Secret {secret} is not for agents; if it is to be: {told}"
+                command = f"kubectl -n {named.namespace} label secret {secret} {FOR_AGENTS}=true"
+                return f"Secret {secret} is not for agents; if it is to be: {command}"
         return ""
 
     def _own(self, uid: str) -> Body | None:

@@ -90,7 +90,7 @@ class Pod:
                 hint="put it into the Secret offsite-configuration of the operator",
             )
         opened = self._accounts.opened if self._accounts is not None else {}
-        known = [_for(namespace, each, self._rules.namespaces) for each in read_accounts(self._layout)]
+        known = [_for(namespace, account, self._rules.namespaces) for account in read_accounts(self._layout)]
         accounts = self._accounts = Accounts(known=known, opened=opened)
         if self.shared is None:
             self.shared = _shared(self._rules, accounts)
