@@ -53,7 +53,7 @@ def rendered(helm: Helm, *arguments: str) -> dict[tuple[str, str], dict[str, Any
 
 
 def by_name(documents: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents if each}
 
 
 def test_helm_finds_nothing_wrong_with_it(helm: Helm) -> None:
@@ -81,5 +81,7 @@ def test_values_go_where_they_belong_and_stay_text(helm: Helm) -> None:
 def test_each_namespace_gets_its_own_rights(helm: Helm) -> None:
     cluster = ("--kube-version", "1.35", "--namespace", "offsite")
     said = helm("template", "offsite", str(CHART), *cluster, "--set", "namespaces=shops fairs")
-    bound = [each["metadata"]["namespace"] for each in yaml.safe_load_all(said) if each["kind"] == "RoleBinding"]
+    bound = [
+        each["metadata"]["namespace"] for each in yaml.safe_load_all(said) if each and each["kind"] == "RoleBinding"
+    ]
     assert bound == ["shops", "fairs"]

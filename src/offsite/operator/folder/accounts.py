@@ -104,23 +104,28 @@ class Accounts:
         come together, whoever named them. Raises `BadResource` for one that is not known any more, or does not open
         that place."""
         if not place.account:
-            if folder_of(place.repository) is None:
+            of_others = any(_opens(account, place.repository) for account in self.known if account.closed)
+            if of_others or folder_of(place.repository) is None:
                 hint = f'write one into accounts.yaml: [{{name: main, opens: ["{place.repository}"]}}]'
                 raise BadResource(f"{place.repository} is not opened without an account", hint=hint)
             return None
         found = next((each for each in self.known if each.name == place.account), None)
         if found is None:
-            known = ", ".join(each.name for each in self.known) or "none"
+            known = ", ".join(account.name for account in self.known if not account.closed) or "none"
             raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {known}")
         if found.closed:
             raise BadResource(f"account {found.name} {found.closed}")
-        if not any(is_below(_real(prefix), _real(place.repository)) for prefix in found.prefixes):
+        if not _opens(found, place.repository):
             line = f"opens: {json.dumps([*found.opens, place.repository])}"
             raise BadResource(
                 f"account {found.name} does not open {place.repository}",
                 hint=f"if its secrets may go there, write into account {found.name} in accounts.yaml: {line}",
             )
         return found
+
+
+def _opens(account: Account, url: str) -> bool:
+    return any(is_below(_real(prefix), _real(url)) for prefix in account.prefixes)
 
 
 def _real(url: str) -> str:

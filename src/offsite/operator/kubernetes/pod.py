@@ -3,7 +3,6 @@ checkpoints, drills, expiry) run in this pod, and are begun with it."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -105,10 +104,10 @@ def _for(namespace: str, account: Account, looked_after: Sequence[str]) -> Accou
     bound = account.namespaces or (looked_after if len(looked_after) == 1 else ())
     if namespace in bound or "*" in bound:
         return account
-    line = f"in accounts.yaml: namespaces: {json.dumps([*account.namespaces, namespace])}"
+    line = f"add {namespace} to its namespaces" if account.namespaces else f"write into it namespaces: [{namespace}]"
     return replace(
         account,
-        closed=f"is not for namespace {namespace}; if it is to be, write into account {account.name} {line}",
+        closed=f"is not for namespace {namespace}; if it is to be, {line} in accounts.yaml",
     )
 
 

@@ -40,7 +40,8 @@ def test_an_account_of_another_namespace_opens_nothing_and_is_told_with_the_line
     assert world.cluster.get(DEPLOYMENT) is None
     told = world.conditions()["MisconfiguredBackup"]
     assert "account backups is not for namespace shops" in told
-    assert 'in accounts.yaml: namespaces: ["others", "shops"]' in told
+    assert "add shops to its namespaces in accounts.yaml" in told
+    assert "others" not in told, "whose it is, is nobody else's business"
 
 
 def test_an_account_that_names_no_namespace_is_for_the_only_one_that_is_looked_after(world: World) -> None:
@@ -48,7 +49,7 @@ def test_an_account_that_names_no_namespace_is_for_the_only_one_that_is_looked_a
     uid = world.make()
     world.look(world.home())
     assert world.lows(uid) == ()
-    assert 'namespaces: ["shops"]' in world.conditions()["MisconfiguredBackup"]
+    assert "write into it namespaces: [shops] in accounts.yaml" in world.conditions()["MisconfiguredBackup"]
 
     world.look(world.home(namespaces=["shops"]))
     assert len(world.lows(uid)) == 1
@@ -196,3 +197,24 @@ def test_a_note_that_no_operator_wrote_is_told_and_stops_nobody_else(world: Worl
 
     assert len(world.lows(uid)) == 1
     assert f"{PLACE}0123456789abcdef" in world.conditions("aaa")["MisconfiguredBackup"]
+
+
+@pytest.mark.parametrize("account", ["", "elsewhere"])
+def test_a_folder_of_another_namespace_s_account_is_opened_in_no_way(world: World, account: str) -> None:
+    bind(world, backups=["shops"], elsewhere=["others"])
+    home, _ = world.running()
+    place = {"account": account, "repository": str(world.root / "elsewhere")}
+    world.cluster.objects[SHOP]["metadata"]["annotations"][f"{PLACE}0123456789abcdef"] = json.dumps(place)
+    world.clock.sleep(31)
+    world.look(home)
+
+    assert "OFF-0218" in world.conditions()["MisconfiguredBackup"]
+
+
+def test_accounts_of_other_namespaces_are_not_named(world: World) -> None:
+    bind(world, backups=["shops"], elsewhere=["others"])
+    world.make(destination={"account": "misspelt"})
+    world.look(world.home())
+
+    assert "known: backups" in world.conditions()["MisconfiguredBackup"]
+    assert "elsewhere" not in world.conditions()["MisconfiguredBackup"]
