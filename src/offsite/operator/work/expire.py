@@ -54,7 +54,7 @@ from offsite.stores.store import Store
 
 BY = "expiry"
 _NOT_OURS = "the ledger names it, and its name is not of this resource: somebody else's entry, or its claim is gone"
-_BROUGHT_BACK = "somebody brought it back: it is theirs, and no job touches it any more"
+_BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began: no job touches it any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ removed.
 Who opens a backup needs its descriptor, so that goes next, and `removed.json` says why it is missing: what is left of
 the rest is no damage. The history follows, from its catalogs and its newest commit on, and the data last. A crash
 anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted, each
-by the name under which it was listed. `removed.json` comes behind the descriptor: where there are both, somebody has
-brought the backup back.
+by the name under which it was listed. `removed.json` comes before the descriptor goes: where a later call finds both,
+somebody has brought the backup back, or the removal ended between the two, which nobody can tell apart.
 
 `removed.json` stays for a time: a process that was stopped in front of a put may wake up after the removal and leave an
 object there, which then counts as nothing, and goes with a `sweep`. No backup begins under the name while it is there.
@@ -91,8 +91,8 @@ def check_stays(backup: Backup) -> None:
 
 
 def was_brought_back(store: Store, layout: BackupLayout) -> bool:
-    """Whether a backup whose removal was decided is there because somebody brought it back: one that is being removed
-    has a mark for as long as it has a descriptor, and another one afterwards."""
+    """Whether a backup whose removal was decided is there because somebody brought it back, or may be: one that is
+    being removed has a mark for as long as it has a descriptor, and another one right before that goes."""
     if store.head(layout.descriptor_key) is None:
         return False
     return store.head(layout.removed_key) is not None or store.head(layout.removing_key) is None
@@ -111,8 +111,8 @@ def remove_backup(
     if not begin_removal(store, layout, is_read=is_read, is_decided=is_decided):
         return False
     _announced([info for info in _below(store, layout) if info.key != layout.removing_key], announce)
-    store.delete(layout.descriptor_key)
     store.put_if_absent(layout.removed_key, encode_object({"format": FORMAT, "backup": layout.backup}))
+    store.delete(layout.descriptor_key)
     deleted = sum(_delete(store, layout, keys) for keys in (_history(store, layout), _keys_below(store, layout)))
     store.delete(layout.removing_key)
     decided("remove", why="another one has taken its place, or a person said so", backup=layout.backup, objects=deleted)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from offsite.services.retention.pins import pin_point
 from offsite.services.seal import seal_backup
 from offsite.stores.posix_store import open_folder
 from tests.backups import SELECTION, run_once
+from tests.faulty_store import Crash, FaultyStore
 from tests.processes import wait_until
 from tests.unit.operator.work.declared import BEGINNING, SETTINGS, UID, Declared
 from tests.unit.operator.world.world import identity
@@ -293,6 +296,34 @@ def test_a_backup_that_was_brought_back_from_a_copy_is_left_alone(
     told = [each for each in caplog.messages if each.startswith("left_alone")]
     assert len(told) == 1
     assert "backup=a" in told[0]
+
+
+def test_what_was_brought_back_stays_wherever_its_removal_was_broken_off(tmp_path: Path) -> None:
+    begun_at = None
+    for fails_at in count():
+        site = Site(tmp_path / f"{fails_at}")
+        site.begun("a", commits=2)
+        place, copy = site.folder / "backups" / "a", tmp_path / f"copy-{fails_at}"
+        shutil.copytree(place, copy)
+        broken = Repository(
+            store=FaultyStore(site.repository.store, fails_at=fails_at), descriptor=site.repository.descriptor
+        )
+        asked = make_expiry(UID, [broken], maximum_retention="", minimum_restorable="", is_deletion=True)
+        try:
+            expire(asked, clock=SystemClock())
+        except Crash:
+            pass
+        else:
+            break
+        if site.is_there("a"):
+            continue
+        begun_at = fails_at if begun_at is None else begun_at
+        shutil.copytree(copy, place, dirs_exist_ok=True)
+        with suppress(ExpiryNotDone):
+            site.expire(delete=True)
+        assert len(site.repository.backup("a").sound_state().history) >= 2, fails_at  # its seal may be left of it
+    assert begun_at is not None
+    assert fails_at > begun_at + 5
 
 
 def test_what_lies_at_the_name_without_a_mark_is_left_alone(site: Site) -> None:
