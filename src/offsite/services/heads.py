@@ -4,8 +4,8 @@ A chain of hashes shows what was altered inside it, and nothing shows that its e
 back to an older state looks sound. So commands tell the head, and whoever kept one asks for it again: a person or a
 script (`verify --expect-head`), and this machine, which remembers the last head it saw of each backup at each place.
 
-The memory is a courtesy: a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there
-is none. A head is also what a signature will be made over (see the format's page).
+The memory is a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there is none. A
+head is also what a signature will be made over (see the format's page).
 """
 
 from __future__ import annotations
@@ -151,10 +151,19 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
 
 def _folder(repository: Repository) -> Path:
     """Raises `RuntimeError` where there is no home."""
+    return memory_folder("heads", f"{repository.descriptor.repository_id} {repository.store.url}")
+
+
+def memory_root() -> Path:
+    """Where this machine remembers what it saw. Raises `RuntimeError` where there is no home."""
     base = os.environ.get("XDG_STATE_HOME")
     states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    place = hashlib.sha256(f"{repository.descriptor.repository_id} {repository.store.url}".encode()).hexdigest()[:16]
-    return states / "offsite" / "heads" / place
+    return states / "offsite"
+
+
+def memory_folder(kind: str, place: str) -> Path:
+    """The folder of what is remembered of one place. Raises `RuntimeError` where there is no home."""
+    return memory_root() / kind / hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _hash_of(backup: Backup, commit: int) -> str:
