@@ -133,9 +133,26 @@ class SeenHead:
                 f"offsite verify --backup {self.backup} --accept-head",
             )
 
+    def check_to_read(self, backup: Backup, *, accept_rollback: bool) -> None:
+        """Raise `CommitsGone` when the backup is not what it was when this machine saw it last, unless that is
+        accepted: what is there can be read all the same, and is older than whoever asks may think."""
+        if (found := self.problem(backup, backup.sound_state())) and not accept_rollback:
+            raise CommitsGone(
+                found,
+                hint="bring the commits back from the store's versions or from a copy; to read what is there all the "
+                "same: --accept-rollback; when they are lost for good: "
+                f"offsite verify --backup {self.backup} --accept-head",
+            )
+
     def _path(self) -> Path:
         """Raises `RuntimeError` where there is no home."""
         return _folder(self.repository) / f"{self.backup}.json"
+
+
+def check_to_read(backup: Backup, *, accept_rollback: bool) -> None:
+    """Asked before anything is restored or read out of `backup`; raises as `SeenHead.check_to_read`."""
+    seen = SeenHead(repository=Repository.open(backup.store), backup=backup.descriptor.name)
+    seen.check_to_read(backup, accept_rollback=accept_rollback)
 
 
 def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:

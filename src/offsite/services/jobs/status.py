@@ -67,8 +67,9 @@ class JobReport:
     where the repository and the cluster are; `cluster`: which one it changes, by the name that coordinators give it.
     `result`: the document that its command printed, None for none; `said`: the last lines of what it said to people.
     `exit_code`: -1 while it has not ended. `problem`: why nothing else is known of it, where its records are damaged;
-    then it counts as lost. `vouched`: whether the end is told by the process that was begun for the job, and nobody else
-    could have told it. `claimed`: what is said of it by who cannot be told from a stranger, and does not count."""
+    then it counts as lost. `vouched`: whether the end is told by the process that was begun for the job, and
+    nobody else could have told it. `claimed`: what is said of it by who cannot be told from a stranger, and does not
+    count."""
 
     id: str
     kind: str
