@@ -1,5 +1,5 @@
 """What this machine remembers of commits that let restore points or records go: which ones its own commands made, since
-when it has known the others, and which restore points there were when somebody last looked.
+when it has known the others, and at which commit somebody last looked.
 
 A repository says of itself whatever its last writer wanted. What this machine saw is a file for each fact, beside the
 remembered heads (see `heads`): several processes add facts at once, and none takes another one's away.
@@ -7,11 +7,10 @@ remembered heads (see `heads`): several processes add facts at once, and none ta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.log.range import Span
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.ids import random_id
 from offsite.model.journal import noted
@@ -23,8 +22,19 @@ from offsite.services.heads import memory_folder
 
 NO_RULE = ""
 _LOOKED = "looked"
-_RUNS_MAX = 50_000
-"""Runs of restore points that are remembered: a backup with more has them by no rule of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What somebody saw: the newest commit with its hash, and how many restore points there were."""
+
+    commit: int
+    hash: str
+    points: int
+
+    @classmethod
+    def at(cls, state: BackupState) -> Look:
+        return cls(commit=state.seq, hash=state.head_hash, points=len(state.history))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +72,16 @@ class LetGoMemory:
         except (OSError, RuntimeError) as error:
             _no_memory(error)
 
-    def note_looked(self, seq: int, runs: Sequence[Span]) -> None:
-        """Somebody looked at the backup: commit `seq` was the newest, and `runs` were restore points."""
-        if len(runs) <= _RUNS_MAX:
-            self._put(_LOOKED, {"commit": seq, "runs": [list(each) for each in runs]})
+    def note_looked(self, look: Look) -> None:
+        """Somebody looked at the backup."""
+        self._put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
 
-    def looked(self) -> tuple[int, tuple[Span, ...]] | None:
+    def looked(self) -> Look | None:
         """What was noted when somebody last looked."""
         item = self._get(_LOOKED)
         if item is None:
             return None
-        return item.count("commit"), tuple((row[0], row[1]) for row in item.integer_rows("runs", width=2))
+        return Look(commit=item.count("commit"), hash=item.text("hash"), points=item.count("points"))
 
     def _get(self, name: str) -> JsonObject | None:
         try:

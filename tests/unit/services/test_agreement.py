@@ -14,7 +14,8 @@ from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, n
 from offsite.repository.state import BackupState
 from offsite.services.collect.agreement import InForce
 from offsite.services.collect.run import Collected, collect, plan_collection
-from offsite.services.overview.let_go import PointsSeen, let_go_since
+from offsite.services.let_go_memory import Look
+from offsite.services.overview.let_go import let_go_since
 from offsite.services.overview.status import BackupStatus, read_status
 from offsite.services.retention.apply import apply_retention, plan_retention, points_named, range_named
 from offsite.services.retention.policy import RetentionPolicy
@@ -239,8 +240,8 @@ def test_status_goes_on_telling_what_nobody_left_a_line_about(made: Retained) ->
 
 
 def test_metrics_count_what_goes(made: Retained) -> None:
-    seen = PointsSeen.of(made.backup.state())
+    look = Look.at(made.backup.state())
     apply(made, WEEK)
     forge(made, lines=False)
-    gone = let_go_since(made.backup, seen, made.backup.state())
+    gone = let_go_since(made.backup, look, made.backup.state())
     assert {each.by: each.points for each in gone} == {"retention": 13, "": 7}

@@ -13,7 +13,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.expiry import joined
 from offsite.repository.snapshots.audit_record import POINTS, AuditLine, read_audit
 from offsite.repository.state import BackupState
-from offsite.services.let_go_memory import LetGoMemory
+from offsite.services.let_go_memory import LetGoMemory, Look
 from offsite.services.retention.kept_points import all_kept, runs, told
 
 
@@ -36,42 +36,34 @@ class PointsLetGo:
         return f"{self.points:,} restore points let go since you looked: {by}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointsSeen:
-    """The restore points at one look, when commit `seq` was the newest: runs of numbers, rising."""
-
-    seq: int
-    runs: tuple[Span, ...]
-
-    @classmethod
-    def of(cls, state: BackupState) -> PointsSeen:
-        return cls(seq=state.seq, runs=tuple(runs(state.history, told(state.history, all_kept(state.history)))))
-
-
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:
     """What went since somebody last looked on this machine; the first time it is noted what there is. Raises what the
     store raises, and `DamagedCommit`."""
-    looked = LetGoMemory(backup=backup).looked()
-    if looked is None:
+    look = LetGoMemory(backup=backup).looked()
+    if look is None:
         note_look(backup, state)
         return ()
-    return let_go_since(backup, PointsSeen(seq=looked[0], runs=looked[1]), state)
+    return let_go_since(backup, look, state)
 
 
 def note_look(backup: Backup, state: BackupState) -> None:
     """Somebody looked at `state`, and takes it for what it is."""
     if state.seq and not state.unreadable:
-        LetGoMemory(backup=backup).note_looked(state.seq, PointsSeen.of(state).runs)
+        LetGoMemory(backup=backup).note_looked(Look.at(state))
 
 
-def let_go_since(backup: Backup, seen: PointsSeen, state: BackupState) -> tuple[PointsLetGo, ...]:
-    """What went since the points were `seen`. Of a state that cannot be read to its end, or is older, nothing is
+def let_go_since(backup: Backup, look: Look, state: BackupState) -> tuple[PointsLetGo, ...]:
+    """What went since that look. Each commit is a restore point until one drops it, so where their number is right none
+    went, and nothing is read. Of a state that cannot be read to its end, or goes on from another one, nothing is
     said."""
-    if state.unreadable or state.seq < seen.seq:
+    if state.unreadable or state.seq < look.commit or look.points + state.seq - look.commit == len(state.history):
         return ()
-    left = list(_without(seen.runs, PointsSeen.of(state).runs))
+    before = backup.catalog.state(upto=look.commit)
+    if before.head_hash != look.hash:
+        return ()
+    left = list(_without(_runs(before), _runs(state)))
     gone: list[PointsLetGo] = []
-    for line, spans in _audited(backup, seen.seq) if left else ():
+    for line, spans in _audited(backup, look.commit) if left else ():
         rest = list(_without(left, joined(spans)))
         if points := _size(left) - _size(rest):
             gone.append(PointsLetGo(who=line.who, by=line.by, points=points))
@@ -79,6 +71,10 @@ def let_go_since(backup: Backup, seen: PointsSeen, state: BackupState) -> tuple[
     if left:
         gone.append(PointsLetGo(who="", by="", points=_size(left)))
     return tuple(_summed(gone))
+
+
+def _runs(state: BackupState) -> list[Span]:
+    return runs(state.history, told(state.history, all_kept(state.history)))
 
 
 def _audited(backup: Backup, after: int) -> Iterator[tuple[AuditLine, Sequence[Span]]]:
