@@ -1,4 +1,5 @@
-"""The options `--verbose` and `--log-file` of every command: where the journal of a command goes, and in what form.
+"""The options of every command. `--verbose` and `--log-file`: where the journal of a command goes, and in what form.
+`--allow-http`: see `stores.open_store`.
 
 A line is `2026-01-31T01:02:03.456Z INFO event field=value … why="…"`; a traceback follows its line, indented. stdout is
 never touched, and the error document stays the last line of stderr: what is shown there ends before it.
@@ -38,6 +39,14 @@ LogFileOption = Annotated[
         envvar="OFFSITE_LOG_FILE",
         show_envvar=True,
         help="Append the same to this file; at 10 MiB it becomes FILE.1, of which there are up to 4.",
+    ),
+]
+
+AllowHttp = Annotated[
+    bool,
+    typer.Option(
+        "--allow-http",
+        help="Reach a store without TLS over the network, though credentials and records can be read on the way.",
     ),
 ]
 
@@ -144,12 +153,26 @@ def _opened(path: Path) -> LogFile:
 
 def _logged(command: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(command)
-    def run(*, verbose: bool, log_file: Path | None, **given: Any) -> None:  # noqa: ANN401  # whatever typer parsed
+    def run(
+        *,
+        verbose: bool,
+        log_file: Path | None,
+        allow_http: bool,
+        **given: Any,  # noqa: ANN401  # whatever typer parsed
+    ) -> None:
+        if allow_http:
+            from offsite.stores.open_store import ALLOW_HTTP
+
+            os.environ[ALLOW_HTTP] = "1"  # of what is begun from here, too
         with logs(name, verbose=verbose, log_file=log_file):
             command(**given)
 
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in _parameters_of(command)]
-    added = [_parameter("verbose", Verbose, default=False), _parameter("log_file", LogFileOption, default=None)]
+    added = [
+        _parameter("verbose", Verbose, default=False),
+        _parameter("log_file", LogFileOption, default=None),
+        _parameter("allow_http", AllowHttp, default=False),
+    ]
     run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # read by inspect
     run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
     del run.__wrapped__  # its parameters are not all of the command's

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from offsite.cli.interruption import Interruption
+from offsite.services.jobs.workers import SECRET
 
 if TYPE_CHECKING:
     from offsite.services.jobs.work import Work
@@ -30,7 +31,7 @@ def main() -> None:
     )  # how it is cancelled, also where its coordinator ignores it
     interruption = Interruption()
     interruption.end_at_once()
-    job, arguments = sys.argv[1], json.load(sys.stdin)
+    job, arguments, secret = sys.argv[1], json.load(sys.stdin), os.environ.pop(SECRET, "")
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     from offsite.cli.wiring import open_repository
     from offsite.model.clock import SystemClock
@@ -41,7 +42,9 @@ def main() -> None:
 
     with (
         _into_files() as (printed, said),
-        working(open_repository(os.environ["OFFSITE_REPO"]).store, job, cancel=end, clock=SystemClock()) as doing,
+        working(
+            open_repository(os.environ["OFFSITE_REPO"]).store, job, cancel=end, clock=SystemClock(), secret=secret
+        ) as doing,
     ):
         if doing.is_over:
             return

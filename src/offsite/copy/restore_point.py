@@ -41,6 +41,7 @@ class PointRequest:
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
     `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
     `parse_incarnations`); otherwise the time chooses, or it is the newest. Times are texts as people write them.
+    `accept_rollback`: also where this machine has seen a newer state of the backup.
     """
 
     selection: TopicSelection = ALL_TOPICS
@@ -53,6 +54,7 @@ class PointRequest:
     before: OffsetVector = field(default_factory=dict)
     incarnations: Mapping[str, str] = field(default_factory=dict)
     isolation: Isolation = Isolation.DEFAULT
+    accept_rollback: bool = False
 
     @property
     def read_committed(self) -> bool:

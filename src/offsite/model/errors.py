@@ -686,6 +686,12 @@ class OpenSpark(UserError):
     id = "OFF-0229"
 
 
+class StoreInClear(UserError):
+    """Records, and credentials that go with requests, would cross a network unencrypted on the way to a store."""
+
+    id = "OFF-0230"
+
+
 class PartitionsFailed(OffsiteError):
     """Some partitions failed for good; the others are done and the report lists both."""
 

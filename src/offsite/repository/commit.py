@@ -292,6 +292,11 @@ class Changes:
         return any((self.expired, self.compacted, self.pinned, self.unpinned))
 
     @property
+    def lets_go(self) -> bool:
+        """Whether restore points, or records that they held, are gone with it on its word alone."""
+        return bool(self.expired or self.compacted or self.forgotten)
+
+    @property
     def is_upkeep(self) -> bool:
         """Whether the commit only looks after what is held (a roll-up, a compaction, retention, a pin): nothing of the
         source was read for it, and it is no sign of life of a backup."""

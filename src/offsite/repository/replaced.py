@@ -10,12 +10,13 @@ needed: see `services.collect`. See decisions 0022 to 0024.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from offsite.model.errors import Damaged, DamagedObject, FormatTooNew
 from offsite.model.journal import noted
+from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import LIVE, ExpiredRange, PartitionId, StoredCommit
@@ -71,18 +72,20 @@ class ReplacedWalk:
         for known in state.positions:
             self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
 
-    def take(self, stored: StoredCommit) -> Iterator[Gone]:
-        """The segments that the next commit replaced or let go. Raises `DamagedCommit`."""
+    def take(self, stored: StoredCommit, *, believed: bool = True) -> Iterator[Gone]:
+        """The segments that the next commit replaced, by others of the same figures; and unless it is not `believed`,
+        those that it compacted or let go. Raises `DamagedCommit`."""
         seq = stored.commit.seq
-        found = [Gone(segment=each, known_at=seq - 1) for each in self._replaced_by(stored)]
-        found += self._let_go_by(stored)
+        found = [Gone(segment=each, known_at=seq - 1) for each in self._replaced_by(stored, believed=believed)]
+        if believed:
+            found += (gone for each in stored.commit.changes.expired for gone in segments_of(self.state, each))
         self.state = fold(self.state, [stored])
         for position in stored.commit.changes.positions:
             known = position.partition_id
             self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
         yield from found
 
-    def _replaced_by(self, stored: StoredCommit) -> Iterator[Segment]:
+    def _replaced_by(self, stored: StoredCommit, *, believed: bool) -> Iterator[Segment]:
         changes = stored.commit.changes
         if not changes.removed or changes.cut_back:  # no roll-up cuts a log back
             return
@@ -92,39 +95,45 @@ class ReplacedWalk:
             old = [each for each in old if made.start <= each.start and each.end <= made.end]
             if _holds_the_same(made, old) and not self._is_ambiguous(made, {each.key for each in old}):
                 yield from old
-        for each in changes.compacted:
+        for each in changes.compacted if believed else ():
             inside = [s for s in self._live(each.partition_id) if each.start <= s.start and s.end <= each.end]
             old = [segment for segment in inside if segment.key in removed]
             if old and not self._is_ambiguous(old[0], {segment.key for segment in old}):
                 yield from old
 
-    def _let_go_by(self, stored: StoredCommit) -> Iterator[Gone]:
-        for expired in stored.commit.changes.expired:
-            if expired.branch == LIVE:
-                found, known_at = self._live(expired.partition_id), stored.commit.seq - 1
-            else:
-                branch = self._branch(expired)
-                found, known_at = tuple(branch.segments), branch.last_commit
-            for each in found:
-                if expired.start <= each.start and each.end <= expired.end:
-                    yield Gone(segment=each, known_at=known_at)
-
-    def _branch(self, expired: ExpiredRange) -> Branch:
-        known = (expired.partition_id, expired.branch)
-        found = next((each for each in self.state.branches if (each.partition_id, each.number) == known), None)
-        if found is None:
-            raise refuse(expired, f"there is no branch {expired.branch}")
-        return found
-
     def _live(self, partition: PartitionId) -> tuple[Segment, ...]:
-        found = self.state.segments.get(partition)
-        return found.read() if found else ()
+        return _live(self.state, partition)
 
     def _is_ambiguous(self, of: Segment, keys: set[str]) -> bool:
         """Keys do not tell incarnations of a topic apart: one that two of them list is no statement about either."""
         others = self._topic_ids.get(of.topic, set()) - {of.topic_id}
         ids = (PartitionId(topic=of.topic, topic_id=each, partition=of.partition) for each in others)
         return any(segment.key in keys for each in ids for segment in self._live(each))
+
+
+def segments_of(state: BackupState, expired: ExpiredRange) -> Iterator[Gone]:
+    """The segments that go with a range, out of the state before. Raises `DamagedCommit`."""
+    if expired.branch == LIVE:
+        listed, known_at = _live(state, expired.partition_id), state.seq
+    else:
+        branch = _branch(state, expired)
+        listed, known_at = tuple(branch.segments), branch.last_commit
+    for segment in listed:
+        if expired.start <= segment.start and segment.end <= expired.end:
+            yield Gone(segment=segment, known_at=known_at)
+
+
+def _branch(state: BackupState, expired: ExpiredRange) -> Branch:
+    known = (expired.partition_id, expired.branch)
+    branch = next((each for each in state.branches if (each.partition_id, each.number) == known), None)
+    if branch is None:
+        raise refuse(expired, f"there is no branch {expired.branch}")
+    return branch
+
+
+def _live(state: BackupState, partition: PartitionId) -> tuple[Segment, ...]:
+    listed = state.segments.get(partition)
+    return listed.read() if listed else ()
 
 
 def _holds_the_same(made: Segment, old: list[Segment]) -> bool:
@@ -167,18 +176,39 @@ def _held(segment: Segment, commit: int) -> Held:
     return Held(partition=segment_partition(segment), start=start, end=min(end, segment.end), commit=commit)
 
 
-def collected_upto(backup: Backup) -> int:
-    """The commit up to which all that was replaced is known to be deleted, as the last one that collected says; 0 when
-    nobody did. Not to be trusted: whoever begins too early finds nothing, who begins too late leaves something."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedHint:
+    """How far collections came, as the last one says: all that commits up to `upto` replaced or let go is deleted, but
+    for that of the commits `pending`, rising. Not to be trusted: whoever begins too early finds nothing, who begins too
+    late leaves something."""
+
+    upto: int = 0
+    pending: tuple[int, ...] = ()
+
+    @property
+    def done_upto(self) -> int:
+        """The commit up to which nothing is pending."""
+        return min((self.upto, *(seq - 1 for seq in self.pending)))
+
+
+def collected_hint(backup: Backup) -> CollectedHint:
+    """What the last collection noted; nothing done when nobody did."""
     key = backup.layout.collected_key
     try:
         data = backup.store.get(key)
-        return 0 if data is None else parse_json_object(data, source=key, damaged=DamagedObject).count("upto")
+        if data is None:
+            return CollectedHint()
+        item = parse_json_object(data, source=key, damaged=DamagedObject)
+        upto = item.count("upto")
+        pending = {seq for seq in item.integers("pending") if 0 < seq <= upto}
+        return CollectedHint(upto=upto, pending=tuple(sorted(pending)))
     except (Damaged, FormatTooNew) as error:
         noted("hint_unusable", what=key, why=error.message)
-        return 0
+        return CollectedHint()
 
 
-def note_collected(backup: Backup, upto: int) -> None:
-    """Say that all that commits up to `upto` replaced is deleted, as far as it can be."""
-    backup.store.put_overwrite(backup.layout.collected_key, encode_object({"format": FORMAT, "upto": upto}))
+def note_collected(backup: Backup, upto: int, pending: Collection[int] = ()) -> None:
+    """Say that all that commits up to `upto` replaced or let go is deleted, as far as it can be, but for `pending`."""
+    open_ones: dict[str, JsonValue] = {"pending": sorted(pending)} if pending else {}
+    data = encode_object({"format": FORMAT, "upto": upto, **open_ones})
+    backup.store.put_overwrite(backup.layout.collected_key, data)

@@ -4,8 +4,8 @@ A chain of hashes shows what was altered inside it, and nothing shows that its e
 back to an older state looks sound. So commands tell the head, and whoever kept one asks for it again: a person or a
 script (`verify --expect-head`), and this machine, which remembers the last head it saw of each backup at each place.
 
-The memory is a courtesy: a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there
-is none. A head is also what a signature will be made over (see the format's page).
+The memory is a file for each backup below `$XDG_STATE_HOME/offsite/heads`; where it cannot be kept, there is none. A
+head is also what a signature will be made over (see the format's page).
 """
 
 from __future__ import annotations
@@ -133,9 +133,26 @@ class SeenHead:
                 f"offsite verify --backup {self.backup} --accept-head",
             )
 
+    def check_to_read(self, backup: Backup, *, accept_rollback: bool) -> None:
+        """Raise `CommitsGone` when the backup is not what it was when this machine saw it last, unless that is
+        accepted: what is there can be read all the same, and is older than whoever asks may think."""
+        if (found := self.problem(backup, backup.sound_state())) and not accept_rollback:
+            raise CommitsGone(
+                found,
+                hint="bring the commits back from the store's versions or from a copy; to read what is there all the "
+                "same: --accept-rollback; when they are lost for good: "
+                f"offsite verify --backup {self.backup} --accept-head",
+            )
+
     def _path(self) -> Path:
         """Raises `RuntimeError` where there is no home."""
         return _folder(self.repository) / f"{self.backup}.json"
+
+
+def check_to_read(backup: Backup, *, accept_rollback: bool) -> None:
+    """Asked before anything is restored or read out of `backup`; raises as `SeenHead.check_to_read`."""
+    seen = SeenHead(repository=Repository.open(backup.store), backup=backup.descriptor.name)
+    seen.check_to_read(backup, accept_rollback=accept_rollback)
 
 
 def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, ...]:
@@ -151,10 +168,19 @@ def vanished(repository: Repository, there: Collection[str]) -> tuple[SeenHead, 
 
 def _folder(repository: Repository) -> Path:
     """Raises `RuntimeError` where there is no home."""
+    return memory_folder("heads", f"{repository.descriptor.repository_id} {repository.store.url}")
+
+
+def memory_root() -> Path:
+    """Where this machine remembers what it saw. Raises `RuntimeError` where there is no home."""
     base = os.environ.get("XDG_STATE_HOME")
     states = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    place = hashlib.sha256(f"{repository.descriptor.repository_id} {repository.store.url}".encode()).hexdigest()[:16]
-    return states / "offsite" / "heads" / place
+    return states / "offsite"
+
+
+def memory_folder(kind: str, place: str) -> Path:
+    """The folder of what is remembered of one place. Raises `RuntimeError` where there is no home."""
+    return memory_root() / kind / hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def _hash_of(backup: Backup, commit: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from offsite.model.errors import BadRepositoryUrl
+from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
 from offsite.stores.archive_bucket import ArchiveBucket
@@ -55,6 +55,8 @@ _QUERY = {
 
 _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url", "google_base_url", "azure_storage_endpoint")
 _READ_BY_CLIENT = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")  # from its own environment, where the URL names none
+ALLOW_HTTP = "OFFSITE_ALLOW_HTTP"
+"""A variable that allows what `--allow-http` does, where it is not empty."""
 _ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
 
 
@@ -62,7 +64,8 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> P
     """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
     `az://`.
 
-    Touches neither network nor disk. Raises `BadRepositoryUrl`.
+    Touches neither network nor disk. Raises `BadRepositoryUrl`; `StoreInClear` for an endpoint that is reached without
+    TLS over a network, with credentials, unless `ALLOW_HTTP` is set here or in the `environment`.
     """
     parts = urlsplit(place)
     if not parts.scheme or "://" not in place:
@@ -76,7 +79,7 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> P
     return _cloud(parts, os.environ if environment is None else environment)
 
 
-def _warn_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
+def _refuse_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Signatures do not give a key away, but session tokens, shared access signatures and the records are readable."""
     of_environment = _READ_BY_CLIENT if scheme == "s3" else ()
     given = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
@@ -84,6 +87,11 @@ def _warn_if_overheard(scheme: str, options: Mapping[str, str], environment: Map
     host = _plain_http_host(next(filter(None, given), ""))
     if host and not is_anonymous and not is_loopback(host):
         why = "records, and credentials that go with requests, cross the network unencrypted: use an https endpoint"
+        if not (environment.get(ALLOW_HTTP) or os.environ.get(ALLOW_HTTP)):
+            raise StoreInClear(
+                f"the store at {host} would be reached by http: {why}",
+                hint=f"where that network can be trusted with all of it: --allow-http, or {ALLOW_HTTP}=1",
+            )
         warned("unencrypted", why=why, host=host)
 
 
@@ -113,7 +121,7 @@ def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
             raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
         options[known[name]] = value
     url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    _warn_if_overheard(parts.scheme, options, environment)
+    _refuse_if_overheard(parts.scheme, options, environment)
     return CloudStore(url=url, options=tuple(sorted(options.items())))
 
 

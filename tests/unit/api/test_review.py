@@ -177,3 +177,13 @@ def test_no_more_jobs_than_may_run_at_once_begin_at_once(client: TestClient, coo
     coordinator.workers.begin = begin  # type: ignore[method-assign]
     answers.append(client.post(f"{BASE}/verifications", json={}).status_code)
     assert sorted(answers) == [202, 202, 429]
+
+
+def test_a_restore_from_a_store_that_was_put_back_is_refused(client: TestClient, site: Site) -> None:
+    site.source.write("orders", [b"c"])
+    site.back_up()
+    site.repository.store.delete(site.backup.layout.commit_key(2))
+    asked = {"target": "target", "rename": ["orders=again"]}
+    answer = client.post(f"{BASE}/restores/plan", json=asked)
+    assert (answer.status_code >= 400, answer.json()["error"]["id"]) == (True, "OFF-1307")
+    assert client.post(f"{BASE}/restores/plan", json={**asked, "accept_rollback": True}).status_code == 200

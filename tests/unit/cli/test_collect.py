@@ -16,6 +16,7 @@ from offsite.cli.app import app
 from offsite.cli.commands import collect
 from offsite.repository import catalog
 from offsite.repository.backup import Backup
+from offsite.repository.commit import Changes, ExpiredRange
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.stores.open_store import open_store
 from tests.backups import PARTITIONS, new_backup, run_once, write_segment
@@ -117,3 +118,25 @@ def test_leftovers_are_shown_asked_about_and_deleted(backup: Backup, monkeypatch
     assert (report["objects"], report["locked"], report["kept"]) == (1, [], 0)
     assert doomed[0] not in objects(backup)
     assert "no leftover may go" in CliRunner().invoke(app, command(backup, "run", "--leftovers", "--yes")).stdout
+
+
+def test_what_nobody_agreed_to_is_named_and_stays_until_a_person_accepts_it(backup: Backup) -> None:
+    """The credential of the backup was used by somebody else: one commit that drops everything."""
+    state = backup.state()
+    expired = tuple(
+        ExpiredRange(partition_id=known, start=0, end=state.segments[known].read()[0].end) for known in PARTITIONS
+    )
+    backup.commit(Changes(expired=expired, forgotten=((1, state.seq),)), base=state, writer="forged")
+    run_once(backup)
+    run_once(backup)
+    done = CliRunner().invoke(app, command(backup, "run", "--yes", "-o", "json"))
+    before = objects(backup)
+    (kept,) = json.loads(done.stdout)["kept"]
+    assert (kept["commit"], kept["who"]) == (7, "")
+    for rules in ((), ("--retain", "keep-age=1s")):
+        shown = " ".join(CliRunner().invoke(app, command(backup, "run", "--yes", *rules)).stdout.split())
+        assert "commit 7 lets go, by nobody who left a line: nothing is deleted because of it" in shown
+        assert "--accept-upto" in shown
+    assert objects(backup) == before
+    assert CliRunner().invoke(app, command(backup, "run", "--yes", "--accept-upto", "7")).exit_code == 0
+    assert len(objects(backup)) < len(before)

@@ -12,12 +12,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from offsite.api.site import Site, SiteSettings
 from offsite.cli.app import app
 from offsite.cli.logs import logs
 from offsite.cli.progress import progress
-from offsite.model.errors import KafkaUnreachable
+from offsite.model.errors import KafkaUnreachable, RepositoryNotFound, StoreInClear
 from offsite.model.journal import JOURNAL, decided, failed, warned
+from offsite.repository.repository import Repository
 from offsite.spark.runner import RunProgress
+from offsite.stores.object_store import CloudStore
+from offsite.stores.open_store import ALLOW_HTTP
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) \w+( \w+=(\"[^\"]*\"|[^ \"]+))*")
 
@@ -27,10 +31,10 @@ def leaves(command: Any) -> list[Any]:
     return [command] if children is None else [leaf for child in children.values() for leaf in leaves(child)]
 
 
-def test_every_command_has_both_options() -> None:
+def test_every_command_has_the_options_of_all() -> None:
     for command in leaves(typer.main.get_command(app)):
         options = {name for parameter in command.params for name in parameter.opts}
-        assert {"--verbose", "-v", "--log-file"} <= options, command.name
+        assert {"--verbose", "-v", "--log-file", "--allow-http"} <= options, command.name
 
 
 def test_a_command_begins_and_ends_with_a_line_in_the_file_that_the_environment_names(tmp_path: Path) -> None:
@@ -125,3 +129,23 @@ def test_what_libraries_warn_of_is_shown_once_and_py4j_is_not_heard(capsys: pyte
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "look at this"
     assert [line.split(" ", 1)[1] for line in lines[1:]] == ['WARNING unencrypted why="a reason"']
+
+
+def test_a_store_that_is_reached_in_clear_is_refused_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def note_opened(store: CloudStore, **_: object) -> Repository:
+        opened.append(store.url)
+        raise RepositoryNotFound("nothing is asked of the network here")
+
+    monkeypatch.setattr(Repository, "open", note_opened)
+    monkeypatch.setenv(ALLOW_HTTP, "")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    words = ["list", "--repo", "s3://bucket/kafka?endpoint=http://minio.internal:9000"]
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, StoreInClear)
+    assert opened == []
+    with pytest.raises(StoreInClear):
+        Site(SiteSettings(repo=words[-1])).repository()
+    CliRunner().invoke(app, [*words, "--allow-http"])
+    assert opened == ["s3://bucket/kafka"]

@@ -183,7 +183,7 @@ def test_every_value_of_the_chart_is_used_and_explained() -> None:
     lines = read("helm/offsite/values.yaml").splitlines()
     told = [before.strip() for before, line in pairwise(lines) if '"' in line and "#" not in line]
     values = [path for path in used if path.startswith("Values.")]
-    assert len(told) == len(values) == 10
+    assert len(told) == len(values) == 11
     assert all(each.startswith("# ") for each in told)
 
 
@@ -239,7 +239,7 @@ def test_the_binding_is_of_the_role_to_the_account_of_the_pod() -> None:
     assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == account["name"]
 
 
-def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_temporary_folder() -> None:
+def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_own_folders() -> None:
     spec = of_kind("Deployment")["spec"]
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
@@ -253,11 +253,11 @@ def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_temporary_fol
         "capabilities": {"drop": ["ALL"]},
     }
     writable = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
-    assert writable == ["/tmp"]
+    assert writable == ["/tmp", "/var/lib/offsite"]
     folders = {each["name"]: each["value"] for each in container["env"]}
     assert folders.pop("OFFSITE_AGENT_IMAGE") == container["image"]
     assert (folders.pop("OFFSITE_ALLOWED_IMAGES"), folders.pop("OFFSITE_NAMESPACES")) == ("", "offsite")
-    assert all(each.startswith("/tmp") for each in folders.values())
+    assert all(each.startswith(("/tmp", "/var/lib/offsite")) for each in folders.values())
 
 
 def test_labels_by_which_pods_are_found_are_theirs_and_never_change() -> None:
@@ -274,3 +274,12 @@ def test_probes_ask_a_port_that_there_is() -> None:
     assert [each["path"] for each in probes] == ["/healthz", "/healthz", "/readyz"]
     assert {each["port"] for each in probes} == {port["name"]}
     assert container["args"][-1].endswith(f":{port['containerPort']}")
+
+
+def test_what_the_operator_remembers_outlives_its_pods() -> None:
+    pod = of_kind("Deployment")["spec"]["template"]["spec"]
+    (place,) = [each["value"] for each in pod["containers"][0]["env"] if each["name"] == "XDG_STATE_HOME"]
+    (mount,) = [each["name"] for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == place]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount]
+    claim = of_kind("PersistentVolumeClaim")["metadata"]["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadRepositoryUrl
+from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.stores.object_store import CloudStore
-from offsite.stores.open_store import open_store
+from offsite.stores.open_store import ALLOW_HTTP, open_store
 from offsite.stores.posix_store import PosixStore
 
 
@@ -77,10 +77,15 @@ def test_a_home_that_nobody_has_is_refused() -> None:
         ("az://container/x?endpoint=http://azurite.internal:10000&account=a", {}),
     ],
 )
-def test_an_endpoint_without_tls_elsewhere_is_warned_of(
+def test_an_endpoint_without_tls_elsewhere_is_refused_and_warned_of_where_it_is_allowed(
     place: str, environment: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_store(place, environment={"AWS_SECRET_ACCESS_KEY": "very-secret", **environment})
+    environment = {"AWS_SECRET_ACCESS_KEY": "very-secret", **environment}
+    with pytest.raises(StoreInClear, match="would be reached by http") as refused:
+        open_store(place, environment=environment)
+    assert "--allow-http" in (refused.value.hint or "")
+    assert "very-secret" not in str(refused.value)
+    open_store(place, environment={**environment, ALLOW_HTTP: "1"})
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert warning.getMessage().startswith("unencrypted ")
     assert "very-secret" not in caplog.text

@@ -27,7 +27,7 @@ from offsite.repository.commit import (
 from offsite.repository.commit_json import encode_commit
 from offsite.repository.json_form import encode_object
 from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.repository.replaced import collected_upto, note_collected
+from offsite.repository.replaced import collected_hint, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
@@ -36,6 +36,7 @@ from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.collect import plan as collect_plan
+from offsite.services.collect.agreement import InForce
 from offsite.services.collect.plan import CollectableObject, CollectionPlan
 from offsite.services.collect.run import Collected, collect, plan_collection, steps
 from offsite.services.follow.collecting import REST_S, RETRY_S, Collecting
@@ -83,7 +84,9 @@ def firsts(backup: Backup, count: int, partitions: Sequence[PartitionId]) -> lis
 
 
 def plan_now(backup: Backup, *, grace_ms: int = 0) -> CollectionPlan:
-    return plan_collection(backup, clock=SystemClock(), grace_ms=grace_ms)
+    """What commits let go is believed: see `test_agreement` for what is not."""
+    in_force = InForce(accepted=1_000_000)
+    return plan_collection(backup, clock=SystemClock(), grace_ms=grace_ms, in_force=in_force)
 
 
 def collect_now(backup: Backup, *, grace_ms: int = 0) -> Collected:
@@ -138,7 +141,7 @@ def test_a_note_that_no_commit_bears_out_is_not_believed(backup: Backup, noted: 
     backup.store.put_overwrite(backup.layout.collected_key, noted)
     assert plan_now(backup).objects
     assert collect_now(backup).upto == 5
-    assert collected_upto(backup) == 5
+    assert collected_hint(backup).upto == 5
 
 
 def test_a_note_that_may_be_true_deletes_nothing(backup: Backup) -> None:
@@ -147,7 +150,7 @@ def test_a_note_that_may_be_true_deletes_nothing(backup: Backup) -> None:
     note_collected(backup, 6)
     assert plan_now(backup).objects == ()
     assert collect_now(backup).objects == 0
-    assert collected_upto(backup) == 6
+    assert collected_hint(backup).upto == 6
 
 
 def test_nothing_goes_within_the_grace_time_by_the_clock_of_the_store(backup: Backup) -> None:

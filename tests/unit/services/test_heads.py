@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from offsite.cli.app import app
+from offsite.copy.restore_point import PointRequest
 from offsite.model.errors import BadOption, CommitsGone
 from offsite.model.head import Head, parse_head
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.heads import SeenHead, head_of, missing
+from offsite.services.heads import SeenHead, check_to_read, head_of, missing
 from offsite.services.overview.status import read_status
+from offsite.services.records.find import RecordsRequest, plan_records
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
+from tests.fake_cluster.site import open_site
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +157,49 @@ def test_a_memory_is_kept_from_others_and_missed_by_nobody(
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     seen.check(backup, backup.state())
     assert seen.get() is None
+
+
+@pytest.fixture
+def rolled_back(store: PosixStore, backup: Backup, seen: SeenHead) -> Backup:
+    """Seen with four commits, and put back to two."""
+    seen.check(backup, backup.state())
+    put_back(store, backup, to=2)
+    return backup
+
+
+def test_nothing_is_read_out_of_a_store_that_was_put_back_unless_that_is_accepted(
+    rolled_back: Backup, seen: SeenHead
+) -> None:
+    for point, expected in ((PointRequest(), CommitsGone), (PointRequest(accept_rollback=True), None)):
+        with pytest.raises(expected) if expected else nullcontext():
+            plan_records(rolled_back, RecordsRequest(point=point))
+    before = seen.get()
+    with pytest.raises(CommitsGone) as error:
+        check_to_read(rolled_back, accept_rollback=False)
+    assert "--accept-rollback" in (error.value.hint or "")
+    assert seen.get() == before, "who reads it once has not accepted it for good"
+
+
+def test_a_restore_refuses_a_store_that_was_put_back_and_is_the_same_restore_when_it_is_accepted(
+    tmp_path: Path,
+) -> None:
+    with open_site(tmp_path) as site:
+        site.source.make_topic("orders")
+        for _ in range(3):
+            site.source.write("orders", [b"x"])
+            site.back_up("orders")
+        site.repository.store.delete(site.backup.layout.commit_key(3))
+        with pytest.raises(CommitsGone, match="was there and is gone"):
+            site.plan_restore()
+        planned = site.plan_restore(accept_rollback=True)
+        assert planned.plan.commit == 2
+        assert "accept_rollback" not in dict(planned.record.request)
+
+
+def test_commands_that_read_say_why_and_how_to_go_on(rolled_back: Backup) -> None:
+    words = ["--repo", rolled_back.store.url, "--backup", "b"]
+    for command in (["cat", "orders/0"], ["search", "--topics", "orders", "--key", "x"]):
+        refused = CliRunner().invoke(app, [*command, *words])
+        assert isinstance(refused.exception, CommitsGone)
+    done = CliRunner().invoke(app, ["cat", "orders/0", *words, "--accept-rollback"])
+    assert done.exit_code == 0, done.output

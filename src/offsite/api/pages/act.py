@@ -88,7 +88,7 @@ def job(request: Request, site: TheSite, caller: TheCaller, job: JobId) -> Respo
         command=_command(site, found),
         result=result if len(result) <= _SHOWN_MAX else f"{result[:_SHOWN_MAX]}\n…",
         said=found.said[-_SHOWN_MAX:],
-        proof=_proof(found),
+        proof=_proof(found) if found.vouched else None,
         error=_error(found),
         again=way_back(found),
     )

@@ -13,6 +13,7 @@ from offsite.api.guard.tokens import Caller
 from offsite.api.site import Place, Site
 from offsite.model.errors import BadOption, JobNotBegun
 from offsite.services.jobs.ask import AskedFor, JobRequest, ask_for_job, known_job, tell_not_begun
+from offsite.services.jobs.workers import SECRET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,13 @@ def begin_job(site: Site, request: JobRequest, place: Place, *, word: str | None
     with site.workers.room():
         asked = ask_for_job(store, request, word=word)
         if asked.is_new:
-            _begin_process(site, asked.id, request, place)
+            _begin_process(site, asked, request, place)
     return asked
 
 
-def _begin_process(site: Site, job: str, request: JobRequest, place: Place) -> None:
+def _begin_process(site: Site, job: AskedFor, request: JobRequest, place: Place) -> None:
     try:
-        site.workers.begin(job, request.arguments, place.environment)
+        site.workers.begin(job.id, request.arguments, {**place.environment, SECRET: job.secret})
     except JobNotBegun as error:
         tell_not_begun(site.repository().store, job, error)
         raise

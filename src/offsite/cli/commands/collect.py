@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import COLLECT_AFTER, BackupName, Output, Repo, Yes
+from offsite.cli.options.common import COLLECT_AFTER, BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.views.leftovers_view import LeftoversDone, render_leftovers, render_leftovers_done, reported
-from offsite.cli.wiring import open_repository, spark
+from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.clock import SystemClock
 from offsite.model.size import format_size
+from offsite.services.retention.policy import OFF, parse_retain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from offsite.repository.backup import Backup
     from offsite.services.archives.staging import Staging
+    from offsite.services.collect.agreement import InForce, KeptCommit
     from offsite.services.collect.leftovers_plan import LeftoversPlan
     from offsite.services.collect.plan import CollectionPlan
     from offsite.services.collect.run import Collected
@@ -37,8 +41,29 @@ class CollectOptions:
     repo: Repo
     backup: BackupName
     collect_after: Annotated[
-        str, typer.Option("--collect-after", help="How long what a roll-up replaced is kept, by the store's clock.")
+        str,
+        typer.Option(
+            "--collect-after",
+            help="How long what a roll-up replaced is kept, by the store's clock. What was let go is kept three times "
+            "as long, from when this machine first saw it.",
+        ),
     ] = COLLECT_AFTER
+    retain: Annotated[
+        str,
+        typer.Option(
+            "--retain",
+            help="The retention of this backup, as for backup run --follow: what another machine let go is deleted "
+            "only if these rules let it go, too. What commands of this machine let go needs no rules.",
+        ),
+    ] = OFF
+    accept_upto: Annotated[
+        int,
+        typer.Option(
+            "--accept-upto", help="What commits up to this number let go is right: nothing asks for it again.", min=0
+        ),
+    ] = 0
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
 
 
 Leftovers = Annotated[
@@ -49,8 +74,9 @@ Leftovers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionReport:
-    """What would be deleted: objects that commits up to `upto` replaced, and how many bytes must be read first, of what
-    holds their data now. `is_last`: nothing else is old enough."""
+    """What would be deleted: objects that commits up to `upto` replaced or let go, and how many bytes must be read
+    first, of what holds their data now. `is_last`: nothing else is old enough. `kept`: commits that let something go,
+    and because of which nothing is deleted: by whom they are, as their lines claim, and why they are not believed."""
 
     backup: str
     upto: int
@@ -59,6 +85,7 @@ class CollectionReport:
     bytes_to_read: int
     is_last: bool
     keys: tuple[str, ...]
+    kept: tuple[KeptCommit, ...] = ()
 
 
 @app.command()
@@ -69,7 +96,7 @@ def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output =
     if leftovers:
         _plan_leftovers(options.repo, opened, grace_ms, output)
         return
-    emit(_report(_planned(opened, grace_ms)), output=output, render=_render_plan)
+    emit(_report(_planned(opened, grace_ms, _in_force(options))), output=output, render=_render_plan)
 
 
 @app.command()
@@ -81,9 +108,11 @@ def run(
     leftovers: Leftovers = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Delete what a roll-up replaced, after reading what holds the same records now.
+    """Delete what a roll-up replaced, after reading what holds the same records now, and what retention let go.
 
-    Every restore point stays. Exit code 13: what holds the records now is damaged; then nothing is deleted.
+    Every restore point stays. What was let go is deleted when this machine has known of it for three times
+    --collect-after, and let it go itself, or --retain agrees; the rest is named. Exit code 13: what holds the records
+    now is damaged; then nothing is deleted.
 
     With --leftovers: what no commit names goes once a later run has completed, and both were a day ago or longer.
     """
@@ -93,14 +122,16 @@ def run(
     if leftovers:
         _run_leftovers(options.repo, opened, grace_ms, output, yes=yes)
         return
-    planned = _planned(opened, grace_ms)
+    in_force = _in_force(options)
+    planned = _planned(opened, grace_ms, in_force)
     if not planned.objects and planned.is_last:
-        emit(Collected(objects=0, bytes=0, upto=planned.upto, is_last=True), output=output, render=_render_collected)
+        nothing = Collected(objects=0, bytes=0, upto=planned.upto, is_last=True, kept=planned.kept)
+        emit(nothing, output=output, render=_render_collected)
         return
     if not yes:
         emit_notice(_report(planned), render=_render_plan)
-        confirm(f"delete what a roll-up replaced in backup {options.backup}?")
-    done = _collect(opened, planned, grace_ms, engine)
+        confirm(f"delete what was replaced or let go in backup {options.backup}?")
+    done = _collect(opened, planned, grace_ms, in_force, engine)
     emit(done, output=output, render=_render_collected)
 
 
@@ -115,16 +146,32 @@ def _opened(options: CollectOptions) -> tuple[Backup, int]:
     return opened, grace_ms
 
 
-def _planned(opened: Backup, grace_ms: int) -> CollectionPlan:
+def _in_force(options: CollectOptions) -> InForce:
+    from functools import partial
+
+    from offsite.services.collect.agreement import InForce
+    from offsite.services.retention.told_settings import read_told
+
+    policy = parse_retain(options.retain)
+    is_asked = policy is not None and policy.mirrors and (options.bootstrap or options.kafka_config)
+    if not is_asked:
+        return InForce(policy=policy, accepted=options.accept_upto)
+    cluster = connect(options.bootstrap, options.kafka_config)
+    return InForce(policy=policy, accepted=options.accept_upto, told_settings=partial(read_told, cluster.admin))
+
+
+def _planned(opened: Backup, grace_ms: int, in_force: InForce) -> CollectionPlan:
     from offsite.services.collect.run import plan_collection
 
-    return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms)
+    return plan_collection(opened, clock=SystemClock(), grace_ms=grace_ms, in_force=in_force)
 
 
-def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, engine: SparkOptions) -> Collected:
+def _collect(
+    opened: Backup, planned: CollectionPlan, grace_ms: int, in_force: InForce, engine: SparkOptions
+) -> Collected:
     """All passes until nothing is left that is old enough."""
     from offsite.cli.progress import progress
-    from offsite.services.collect.run import Collected, collect
+    from offsite.services.collect.run import collect
 
     objects = size_bytes = 0
     locked: tuple[str, ...] = ()
@@ -135,8 +182,8 @@ def _collect(opened: Backup, planned: CollectionPlan, grace_ms: int, engine: Spa
             objects, size_bytes = objects + done.objects, size_bytes + done.bytes
             locked += done.locked
             if done.is_last:
-                return Collected(objects=objects, bytes=size_bytes, upto=done.upto, is_last=True, locked=locked)
-            planned = _planned(opened, grace_ms)
+                return replace(done, objects=objects, bytes=size_bytes, locked=locked)
+            planned = _planned(opened, grace_ms, in_force)
 
 
 def _plan_leftovers(repo: str, opened: Backup, grace_ms: int, output: OutputFormat) -> None:
@@ -186,17 +233,19 @@ def _report(planned: CollectionPlan) -> CollectionReport:
         bytes_to_read=planned.bytes_to_read,
         is_last=planned.is_last,
         keys=tuple(each.key for each in planned.objects),
+        kept=planned.kept,
     )
 
 
 def _render_plan(console: Console, report: CollectionReport) -> None:
+    _print_kept(console, report.kept)
     if not report.objects:
         console.print(f"backup {report.backup}: nothing to collect")
         return
     console.print(
         f"backup {report.backup}: {report.objects} objects ({format_size(report.bytes)}) that no restore needs, "
-        f"replaced by commits up to {report.upto}; {format_size(report.bytes_to_read)} that hold their records now are "
-        "read first"
+        f"replaced or let go by commits up to {report.upto}; {format_size(report.bytes_to_read)} that hold their "
+        "records now are read first"
     )
     for key in report.keys[:_LISTED_MAX]:
         console.print(f"  {key}")
@@ -206,12 +255,25 @@ def _render_plan(console: Console, report: CollectionReport) -> None:
         console.print("  more is left for the next pass, which follows by itself")
 
 
+def _print_kept(console: Console, kept: Sequence[KeptCommit]) -> None:
+    for each in kept[:_LISTED_MAX]:
+        by = f"by {each.who}, as the audit says" if each.who else "by nobody who left a line"
+        console.print(f"  commit {each.commit} lets go, {by}: nothing is deleted because of it: {each.why}")
+    if len(kept) > _LISTED_MAX:
+        console.print(f"  and {len(kept) - _LISTED_MAX} more commits; -o json lists them")
+    if any(not each.waits for each in kept):
+        console.print(
+            "  next: offsite retention log; where it is right: offsite collect run --retain …, or --accept-upto N"
+        )
+
+
 def _render_collected(console: Console, done: Collected) -> None:
+    _print_kept(console, done.kept)
     for key in done.locked[:_LISTED_MAX]:
         console.print(f"the store protects {key}: passed over")
     if not done.objects:
         console.print("nothing to collect")
         return
     console.print(
-        f"collected {done.objects} objects ({format_size(done.bytes)}), replaced by commits up to {done.upto}"
+        f"collected {done.objects} objects ({format_size(done.bytes)}), replaced or let go by commits up to {done.upto}"
     )

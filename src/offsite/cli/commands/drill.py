@@ -36,13 +36,16 @@ SANDBOX_PREFIX = "offsite-drill-"
 """Temporary folders of sandboxes; the next drill deletes those of killed ones."""
 
 
+_TAKEN = Taken(only=("topics", "exclude", "commit", "accept_rollback"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
     """Options of the command, as typed: one field for each."""
 
     repo: Repo
     backup: BackupName
-    words: Annotated[PointWords, Taken(only=("topics", "exclude", "commit"))] = field(default_factory=PointWords)
+    words: Annotated[PointWords, _TAKEN] = field(default_factory=PointWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     sandbox: Annotated[
@@ -75,6 +78,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
         commit=options.words.get("commit"),
         in_sandbox=in_sandbox,
         by=_who(),
+        accept_rollback=bool(options.words.get("accept_rollback")),
         versions=_versions(),
     )
     total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())

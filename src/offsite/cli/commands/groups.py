@@ -61,6 +61,15 @@ Change = Annotated[
 ]
 
 
+AcceptRollback = Annotated[
+    bool,
+    typer.Option(
+        "--accept-rollback",
+        help="Also where this machine has seen a newer state of the backup: its store was put back.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """Options that name the groups to put in place, as typed: the same for plan and apply."""
@@ -73,6 +82,7 @@ class GroupOptions:
     at: At = None
     rename: Rename = None
     clamp: Clamp = False
+    accept_rollback: AcceptRollback = False
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 
@@ -167,6 +177,7 @@ def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
         at=options.at,
         renames=parse_renames(options.rename or ()),
         clamp=options.clamp,
+        accept_rollback=options.accept_rollback,
     )
     return prepare_groups(open_repository(options.repo).backup(options.backup), cluster.admin, request)
 

@@ -84,7 +84,7 @@ def status(repo: Repo, html: HtmlFile = None, output: Output = OutputFormat.TABL
     from offsite.services.overview.status import read_status
 
     repository = open_repository(repo)
-    report = read_status(repository)
+    report = read_status(repository, looks=True)
     if html is not None:
         _write_page(repository, report, html)
     emit(report, output=output, render=render_status)

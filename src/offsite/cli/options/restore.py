@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
-from offsite.cli.output import note, tell_damage
+from offsite.cli.output import note
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
 from offsite.services.restore.options import RestoreWords
@@ -32,7 +32,6 @@ def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Bac
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
     from offsite.services.generations.status import backup_or_generation, restores_elsewhere
-    from offsite.services.heads import SeenHead
 
     repository = open_repository(repo)
     opened = backup_or_generation(repository, backup)
@@ -40,6 +39,4 @@ def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Bac
         note(f"note: {backup} is kept in generations: this is from {opened.descriptor.name}")
         for other in restores_elsewhere(repository, backup, chosen=opened.descriptor.name):
             note(f"note: a restore from {other} has not ended; to go on with it, name it: --backup {other}")
-    if gone := SeenHead(repository=repository, backup=opened.descriptor.name).problem(opened, opened.sound_state()):
-        tell_damage(gone)  # what is there can be restored all the same
     return opened

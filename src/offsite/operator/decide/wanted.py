@@ -46,12 +46,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsWanted:
-    """The processes of a backup: how many, how they run, and for which repository and cluster."""
+    """The processes of a backup: how many, how they run, and for which repository and cluster. `maximum_retention`,
+    `minimum_restorable`: the retention that they agree to when they delete what was let go (empty: none)."""
 
     replicas: int
     template: AgentTemplate
     place: Place
     cluster: str
+    maximum_retention: str = ""
+    minimum_restorable: str = ""
+
+    @property
+    def retention_words(self) -> tuple[str, ...]:
+        """The retention, as arguments of a command; none where nothing is let go by age."""
+        if not self.maximum_retention:
+            return ()
+        least = ("--minimum-restorable", self.minimum_restorable) if self.minimum_restorable else ()
+        return ("--maximum-retention", self.maximum_retention, *least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,14 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
     cluster = spec.cluster or name
-    agents = AgentsWanted(replicas=spec.agents.replicas, template=spec.agents.template, place=place, cluster=cluster)
+    agents = AgentsWanted(
+        replicas=spec.agents.replicas,
+        template=spec.agents.template,
+        place=place,
+        cluster=cluster,
+        maximum_retention=spec.expiry.maximum_retention,
+        minimum_restorable=spec.expiry.minimum_restorable if spec.expiry.maximum_retention else "",
+    )
     return _wanted(backup, spec.state, place, agents)
 
 

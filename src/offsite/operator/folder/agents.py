@@ -319,6 +319,8 @@ def _fields(agents: AgentsWanted) -> dict[str, str | int]:
         "account": agents.place.account,
         "repository": agents.place.repository,
         "cluster": agents.cluster,
+        "maximum_retention": agents.maximum_retention,
+        "minimum_restorable": agents.minimum_restorable,
     }
 
 
@@ -328,6 +330,8 @@ def _agents_wanted(item: JsonObject) -> AgentsWanted:
         template=AgentTemplate.model_validate_json(item.text("template")),
         place=Place(account=item.text("account"), repository=item.text("repository")),
         cluster=item.text("cluster"),
+        maximum_retention=item.optional_text("maximum_retention") or "",
+        minimum_restorable=item.optional_text("minimum_restorable") or "",
     )
 
 

@@ -55,7 +55,7 @@ class Launches:
         """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
         place = agents.place
         self.check(agents)
-        argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid)
+        argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid, *agents.retention_words)
         spark = agents.template.spark_environment()
         told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
         template, account = agents.template.environment, self.accounts.account(place)

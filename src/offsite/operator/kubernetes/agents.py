@@ -145,6 +145,8 @@ def agents_of(deployment: Body) -> AgentsWanted | None:
             template=AgentTemplate.model_validate(noted["template"]),
             place=Place(account=str(noted["account"]), repository=str(noted["repository"])),
             cluster=str(noted["cluster"]),
+            maximum_retention=str(noted.get("maximumRetention", "")),
+            minimum_restorable=str(noted.get("minimumRestorable", "")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -197,7 +199,10 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     return {
         "name": "agent",
         "image": template.image or image,
-        "command": ["offsite", "operator", "agent", "--repo", place.repository, "--uid", named.uid],
+        "command": [
+            *("offsite", "operator", "agent", "--repo", place.repository, "--uid", named.uid),
+            *agents.retention_words,
+        ],
         "env": variables(own),
         "envFrom": account,
         "resources": {"requests": {**template.resources}},
@@ -237,4 +242,6 @@ def _fields(agents: AgentsWanted) -> Mapping[str, Any]:
         "account": agents.place.account,
         "repository": agents.place.repository,
         "cluster": agents.cluster,
+        "maximumRetention": agents.maximum_retention,
+        "minimumRestorable": agents.minimum_restorable,
     }

@@ -30,6 +30,8 @@ FOLDERS = {
     "XDG_STATE_HOME": f"{TEMPORARY_FOLDER}/state",
 }
 """Variables: the rest of a container can only be read."""
+MEMORY_FOLDER = "/var/lib/offsite"
+"""Where the operator remembers what it saw of repositories (`XDG_STATE_HOME`): on a volume, for it outlives pods."""
 POD_SECURITY: Manifest = {
     "runAsNonRoot": True,
     "runAsUser": USER_ID,
@@ -100,7 +102,12 @@ IMAGES = Setting(
     default="",
     help="Images that a Backup may name for its agents beside the operator's own, with blanks between them.",
 )
-VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION, NAMESPACES, IMAGES)
+REMEMBERED = Setting(
+    path="Values.memory.size",
+    default="1Gi",
+    help="Of the volume on which the operator remembers which state of each backup it has seen. It needs some MB.",
+)
+VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION, NAMESPACES, IMAGES, REMEMBERED)
 """Those that `values.yaml` holds."""
 
 Tell = Callable[[Setting], str]
@@ -140,6 +147,7 @@ def operator_manifests(tell: Tell) -> tuple[Manifest, ...]:
         _manifest(tell, _ADMISSION, "ValidatingAdmissionPolicyBinding") | {"spec": binding},
         _manifest(tell, "networking.k8s.io/v1", "NetworkPolicy", namespaced=True)
         | {"spec": _reached(_selected(tell), PORT)},
+        _manifest(tell, "v1", "PersistentVolumeClaim", namespaced=True) | {"spec": _memory(tell)},
         _manifest(tell, "apps/v1", "Deployment", namespaced=True) | {"spec": _deployment(tell)},
     )
 
@@ -235,6 +243,10 @@ def _deployment(tell: Tell) -> Manifest:
     }
 
 
+def _memory(tell: Tell) -> Manifest:
+    return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": tell(REMEMBERED)}}}
+
+
 def _pod(tell: Tell) -> Manifest:
     return {
         "serviceAccountName": _name(tell),
@@ -243,6 +255,7 @@ def _pod(tell: Tell) -> Manifest:
         "containers": [_container(tell)],
         "volumes": [
             {"name": "temporary", "emptyDir": {"sizeLimit": "2Gi"}},
+            {"name": "memory", "persistentVolumeClaim": {"claimName": _name(tell)}},
             {"name": "configuration", "secret": {"secretName": tell(CONFIGURATION), "optional": True}},
         ],
     }
@@ -256,7 +269,15 @@ def _container(tell: Tell) -> Manifest:
         "imagePullPolicy": tell(PULL_POLICY),
         "command": ["offsite", "operator", "run", "--kubernetes"],
         "args": [f"--state={tell(STATE)}", "--metrics-port", f"0.0.0.0:{PORT}"],
-        "env": variables({**FOLDERS, AGENT_IMAGE: image, ALLOWED_IMAGES: tell(IMAGES), LOOKED_AFTER: tell(NAMESPACES)}),
+        "env": variables(
+            {
+                **FOLDERS,
+                "XDG_STATE_HOME": MEMORY_FOLDER,
+                AGENT_IMAGE: image,
+                ALLOWED_IMAGES: tell(IMAGES),
+                LOOKED_AFTER: tell(NAMESPACES),
+            }
+        ),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         "startupProbe": _probe("/healthz", period_s=5, failures=24),
         "livenessProbe": _probe("/healthz", period_s=20, failures=6),
@@ -268,6 +289,7 @@ def _container(tell: Tell) -> Manifest:
         "securityContext": {**CONTAINER_SECURITY},
         "volumeMounts": [
             {"name": "temporary", "mountPath": TEMPORARY_FOLDER},
+            {"name": "memory", "mountPath": MEMORY_FOLDER},
             {"name": "configuration", "mountPath": CONFIGURATION_FOLDER, "readOnly": True},
         ],
     }

@@ -21,7 +21,7 @@ from offsite.services.backup.options import BackupWords, parse_backup, parse_lim
 from offsite.services.cluster import Cluster
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.outages import Outages
-from offsite.services.retention.policy import parse_policy
+from offsite.services.retention.policy import RetentionPolicy, parse_policy
 from offsite.spark.rates.rate_limits import RateLimits
 from offsite.spark.runner import Runner
 
@@ -30,7 +30,8 @@ OpenSpark = Callable[[RateLimits], AbstractContextManager[Runner]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTools:
-    """What the process of an agent has. `open_spark`: a Spark for a block."""
+    """What the process of an agent has. `open_spark`: a Spark for a block. `retain`: the retention of the backup, which
+    another job applies."""
 
     repository: Repository
     cluster: Cluster
@@ -38,6 +39,7 @@ class AgentTools:
     outages: Outages
     clock: Clock
     on_round: Callable[[Round], None]
+    retain: RetentionPolicy | None = None
 
 
 def make_agent(uid: str, tools: AgentTools) -> Agent:
@@ -87,17 +89,20 @@ def make_expiry(
     """What a job is asked, as it is told to its process. Raises `BadOption`."""
     if not repositories:
         raise BadOption("an expiry job needs a repository", hint="name each with --place")
-    policy = None
-    if maximum_retention:
-        floor = minimum_restorable or None
-        policy = parse_policy(keep_age=maximum_retention, floor=floor)
     return Expiry(
         uid=uid,
         repositories=repositories,
-        policy=policy,
+        policy=expiry_policy(maximum_retention, minimum_restorable),
         minimum_ms=int(parse_duration_s(minimum_restorable) * 1000) if minimum_restorable else 0,
         is_deletion=is_deletion,
     )
+
+
+def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None) -> RetentionPolicy | None:
+    """What is let go by age; None: nothing. Raises `BadOption`."""
+    if not maximum_retention:
+        return None
+    return parse_policy(keep_age=maximum_retention, floor=minimum_restorable or None)
 
 
 def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard) -> Follow:
@@ -107,6 +112,7 @@ def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Ru
         runner=runner,
         request=replace(parse_backup(low.beginning.backup, _words(low, parameters)), reselects=True),
         tends=True,
+        agrees_to=tools.retain,
         interval_s=parameters.interval_s,
         collect_after_s=parameters.collect_after_s,
         checkpoints=True,

@@ -12,7 +12,7 @@ from offsite.operator.decide.wanted import Place
 from offsite.operator.world.look import Eyes
 from offsite.services.jobs.ask import JobRequest, ask_for_job
 from offsite.services.jobs.give_up import give_up_job
-from offsite.services.jobs.workers import Workers
+from offsite.services.jobs.workers import SECRET, Workers
 
 BY = "offsite operator"
 """Who asks for jobs: the same for all operators, for it is a part of the word by which they find each other's jobs."""
@@ -55,7 +55,7 @@ class Jobs:
             asked = ask_for_job(store, request, word=word)
             if asked.is_new:
                 try:
-                    self.processes.begin(asked.id, request.arguments, environment)
+                    self.processes.begin(asked.id, request.arguments, {**environment, SECRET: asked.secret})
                 except JobNotBegun:
                     give_up_job(store, asked.id, identity=self.eyes.identity)
                     raise

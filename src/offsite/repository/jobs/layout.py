@@ -41,9 +41,26 @@ class JobLayout:
         return f"{self.prefix}ended.json"
 
     @property
-    def result_key(self) -> str:
-        """What its command printed, where that is too long for `ended.json`."""
-        return f"{self.prefix}result.json"
+    def wish_key(self) -> str:
+        """Whether it is to go on. It is there before the job is, and overwritten: who may only create cannot end it."""
+        return f"{self.prefix}wish.json"
+
+    @property
+    def ends_prefix(self) -> str:
+        return f"{self.prefix}ends/"
+
+    def end_key(self, secret: str) -> str:
+        """Where its process tells how it ended: nobody else knows the name before. Without a secret, as processes of
+        earlier versions and whoever gives a job up do."""
+        return f"{self.ends_prefix}{secret}.json" if secret else self.ended_key
+
+    def secret_of(self, key: str) -> str:
+        """The secret in the name of such an end."""
+        return key.removeprefix(self.ends_prefix).removesuffix(".json")
+
+    def result_key(self, secret: str) -> str:
+        """What its command printed, where that is too long for its end."""
+        return f"{self.prefix}result-{secret}.json" if secret else f"{self.prefix}result.json"
 
     @property
     def progress_key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ class AskedJob:
     """A job that was asked for at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `arguments` are those of
     the command line that it is, without where the repository and the cluster are. They are shown, never carried out:
     whoever can write into the repository must not be able to start anything. `cluster`: the name of the one that it
-    changes, as coordinators call it; empty for none, and of jobs of earlier versions."""
+    changes, as coordinators call it; empty for none, and of jobs of earlier versions. `seal`: what the secret of its
+    process hashes to (see `seal_of`), empty where it has none: it is of an earlier version, or will never begin."""
 
     id: str
     kind: str
@@ -29,6 +31,7 @@ class AskedJob:
     by: str
     word: str = ""
     cluster: str = ""
+    seal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +67,15 @@ class JobProgress:
     elapsed_s: float
 
 
+def seal_of(secret: str) -> str:
+    """What tells the process of a job: its coordinator gave the secret to it alone, and told this to all before."""
+    return hashlib.sha256(f"offsite job {secret}".encode()).hexdigest()
+
+
 def encode_asked(asked: AskedJob) -> bytes:
+    sealed: Mapping[str, JsonValue] = {"seal": asked.seal} if asked.seal else {}
     return _encoded(
+        **sealed,
         id=asked.id,
         kind=asked.kind,
         arguments=list(asked.arguments),
@@ -89,6 +99,7 @@ def decode_asked(data: bytes, *, key: str) -> AskedJob:
         by=item.text("by"),
         word=item.text("word"),
         cluster=item.optional_text("cluster") or "",
+        seal=item.optional_text("seal") or "",
     )
 
 
@@ -99,6 +110,19 @@ def encode_cancelled(cancelled: CancelledJob) -> bytes:
 def decode_cancelled(data: bytes, *, key: str) -> CancelledJob:
     item = _parsed(data, key)
     return CancelledJob(id=item.text("id"), at_ms=_time(item), by=item.text("by"))
+
+
+def encode_wish(job: str, cancelled: CancelledJob | None) -> bytes:
+    """That a job is to go on, or that it was `cancelled`."""
+    by: Mapping[str, JsonValue] = {"at_ms": cancelled.at_ms, "by": cancelled.by} if cancelled else {}
+    return _encoded(id=job, cancelled=cancelled is not None, **by)
+
+
+def decode_wish(data: bytes, *, key: str) -> tuple[str, CancelledJob | None]:
+    """The job, and who cancelled it."""
+    item = _parsed(data, key)
+    job = item.text("id")
+    return job, CancelledJob(id=job, at_ms=_time(item), by=item.text("by")) if item.flag("cancelled") else None
 
 
 def encode_ended(ended: EndedJob) -> bytes:

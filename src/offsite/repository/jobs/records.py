@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from offsite.model.errors import DamagedObject, OffsiteError
@@ -20,10 +21,12 @@ from offsite.repository.jobs.record import (
     decode_cancelled,
     decode_ended,
     decode_progress,
+    decode_wish,
     encode_asked,
-    encode_cancelled,
     encode_ended,
     encode_progress,
+    encode_wish,
+    seal_of,
 )
 from offsite.stores.store import PutResult, Store
 
@@ -33,6 +36,8 @@ _DAY_MS = 24 * 3_600_000
 RESULT_MAX_BYTES = 8 * MIB
 """Of a result that is kept."""
 _BESIDE_BYTES = 64 * KIB
+_ENDS_MAX = 1_000
+"""Names of ends that are looked at: a job has one."""
 _OBJECT_BYTES_MAX = 2 * RESULT_MAX_BYTES + MIB
 """Earlier versions kept the result in `ended.json`, where each of its quotes takes two bytes."""
 
@@ -51,14 +56,38 @@ class JobRecords:
         return found
 
     def cancelled(self) -> CancelledJob | None:
-        found = self._read(self.layout.cancelled_key, decode_cancelled)
-        self._check_is(found.id if found else None, self.layout.cancelled_key)
+        """Who wants it to end: somebody who may overwrite objects. Jobs of earlier versions have no wish."""
+        wish = self._read(self.layout.wish_key, decode_wish)
+        if wish is None:
+            found = self._read(self.layout.cancelled_key, decode_cancelled)
+            self._check_is(found.id if found else None, self.layout.cancelled_key)
+            return found
+        self._check_is(wish[0], self.layout.wish_key)
+        return wish[1]
+
+    def ended(self, asked: AskedJob | None) -> EndedJob | None:
+        """How it ended, as its own process tells; of a job without a seal, as anybody does."""
+        if asked is None or not asked.seal:
+            return self.claimed()
+        secret = self._secret(asked)
+        return self._end(self.layout.end_key(secret)) if secret else None
+
+    def claimed(self) -> EndedJob | None:
+        """How it ended, as anybody says who may create objects."""
+        return self._end(self.layout.ended_key)
+
+    def _end(self, key: str) -> EndedJob | None:
+        found = self._read(key, decode_ended)
+        self._check_is(found.id if found else None, key)
         return found
 
-    def ended(self) -> EndedJob | None:
-        found = self._read(self.layout.ended_key, decode_ended)
-        self._check_is(found.id if found else None, self.layout.ended_key)
-        return found
+    def _secret(self, asked: AskedJob) -> str:
+        """That of its process, once it has told its end; empty before, and where it had none."""
+        if not asked.seal:
+            return ""
+        keys = (info.key for info in islice(self.store.list(self.layout.ends_prefix), _ENDS_MAX))
+        secrets = map(self.layout.secret_of, keys)
+        return next((secret for secret in secrets if seal_of(secret) == asked.seal), "")
 
     def progress(self) -> JobProgress | None:
         """A hint: what cannot be read is none."""
@@ -72,29 +101,33 @@ class JobRecords:
         """Whether it is ours: whoever makes this object begins the job. Durable when this returns."""
         return self.store.put_if_absent(self.layout.asked_key, encode_asked(asked)) is PutResult.CREATED
 
-    def put_cancelled(self, cancelled: CancelledJob) -> None:
-        self.store.put_if_absent(self.layout.cancelled_key, encode_cancelled(cancelled))
+    def put_wish(self, cancelled: CancelledJob | None) -> None:
+        """Say that it is to go on, or that it was `cancelled`. Raises `StoreDenied` where this may not overwrite."""
+        self.store.put_overwrite(self.layout.wish_key, encode_wish(self.layout.job, cancelled))
 
-    def put_ended(self, ended: EndedJob) -> None:
-        """A long result lies beside it: whoever lists jobs reads how they ended, and no results."""
+    def put_ended(self, ended: EndedJob, *, secret: str = "") -> None:
+        """Tell how it ended; only the process of the job knows its `secret`. A long result lies beside: whoever lists
+        jobs reads how they ended, and no results."""
         data = ended.result.encode()
         if len(data) > RESULT_MAX_BYTES:
             told = f"{ended.said}\nits result of {format_size(len(data))} is not kept: it is too long"
             ended = replace(ended, result="", said=told)
         elif len(data) > _BESIDE_BYTES:
-            self.store.put_if_absent(self.layout.result_key, data)
+            self.store.put_if_absent(self.layout.result_key(secret), data)
             ended = replace(ended, result="")
-        self.store.put_if_absent(self.layout.ended_key, encode_ended(ended))
+        self.store.put_if_absent(self.layout.end_key(secret), encode_ended(ended))
 
-    def result(self, ended: EndedJob) -> bytes:
+    def result(self, ended: EndedJob, asked: AskedJob) -> bytes:
         """What its command printed; empty where nothing is kept of it."""
-        return ended.result.encode() if ended.result else self._get(self.layout.result_key, RESULT_MAX_BYTES) or b""
+        if ended.result:
+            return ended.result.encode()
+        return self._get(self.layout.result_key(self._secret(asked)), RESULT_MAX_BYTES) or b""
 
     def put_progress(self, progress: JobProgress) -> None:
         self.store.put_overwrite(self.layout.progress_key, encode_progress(progress))
 
     def is_cancelled(self) -> bool:
-        return self.store.head(self.layout.cancelled_key) is not None
+        return self.cancelled() is not None
 
     def _read(self, key: str, decode: Callable[..., T]) -> T | None:
         data = self._get(key, _OBJECT_BYTES_MAX)

@@ -85,6 +85,16 @@ class LeaseTerms:
             hint="nothing is wrong with the other one: wait for its end",
         )
 
+    def signed_ms(self, claim: LeaseClaim) -> int:
+        """When the holder gave its last sign of life, by the store's time."""
+        infos = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
+        return max((info.modified_ms for info in infos if info is not None), default=claim.since_ms)
+
+    def claimed_ms(self, term: int) -> int:
+        """When a term was claimed, by the store's time; 0 where it was not."""
+        info = self.store.head(self.lease.key(term, "claim"))
+        return 0 if info is None else info.modified_ms
+
     def end(self, claim: LeaseClaim) -> None:
         """The holder has stopped, well or not: whoever comes next need not wait."""
         self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))

@@ -17,6 +17,7 @@ from offsite.services.archives.cluster_export import plan_cluster_export
 from offsite.services.archives.export_plan import ExportPlan, ExportRequest, plan_export
 from offsite.services.archives.run_export import ExportResult, ExportTarget, run_export
 from offsite.services.cluster import Cluster
+from offsite.services.heads import check_to_read
 from offsite.services.hole_report import HoleReport
 from offsite.services.outages import Outages
 from offsite.spark.runner import OnProgress, Runner
@@ -71,6 +72,8 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
+    """The export of a backup, as it is whenever a plan is made. Raises `CommitsGone`."""
+    check_to_read(backup, accept_rollback=request.point.accept_rollback)
     same: set[PartitionId] = set()
     return ExportJob(
         target=target,

@@ -14,6 +14,7 @@ from offsite.repository.state import BackupState
 from offsite.services.checkpoint.ask import told
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.checkpoint.status import NO_COMMIT, CheckpointReport, Checkpoints, CheckpointStatus, check_exists
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
 from offsite.services.retention.plan import points_in_use
@@ -79,7 +80,8 @@ def _drop_once(backup: Backup, commit: int) -> None:
     gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
     note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)
     with uninterrupted():
-        backup.commit(head.carried_over(Changes(forgotten=((commit, commit + 1),))), base=head, writer=writer)
+        after = backup.commit(head.carried_over(Changes(forgotten=((commit, commit + 1),))), base=head, writer=writer)
+    LetGoMemory(backup=backup).note_made(after)
 
 
 def _is_older_point(head: BackupState, commit: int) -> bool:

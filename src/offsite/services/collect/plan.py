@@ -4,7 +4,8 @@ An object may go when a commit says that it was replaced or let go, and that com
 the store's clock, older than every restore that is under way, and part of a catalog that a later commit names, so that
 one damaged commit cannot bring back a state that needs the object. Neither the newest state nor the one at the end of
 that time needs it, live or in a branch; and segments of the newest state cover all that ever lay in it, but what was
-let go.
+let go. That something was let go counts once the commit is believed (see `agreement`); until then it is looked at again
+in each pass.
 
 A plan is made by a generator that pauses every moment: a run that follows makes it between its rounds.
 """
@@ -15,15 +16,27 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from offsite.log.range import Span, uncovered
 from offsite.model.clock import Clock
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId, StoredCommit
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, living_since_ms
-from offsite.repository.replaced import Held, Replaced, ReplacedWalk, collected_upto, own_object, packs_begun_at
+from offsite.repository.replaced import (
+    CollectedHint,
+    Gone,
+    Held,
+    Replaced,
+    ReplacedWalk,
+    collected_hint,
+    own_object,
+    packs_begun_at,
+)
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, judged
 from offsite.services.steps import Pauses
 
 OBJECTS_MAX = 20_000
@@ -45,10 +58,13 @@ class CollectableObject:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
     """What may be deleted, once `replacements`, segments of `head` that hold the same data, are seen to be sound. It is
-    all that commits up to `upto` replaced; `is_last`: nothing behind is old enough."""
+    all that commits up to `upto` replaced or let go, but for the commits `pending`, which are to be looked at again;
+    `is_last`: nothing behind is old enough. `kept`: commits that let something go, and are not believed."""
 
     head: BackupState
     upto: int
+    pending: tuple[int, ...] = ()
+    kept: tuple[KeptCommit, ...] = ()
     objects: tuple[CollectableObject, ...] = ()
     replacements: tuple[Segment, ...] = ()
     is_last: bool = True
@@ -63,36 +79,48 @@ class CollectionPlan:
 
 
 def planned(
-    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, after: int | None = None
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
 ) -> Generator[None, None, CollectionPlan]:
-    """The plan for what was replaced behind commit `after`, by default where the last collection ended. Raises
-    `DamagedCommit`, `DamagedObject` where restores cannot be told, and what the store raises: all before anything was
-    changed."""
+    """The plan for what was replaced or let go behind the commit where the last collection ended, and by those that
+    were not believed then. Raises `DamagedCommit`, `DamagedObject` where restores cannot be told, `ClocksDiffer`, and
+    what the store raises: all before anything was changed."""
     paused = Pauses(clock)
     head = backup.state()
-    after = collected_upto(backup) if after is None else after
-    after = after if after <= head.seq else 0  # said of commits that are gone, or by nobody
-    until = _newest_old_enough(backup, head, grace_ms)
-    if until <= after:
-        return CollectionPlan(head=head, upto=after)
-    begin = backup.catalog.state(upto=after) if after else BackupState(backup=head.backup)
+    hint = collected_hint(backup)
+    hint = hint if hint.upto <= head.seq else CollectedHint()  # said of commits that are gone, or by nobody
+    until = max(hint.upto, _newest_old_enough(backup, head, grace_ms))
+    if until <= hint.upto and not hint.pending:
+        return CollectionPlan(head=head, upto=hint.upto)
+    begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
     walk = ReplacedWalk(begin)
-    found = yield from _walked(backup, walk, until, grace_ms, paused)
-    there = yield from _there(backup, found, paused)
+    candidates = _Candidates(backup)
+    lets_go = yield from _walked(backup, walk, until, grace_ms, candidates, paused)
+    disbelieved = _Disbelieved()
+    for seq in (*hint.pending, *lets_go):
+        if candidates.is_full:
+            disbelieved.pending.add(seq)
+            continue
+        yield from _look_again(backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms)
+        yield
+    there = yield from _there(backup, candidates.by_key, paused)
     for state in (walk.state, head):  # what is needed at the end of that time may still be read
         yield from _spare_needed(there, state, paused)
-    wanted = _Wanted(head)
+    wanted = _Wanted(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
     chosen: list[CollectableObject] = []
     for each in there.values():
         if wanted.take(each.replaced.held):
             chosen += each.objects
+        elif wanted.was_let_go(each.replaced.held):
+            disbelieved.pending.update(candidates.named_by[each.replaced.key])
         yield from paused.if_due()
     return CollectionPlan(
         head=head,
         upto=walk.state.seq,
+        pending=tuple(sorted(disbelieved.pending)),
+        kept=tuple(disbelieved.kept),
         objects=tuple(chosen),
         replacements=tuple(wanted.segments()),
-        is_last=len(found) < OBJECTS_MAX,
+        is_last=not candidates.is_full or (not chosen and walk.state.seq == hint.upto),
     )
 
 
@@ -103,28 +131,88 @@ def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
     return 0 if found is None else min(found.seq, head.seq - head.loose_commits)
 
 
-def _walked(
-    backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, paused: Pauses
-) -> Generator[None, None, dict[str, Replaced]]:
-    """The objects, by key, of what commits up to `until` replaced."""
-    found: dict[str, Replaced] = {}
-    packs = _Packs(backup)
+class _Candidates:
+    """The objects, by key, of which something was replaced or let go, and the numbers of the commits that said so."""
+
+    def __init__(self, backup: Backup) -> None:
+        self._layout, self._packs = backup.layout, _Packs(backup)
+        self.by_key: dict[str, Replaced] = {}
+        self.named_by: dict[str, set[int]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.by_key) >= OBJECTS_MAX
+
+    def add(self, gone: Gone, *, seq: int) -> None:
+        packed = gone.segment.as_written.pack
+        replaced = self._packs.of(gone.segment) if packed else own_object(gone)
+        if replaced is not None and all(map(self._layout.is_stored_body, replaced.keys)):
+            earlier = self.by_key.get(replaced.key, replaced)
+            held = {*earlier.held, *replaced.held}  # parts of one that was parted by a cut, each in its history
+            self.by_key[replaced.key] = replace(replaced, held=tuple(held))
+            self.named_by.setdefault(replaced.key, set()).add(seq)
+
+
+def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
+    backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, candidates: _Candidates, paused: Pauses
+) -> Generator[None, None, list[int]]:
+    """Take what commits up to `until` replaced. Gives the numbers of those that let something go: nothing of them was
+    taken."""
+    lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
     for stored in backup.log.read(after=walk.state.seq, upto=until):
-        if (stored.commit.changes.removed or stored.commit.changes.expired) and not _is_older(
-            backup, stored, before_ms
-        ):
+        changes = stored.commit.changes
+        if (changes.removed or changes.lets_go) and not _is_older(backup, stored, before_ms):
             break
-        for gone in walk.take(stored):
-            each = packs.of(gone.segment) if gone.segment.as_written.pack else own_object(gone)
-            if each is not None and all(map(backup.layout.is_stored_body, each.keys)):
-                earlier = found.get(each.key, each)
-                held = {*earlier.held, *each.held}  # parts of one that was parted by a cut, each in its history
-                found[each.key] = replace(each, held=tuple(held))
-        if len(found) >= OBJECTS_MAX:
+        if changes.lets_go:
+            lets_go.append(stored.commit.seq)
+        for gone in walk.take(stored, believed=False):
+            if not changes.lets_go:
+                candidates.add(gone, seq=stored.commit.seq)
+        if candidates.is_full:
             break
         yield from paused.if_due()
-    return found
+    return lets_go
+
+
+@dataclass(slots=True)
+class _Disbelieved:
+    """Commits that are not believed (`kept`), what may not be deleted because of what they let go (`spans`), and which
+    commits are to be looked at again (`pending`)."""
+
+    kept: list[KeptCommit] = field(default_factory=list)
+    spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
+    pending: set[int] = field(default_factory=set)
+
+
+def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what comes of it
+    backup: Backup,
+    seq: int,
+    candidates: _Candidates,
+    disbelieved: _Disbelieved,
+    *,
+    in_force: InForce,
+    clock: Clock,
+    grace_ms: int,
+) -> Generator[None, None, None]:
+    """Take what commit `seq` replaced or let go, if it is believed."""
+    base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
+    stored = backup.log.get(seq)
+    if stored is None or base.seq != seq - 1:
+        raise damaged_commit(f"{backup.layout.commit_key(min(seq, base.seq + 1))} is missing")
+    changes = stored.commit.changes
+    if changes.lets_go:
+        judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
+        if judgement.kept is not None:
+            disbelieved.kept.append(judgement.kept)
+            disbelieved.pending.add(seq)
+            let_go = [(each.partition_id, (each.start, each.end)) for each in changes.expired]
+            let_go += [(each.partition_id, (each.start, each.end)) for each in changes.compacted]
+            for partition_id, span in (*let_go, *judgement.needed):
+                disbelieved.spans.setdefault(partition_id, []).append(span)
+            return
+    for gone in ReplacedWalk(base).take(stored):
+        candidates.add(gone, seq=seq)
 
 
 def _is_older(backup: Backup, stored: StoredCommit, before_ms: int) -> bool:
@@ -208,11 +296,14 @@ def _spare_needed(there: dict[str, _There], state: BackupState, paused: Pauses) 
         yield from paused.if_due()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Wanted:
-    """Which segments of `head` hold what lay in the objects that are to go."""
+    """Which segments of `head` hold what lay in the objects that are to go. What was let go need not be held: as far as
+    `at_end`, the state of the last commit that is old enough, says so, and without what is `disbelieved`."""
 
     head: BackupState
+    at_end: BackupState
+    disbelieved: dict[PartitionId, list[Span]]
     _lists: dict[tuple[PartitionId, int], tuple[Segment, ...]] = field(default_factory=dict)
     _chosen: dict[str, Segment] = field(default_factory=dict)
 
@@ -220,17 +311,30 @@ class _Wanted:
         """Whether all of it is held now, or was let go; then the segments that do are wanted."""
         chosen: list[Segment] = []
         for each in held:
-            over = [s for s in self._list(each) if s.start < each.end and each.start < max(s.end, s.last_offset + 1)]
-            spans = [(s.start, max(s.end, s.last_offset + 1)) for s in over]
-            let_go = self.head.let_go_at(each.commit, each.partition)
-            if not is_covered(each.start, each.end, [*spans, *let_go, *self.head.compacted.get(each.partition, ())]):
+            over = self._over(each)
+            if not is_covered(each.start, each.end, [*map(_span, over), *self._let_go(each)]):
                 return False
             chosen += over
         self._chosen |= {each.as_written.key: each.as_written for each in chosen}
         return True
 
+    def was_let_go(self, held: Iterable[Held]) -> bool:
+        """Whether all of it is held now, or was let go by any commit, whether it is believed or not."""
+        return all(
+            is_covered(each.start, each.end, [*map(_span, self._over(each)), *_let_go_at(self.head, each)])
+            for each in held
+        )
+
     def segments(self) -> Iterator[Segment]:
         yield from self._chosen.values()
+
+    def _let_go(self, held: Held) -> Iterator[Span]:
+        disbelieved = sorted(self.disbelieved.get(held.partition, ()))
+        for start, end in _let_go_at(self.at_end, held):
+            yield from uncovered(start, end, disbelieved)
+
+    def _over(self, held: Held) -> list[Segment]:
+        return [s for s in self._list(held) if s.start < held.end and held.start < max(s.end, s.last_offset + 1)]
 
     def _list(self, held: Held) -> tuple[Segment, ...]:
         """The partition's segments, in the history that the commit knew."""
@@ -239,3 +343,13 @@ class _Wanted:
         if key not in self._lists:
             self._lists[key] = self.head.segments_at(held.commit, held.partition).read()
         return self._lists[key]
+
+
+def _span(segment: Segment) -> Span:
+    return segment.start, max(segment.end, segment.last_offset + 1)
+
+
+def _let_go_at(state: BackupState, held: Held) -> Iterator[Span]:
+    """What was let go or compacted of the history that held it."""
+    yield from state.let_go_at(held.commit, held.partition)
+    yield from state.compacted.get(held.partition, ())

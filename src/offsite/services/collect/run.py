@@ -24,12 +24,14 @@ from offsite.model.named import amount
 from offsite.model.size import MIB
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import LEFT_AFTER_MS
-from offsite.repository.replaced import collected_upto, note_collected
+from offsite.repository.replaced import CollectedHint, collected_hint, note_collected
 from offsite.repository.segments.segment import Segment
 from offsite.repository.snapshots.audit_record import OBJECT, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, tell_kept
 from offsite.services.collect.plan import LOOKED_UP_AT_ONCE, CollectableObject, CollectionPlan, planned, spared
 from offsite.services.heads import head_of, missing
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.steps import ended
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, OnProgress, Runner
@@ -45,18 +47,22 @@ RULE = "commits replaced it or let it go, and no restore point needs it"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """What a pass has deleted: the objects and bytes, and up to which commit what was replaced is gone. `is_last`:
-    nothing behind is old enough. `locked`: keys that the store protects, which were passed over."""
+    nothing behind is old enough. `locked`: keys that the store protects, which were passed over. `kept`: commits that
+    let something go and are not believed: nothing went because of them."""
 
     objects: int
     bytes: int
     upto: int
     is_last: bool
     locked: tuple[str, ...] = ()
+    kept: tuple[KeptCommit, ...] = ()
 
 
-def plan_collection(backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> CollectionPlan:
+def plan_collection(
+    backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
+) -> CollectionPlan:
     """The plan of the next pass. Raises as `planned`."""
-    return ended(planned(backup, clock=clock, grace_ms=grace_ms))
+    return ended(planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force))
 
 
 def collect(
@@ -71,11 +77,16 @@ def collect(
 
 
 def steps(
-    backup: Backup, *, runner: Runner, clock: Clock, grace_ms: int = LEFT_AFTER_MS
+    backup: Backup,
+    *,
+    runner: Runner,
+    clock: Clock,
+    grace_ms: int = LEFT_AFTER_MS,
+    in_force: InForce = NOTHING_IN_FORCE,
 ) -> Generator[None, None, Collected]:
     """One pass, which pauses after each step. Raises `DamagedObject` where what replaced others is damaged, and
     `DamagedCommit`, `CommitsGone` where the history is: nothing was deleted then. And what the store raises."""
-    plan = yield from planned(backup, clock=clock, grace_ms=grace_ms)
+    plan = yield from planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force)
     return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
 
 
@@ -91,15 +102,24 @@ def _carried_out(
             yield
         locked = yield from _delete(backup, plan)
         decided("collect", objects=len(plan.objects) - len(locked), bytes=plan.bytes, why=RULE, locked=len(locked))
-    if plan.upto != collected_upto(backup):
-        note_collected(backup, plan.upto)
+    _note(backup, plan)
+    tell_kept(plan.kept)
     return Collected(
         objects=len(plan.objects) - len(locked),
         bytes=sum(each.bytes for each in plan.objects if each.key not in locked),
         upto=plan.upto,
         is_last=plan.is_last,
         locked=locked,
+        kept=plan.kept,
     )
+
+
+def _note(backup: Backup, plan: CollectionPlan) -> None:
+    """Note how far it came; the first pass does so in any case, so that nobody else can say it first."""
+    hint = CollectedHint(upto=plan.upto, pending=plan.pending)
+    if hint != collected_hint(backup) or backup.store.head(backup.layout.collected_key) is None:
+        note_collected(backup, hint.upto, hint.pending)
+        LetGoMemory(backup=backup).forget(upto=hint.upto, but=hint.pending)
 
 
 def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Sequence[Segment]]:

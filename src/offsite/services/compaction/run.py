@@ -29,6 +29,7 @@ from offsite.repository.snapshots.audit_record import Deletion, note_deletions
 from offsite.repository.state import BackupState
 from offsite.services.compaction.note import put_stretches
 from offsite.services.compaction.plan import CompactionPlan, is_still_so
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
 
@@ -191,7 +192,9 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
     writer, deletions = random_id(16), tuple(map(_deletion, replacing))
     note_deletions(backup.store, backup.layout, deletions, by=BY, commit=state.seq, writer=writer)
     with uninterrupted():
-        return backup.commit(state.carried_over(changes), base=state, writer=writer)
+        after = backup.commit(state.carried_over(changes), base=state, writer=writer)
+    LetGoMemory(backup=backup).note_made(after)
+    return after
 
 
 def _deletion(each: _Replacement) -> Deletion:

@@ -17,6 +17,7 @@ CHECKS: tuple[Check[Parts], ...] = (
     Check(id="versions", title="versions", run=machine.versions),
     Check(id="limits", title="limits of this machine", run=machine.limits),
     Check(id="space", title="free space", run=machine.space, limit_s=10),
+    Check(id="memory", title="memory of this machine", run=machine.memory, limit_s=10),
     Check(id="java", title="Java", run=machine.java, exit_code=CONFIGURATION),
     Check(id="spark", title="Spark", run=spark_start.start, needs=_SPARK, after=("java",), limit_s=150),
     Check(

@@ -14,6 +14,7 @@ from offsite.model.version import __version__
 from offsite.sandbox import find_java
 from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
+from offsite.services.heads import memory_root
 from offsite.stores.posix_store import PosixStore
 
 OLDEST_PYTHON = (3, 11)
@@ -78,6 +79,32 @@ def space(parts: Parts) -> Finding:
     if min(free.values()) < LITTLE_BYTES:
         return warning(said, cure="free some space, or set TMPDIR to a larger disk")
     return ok(said)
+
+
+def memory(_: Parts) -> Finding:
+    """Whether this machine can remember which heads it saw, and where: without that no store that was put back is
+    noticed, and nothing is collected that was let go."""
+    try:
+        place = memory_root()
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except (OSError, RuntimeError) as error:
+        return warning(
+            f"heads that were seen cannot be remembered: {error}",
+            cure="set XDG_STATE_HOME to a folder that stays, and that this user may write",
+        )
+    said = f"heads that were seen are remembered in {place}"
+    if _is_temporary(place):
+        return warning(
+            f"{said}, which is a place for temporary files",
+            cure="set XDG_STATE_HOME to a folder that stays; in a container, on a volume",
+        )
+    return ok(said)
+
+
+def _is_temporary(place: Path) -> bool:
+    return place.is_relative_to(tempfile.gettempdir())
 
 
 def _shown(limit: int) -> str:

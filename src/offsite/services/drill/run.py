@@ -52,6 +52,7 @@ class DrillRequest:
     commit: int | None
     in_sandbox: bool
     by: str
+    accept_rollback: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -123,6 +124,7 @@ class Drill:
             commit=self._request.commit,
             renames=Renames() if self._request.in_sandbox else scratch_names(self._attempt, self._topics()),
             offsets=OffsetsMode.DEFAULT,
+            accept_rollback=self._request.accept_rollback,
         )
 
     def _topics(self) -> set[str]:

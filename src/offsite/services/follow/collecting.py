@@ -11,6 +11,7 @@ from offsite.model.clock import Clock
 from offsite.model.errors import Damaged, OffsiteError, StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce
 from offsite.services.collect.run import Collected, steps
 from offsite.spark.runner import Runner
 
@@ -22,9 +23,11 @@ RETRY_S = 600.0
 
 
 class Collecting:
-    """Collects what was replaced longer than `grace_s` seconds ago, pass after pass."""
+    """Collects what was replaced longer than `grace_s` seconds ago, pass after pass, and what was let go as it is
+    `in_force`."""
 
-    def __init__(self, *, runner: Runner, clock: Clock, grace_s: float) -> None:
+    def __init__(self, *, runner: Runner, clock: Clock, grace_s: float, in_force: InForce = NOTHING_IN_FORCE) -> None:
+        self._in_force = in_force
         self._runner, self._clock, self._grace_ms = runner, clock, int(grace_s * 1000)
         self._rest_s = min(REST_S, max(1.0, grace_s))
         self._pass: Generator[None, None, Collected] | None = None
@@ -35,7 +38,9 @@ class Collecting:
         if self._pass is None:
             if self._clock.monotonic_s() < self._next_s:
                 return
-            self._pass = steps(backup, runner=self._runner, clock=self._clock, grace_ms=self._grace_ms)
+            self._pass = steps(
+                backup, runner=self._runner, clock=self._clock, grace_ms=self._grace_ms, in_force=self._in_force
+            )
         try:
             next(self._pass)
         except StopIteration as end:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
@@ -27,6 +28,7 @@ from offsite.services.backup.run import carry_out, ends_of, make_backup
 from offsite.services.checkpoint.opening import Opener
 from offsite.services.checkpoint.participants import Participants
 from offsite.services.cluster import Cluster
+from offsite.services.collect.agreement import InForce
 from offsite.services.follow.checkpointing import Checkpointing
 from offsite.services.follow.collecting import Collecting
 from offsite.services.follow.compacting import Compacting
@@ -34,6 +36,7 @@ from offsite.services.follow.retaining import RETAIN_EVERY_S, Retaining
 from offsite.services.follow.tidying import Tidying
 from offsite.services.outages import Outages
 from offsite.services.retention.policy import RetentionPolicy
+from offsite.services.retention.told_settings import read_told
 from offsite.spark.runner import OnProgress, Runner
 
 HEARTBEAT_S = 300.0
@@ -66,7 +69,8 @@ class Follow:
     """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
     that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
     is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
-    left is deleted; None keeps everything, and does none of it, unless it `tends`: then somebody else lets go. With
+    left is deleted; None keeps everything, and does none of it, unless it `tends`: then somebody else lets go, and what
+    `agrees_to` lets go as well is collected. With
     `checkpoints`, it takes those that are asked for, and one every `checkpoint_every_s` seconds (None: no others);
     `participants` take part in all of them, and applications as `stamping` says, unless whoever asks for one says
     otherwise."""
@@ -80,6 +84,7 @@ class Follow:
     retain: RetentionPolicy | None = None
     retain_every_s: float = RETAIN_EVERY_S
     tends: bool = False
+    agrees_to: RetentionPolicy | None = None
     checkpoints: bool = False
     checkpoint_every_s: float | None = None
     participants: Participants | None = None
@@ -105,7 +110,13 @@ class Follower:
         self._made: Backup | None = None
         self._former = Former()
         self._watch = RollUpWatch(clock)
-        self._collecting = Collecting(runner=follow.runner, clock=clock, grace_s=follow.collect_after_s)
+        policy = follow.retain if follow.agrees_to is None else follow.agrees_to
+        self._collecting = Collecting(
+            runner=follow.runner,
+            clock=clock,
+            grace_s=follow.collect_after_s,
+            in_force=InForce(policy=policy, told_settings=partial(read_told, follow.cluster.admin)),
+        )
         self._retaining = Retaining(follow.retain, cluster=follow.cluster, clock=clock, every_s=follow.retain_every_s)
         tends = follow.tends or follow.retain is not None
         self._tidying = Tidying(is_wanted=tends, clock=clock)

@@ -13,10 +13,12 @@ from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.follow.follower import Round
 from offsite.services.follow.topic_views import TopicSettings, TopicViews
+from offsite.services.let_go_memory import Look
 from offsite.services.monitor.repository_view import read_repository_view
 from offsite.services.monitor.store_requests import StoreRequests
 from offsite.services.monitor.view import FollowView
 from offsite.services.outages import Outage
+from offsite.services.overview.let_go import let_go_since
 from offsite.spark.runner import RunProgress
 
 CHECKS_EVERY_S = 600.0
@@ -41,6 +43,8 @@ class FollowWatch:
         self._backup, self._clock, self._show = backup, clock, show
         self._topics = TopicViews(settings, clock)
         self._store_requests = store_requests or StoreRequests()
+        self._look: Look | None = None
+        self._let_go = Counter[str]()
         self._checked_s = self._shown_s = clock.monotonic_s() - CHECKS_EVERY_S
 
     def round(self, ended: Round) -> None:
@@ -104,8 +108,16 @@ class FollowWatch:
             return view
         self._checked_s = self._clock.monotonic_s()
         try:
-            found = read_repository_view(self._backup(), state, now_ms=self._clock.now_ms())
-            return replace(view, repository=found)
+            backup = self._backup()
+            found = read_repository_view(backup, state, now_ms=self._clock.now_ms())
+            return replace(view, repository=replace(found, let_go=self._let_go_by(backup, state)))
         except OffsiteError as error:
             warned("checks_unread", error=error.id, why=error.message)
             return view
+
+    def _let_go_by(self, backup: Backup, state: BackupState) -> Counter[str]:
+        """How many restore points went since the process began, by kind of work."""
+        for gone in let_go_since(backup, self._look, state) if self._look is not None else ():
+            self._let_go[gone.by or "nobody"] += gone.points
+        self._look = Look.at(state)
+        return Counter(self._let_go)

@@ -34,13 +34,15 @@ from offsite.services.groups.plan import GroupPlan, plan_groups
 from offsite.services.groups.restored_offsets import RestoredOffsets, restored_offsets
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
+from offsite.services.heads import check_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsRequest:
     """Which groups, and as of when: a restore's own point, or a commit (None: the newest), or a time. `renames` only
     without a restore, which knows its own; without any point, the one that a restore goes to by default. `clamp`:
-    offsets whose next records are missing go on at the next record there is, instead of being refused."""
+    offsets whose next records are missing go on at the next record there is, instead of being refused.
+    `accept_rollback`: as for a restore, which has been asked already where one is named."""
 
     groups: GroupPatterns = ALL_GROUPS
     restore: str | None = None
@@ -48,6 +50,7 @@ class GroupsRequest:
     at: str | None = None
     renames: Renames = field(default_factory=Renames)
     clamp: bool = False
+    accept_rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,8 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 
     Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another one, `BadOption`.
     """
+    if request.restore is None:
+        check_to_read(backup, accept_rollback=request.accept_rollback)
     cluster_id = admin.cluster().cluster_id
     as_of, mapping = _as_of_and_mapping(backup, admin, request, cluster_id)
     translation = translate(as_of.groups, mapping)

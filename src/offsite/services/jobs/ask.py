@@ -9,13 +9,13 @@ the first one died between the two.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offsite.model.errors import OffsiteError, RequestRepeated
 from offsite.model.ids import dated_id, random_id
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.jobs.layout import JobLayout, repeat_key
-from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, decode_repeat, encode_repeat
+from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, decode_repeat, encode_repeat, seal_of
 from offsite.repository.jobs.records import JobRecords
 from offsite.stores.store import Store
 
@@ -38,10 +38,12 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedFor:
-    """The id of a job; `is_new`: it was asked for by this call, so whoever called begins it."""
+    """The id of a job; `is_new`: it was asked for by this call, so whoever called begins it, with the `secret` that is
+    for its process alone (see `Workers.begin`)."""
 
     id: str
     is_new: bool
+    secret: str = field(default="", repr=False)
 
 
 def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -> AskedFor:
@@ -49,7 +51,7 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
 
     Raises `RequestRepeated` where the word was used for another request, and what the store raises.
     """
-    job = dated_id(store.now_ms()) if word is None else _known_or_new(store, request, word)
+    job, secret = dated_id(store.now_ms()) if word is None else _known_or_new(store, request, word), random_id(32)
     asked = AskedJob(
         id=job,
         kind=request.kind,
@@ -59,8 +61,14 @@ def ask_for_job(store: Store, request: JobRequest, *, word: str | None = None) -
         by=request.by,
         word=random_id(16),
         cluster=request.cluster,
+        seal=seal_of(secret),
     )
-    return AskedFor(id=job, is_new=JobRecords(store=store, layout=JobLayout(job=job)).put_asked(asked))
+    records = JobRecords(store=store, layout=JobLayout(job=job))
+    if records.asked() is not None:
+        return AskedFor(id=job, is_new=False)
+    records.put_wish(None)  # before anybody else hears of it
+    is_new = records.put_asked(asked)
+    return AskedFor(id=job, is_new=is_new, secret=secret if is_new else "")
 
 
 def known_job(store: Store, request: JobRequest, word: str) -> str | None:
@@ -72,15 +80,16 @@ def known_job(store: Store, request: JobRequest, word: str) -> str | None:
     return job if JobRecords(store=store, layout=JobLayout(job=job)).asked() is not None else None
 
 
-def tell_not_begun(store: Store, job: str, error: OffsiteError) -> None:
+def tell_not_begun(store: Store, job: AskedFor, error: OffsiteError) -> None:
     """That a job ended before it began, so that whoever repeats its request is not told that it is under way."""
-    ended = EndedJob(id=job, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
-    JobRecords(store=store, layout=JobLayout(job=job)).put_ended(ended)
+    ended = EndedJob(id=job.id, at_ms=store.now_ms(), exit_code=error.exit_code, result="", said=error.message)
+    JobRecords(store=store, layout=JobLayout(job=job.id)).put_ended(ended, secret=job.secret)
 
 
 def cancel_job(store: Store, job: str, *, by: str) -> None:
-    """Let a job end, if it has not: its process sees it within seconds, wherever it runs."""
-    JobRecords(store=store, layout=JobLayout(job=job)).put_cancelled(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
+    """Let a job end, if it has not: its process sees it within seconds, wherever it runs. Raises `StoreDenied` for who
+    may not overwrite objects."""
+    JobRecords(store=store, layout=JobLayout(job=job)).put_wish(CancelledJob(id=job, at_ms=store.now_ms(), by=by))
 
 
 def _known_or_new(store: Store, request: JobRequest, word: str) -> str:

@@ -45,7 +45,7 @@ class JobState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
     """What was found of one job. `worker`: the process that works on it and gives signs of life, empty for none;
-    `had_worker`: one has begun. `now_ms`: by the store's clock."""
+    `had_worker`: one has begun. `claimed`: an end that nobody vouches for. `now_ms`: by the store's clock."""
 
     asked: AskedJob
     cancelled: CancelledJob | None
@@ -53,6 +53,12 @@ class JobFacts:
     worker: str
     had_worker: bool
     now_ms: int
+    claimed: EndedJob | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether somebody gave it up, and nobody works on it."""
+        return self.claimed is not None and self.claimed.exit_code == GIVEN_UP and not self.worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,9 @@ class JobReport:
     where the repository and the cluster are; `cluster`: which one it changes, by the name that coordinators give it.
     `result`: the document that its command printed, None for none; `said`: the last lines of what it said to people.
     `exit_code`: -1 while it has not ended. `problem`: why nothing else is known of it, where its records are damaged;
-    then it counts as lost."""
+    then it counts as lost. `vouched`: whether the end is told by the process that was begun for the job, and
+    nobody else could have told it. `claimed`: what is said of it by who cannot be told from a stranger, and does not
+    count."""
 
     id: str
     kind: str
@@ -79,6 +87,8 @@ class JobReport:
     result: object = None
     said: str = ""
     problem: str = ""
+    vouched: bool = False
+    claimed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +99,12 @@ class JobList:
 
 
 def decide_state(facts: JobFacts) -> JobState:
-    """The state of a job. An end that was told counts more than all else, and silence is never a success."""
+    """The state of a job. An end that its process told counts more than all else, and silence is never a success. That
+    it was given up, anybody may say: it counts where nobody works on it, and is no success either."""
     if facts.ended is not None:
         return _ended(facts.ended, was_cancelled=facts.cancelled is not None)
+    if facts.is_given_up and facts.claimed is not None:
+        return _ended(facts.claimed, was_cancelled=facts.cancelled is not None)
     if facts.worker:
         return JobState.RUNNING if facts.cancelled is None else JobState.CANCELLING
     is_late = facts.now_ms - facts.asked.at_ms > START_S * 1000
@@ -133,7 +146,7 @@ def _unread(job: str, error: OffsiteError) -> JobReport:
 def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobReport:
     records = JobRecords(store=store, layout=JobLayout(job=job))
     facts = _facts(records, now_ms)
-    ended = facts.ended
+    ended = facts.ended or (facts.claimed if facts.is_given_up else None)
     return JobReport(
         id=job,
         kind=facts.asked.kind,
@@ -148,8 +161,10 @@ def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobRep
         worker=facts.worker,
         exit_code=ended.exit_code if ended else -1,
         progress=records.progress(),
-        result=_parsed(records.result(ended)) if ended and with_result else None,
+        result=_parsed(records.result(facts.ended, facts.asked)) if facts.ended and with_result else None,
         said=ended.said if ended and with_result else "",
+        vouched=facts.ended is not None and bool(facts.asked.seal),
+        claimed=_claim(facts),
     )
 
 
@@ -164,9 +179,19 @@ def _facts(records: JobRecords, now_ms: int) -> JobFacts:
         cancelled=records.cancelled(),
         worker=holder.holder.text if holder else "",
         had_worker=records.store.head(records.layout.lease.key(1, "claim")) is not None,
-        ended=records.ended(),  # read last: a worker that ended meanwhile has told so before it let the lease go
+        ended=records.ended(asked),  # read last: a worker that ended meanwhile has told so before it let the lease go
+        claimed=records.claimed() if asked.seal else None,
         now_ms=now_ms,
     )
+
+
+def _claim(facts: JobFacts) -> str:
+    """What is said of the end of a job, and not vouched for."""
+    if facts.ended is not None and not facts.asked.seal:
+        return "how it ended is claimed, not vouched for: it is of an earlier version, or somebody else's"
+    if facts.claimed is not None and facts.ended is None and not facts.is_given_up:
+        return f"an end with exit code {facts.claimed.exit_code} is claimed, not vouched for: it does not count"
+    return ""
 
 
 def _ended(ended: EndedJob, *, was_cancelled: bool) -> JobState:

@@ -17,7 +17,9 @@ from offsite.spark.choice import VARIABLES
 AT_ONCE = 2
 """Jobs that one coordinator lets run at once: each has a Spark of its own."""
 
-_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG"}) | VARIABLES
+SECRET = "OFFSITE_JOB_SECRET"  # noqa: S105  # the name of a variable
+"""By which the process of a job is known when it tells how it ended: nobody else is given it."""
+_NOT_INHERITED = frozenset({"OFFSITE_BOOTSTRAP", "OFFSITE_KAFKA_CONFIG", SECRET}) | VARIABLES
 """Of the coordinator's own environment no job inherits them: another cluster would be sent its credentials, or in
 another way than the coordinator was told to by its options."""
 

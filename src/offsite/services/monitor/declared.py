@@ -264,6 +264,14 @@ SERIES = (
         labels=("pinned",),
     ),
     Series(
+        name="offsite_restore_points_let_go_total",
+        kind=Kind.COUNTER,
+        help="Restore points that went since this process began, by the kind of work that the audit names; `nobody` "
+        "where it has no line about them.",
+        read=lambda view, _: view.repository.let_go or None,
+        labels=("by",),
+    ),
+    Series(
         name="offsite_retention_last_timestamp_seconds",
         kind=Kind.GAUGE,
         help="When retention last let something go. Absent where it never did.",

@@ -77,12 +77,14 @@ class TopicView:
 class RepositoryView:
     """What is remembered in the repository of its checks. `verified_ms`: the last check of each depth; `damaged`: what
     the newest of them found damaged, None without one; `drilled_ms`: the last drill that proved the backup;
-    `retention`: what is kept and what goes next, None where nothing ever went and nothing is pinned."""
+    `retention`: what is kept and what goes next, None where nothing ever went and nothing is pinned; `let_go`: how many
+    restore points went since the process began, by kind of work."""
 
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     damaged: int | None = None
     drilled_ms: int = UNKNOWN_MS
     retention: RetentionOutlook | None = None
+    let_go: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

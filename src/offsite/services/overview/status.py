@@ -18,6 +18,7 @@ from offsite.services.heads import SeenHead, vanished
 from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
+from offsite.services.overview.let_go import PointsLetGo, note_look, since_look
 from offsite.services.reading_clock import reading_now_ms
 from offsite.services.restore.unfinished_aside import unfinished_asides
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
@@ -31,7 +32,8 @@ class BackupStatus:
     dated in the future. `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash`
     are the newest commit that can be used. `completed_ms`: when a pass was last complete, so that all that the source
     held then is backed up or named (epoch ms by the store's clock, 0: never, or not known). `retention`: what is kept
-    of it and what goes next, None where nothing ever went and nothing is pinned."""
+    of it and what goes next, None where nothing ever went and nothing is pinned. `let_go`: restore points that went
+    since somebody last looked on this machine, and by whom; by nobody is a problem."""
 
     backup: str
     safe: bool
@@ -47,6 +49,7 @@ class BackupStatus:
     completed_ms: int = 0
     retention: RetentionOutlook | None = None
     default_commit: int = 0
+    let_go: tuple[PointsLetGo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +63,12 @@ class Status:
     removed: tuple[RemovedBackup, ...] = ()
 
 
-def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -> Status:
+def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, looks: bool = False) -> Status:
     """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
-    machine saw here before, and that is gone, unless the repository tells by whom it was removed."""
+    machine saw here before, and that is gone, unless the repository tells by whom it was removed. `looks`: somebody of
+    this machine is shown it, and what went up to now need not be told again, unless nobody left a line about it."""
     now_ms, names = reading_now_ms(repository.store), repository.backups()
-    there = (_status(repository, name, now_ms, stale_after_s) for name in names)
+    there = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
     absent = [(seen, seen.removal()) for seen in vanished(repository, names)]
     backups = (*there, *(_gone(seen, now_ms) for seen, removal in absent if removal is None))
     removed = (removal for _, removal in absent if removal is not None)
@@ -76,7 +80,7 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S) -
     )
 
 
-def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) -> BackupStatus:
+def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, *, looks: bool) -> BackupStatus:
     try:
         backup = repository.backup(name)
         state = backup.sound_state()
@@ -87,11 +91,16 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int) 
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
-    problems = [*damage, *unseen, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
+    let_go, uncounted = _let_go(backup, state)
+    taken = [str(each) for each in let_go if not each.is_claimed]
+    if looks and not taken:
+        note_look(backup, state)
+    problems = [*damage, *taken, *unseen, *_lacks(backup), *_found_by(checks), *problems_of(state, now_ms, fresh_for_s)]
     found = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
-    notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold)
-    return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention)
+    notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold, *uncounted)
+    notes = (*(str(each) for each in let_go if each.is_claimed), *notes)
+    return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention, let_go=let_go)
 
 
 def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...], tuple[str, ...]]:
@@ -159,6 +168,13 @@ def _retention(backup: Backup, state: BackupState) -> tuple[RetentionOutlook | N
         return retention_outlook(backup, state), ()
     except OffsiteError as error:
         return None, (f"what goes next cannot be read: {error.message}",)
+
+
+def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...], tuple[str, ...]]:
+    try:
+        return since_look(backup, state), ()
+    except OffsiteError as error:
+        return (), (f"what was let go since you looked cannot be read: {error.message}",)
 
 
 def _found_by(checks: LastChecks | None) -> Iterable[str]:

@@ -22,6 +22,7 @@ from offsite.model.time import parse_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
+from offsite.services.heads import check_to_read
 from offsite.services.reading_clock import reading_now_ms
 from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.schema_registry import SchemaRegistry
@@ -73,7 +74,9 @@ class RecordsPlan:
 
 
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
-    """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`."""
+    """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`,
+    `CommitsGone`."""
+    check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)
     rows = parse_rows(request.start, request.end, now_ms=reading_now_ms(backup.store))
     return RecordsPlan(

@@ -68,6 +68,10 @@ class PointWords(TypedDict, total=False):
         ),
     ]
     isolation: Annotated[IsolationText, Option("Whether records of aborted transactions come back.", Isolation.DEFAULT)]
+    accept_rollback: Annotated[
+        bool,
+        Option("Also where this machine has seen a newer state of the backup: its store was put back.", default=False),
+    ]
 
 
 class RestoreWords(PointWords, total=False):
@@ -156,6 +160,7 @@ def parse_point(given: PointWords) -> PointRequest:
         before=parse_before(words["before"] or ()),
         incarnations=parse_incarnations(words["incarnation"] or ()),
         isolation=chosen(Isolation, words["isolation"]),
+        accept_rollback=words["accept_rollback"],
     )
 
 

@@ -26,6 +26,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
 from offsite.services.groups.restore_groups import check_groups
+from offsite.services.heads import check_to_read
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.services.restore.offsets_mode import decide_offsets
 from offsite.services.restore.preflight import checked_settings, circumstances
@@ -64,8 +65,9 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """The decided restore; changes nothing. Finds an unfinished restore of the same request and plans to continue it,
     to the commit that it began with; where none of its target topics exists any more, plans a new one instead.
 
-    Raises `NoSuchRestorePoint`, and what `plan_restore` raises.
+    Raises `NoSuchRestorePoint`, `CommitsGone`, and what `plan_restore` raises.
     """
+    check_to_read(backup, accept_rollback=request.accept_rollback)
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
     fixed = FixedPoint.of_restore(unfinished) if unfinished else None

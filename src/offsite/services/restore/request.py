@@ -32,9 +32,13 @@ class RestoreRequest(PointRequest):
     groups: GroupPatterns = NO_GROUPS
 
 
+_NOT_MEANT = frozenset({"accept_rollback"})
+"""Fields that say under which conditions a restore is done, and not which one it is."""
+
+
 def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
     """The request as sorted pairs of texts, without the fields that say nothing. Equal for equal requests."""
-    texts = {each.name: _text(getattr(request, each.name)) for each in fields(request)}
+    texts = {each.name: _text(getattr(request, each.name)) for each in fields(request) if each.name not in _NOT_MEANT}
     return tuple(sorted((name, text) for name, text in texts.items() if text))
 
 

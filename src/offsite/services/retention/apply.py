@@ -26,6 +26,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, Changes, ExpiredRange
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.retention.carried import carried_to
 from offsite.services.retention.kept_points import points_between
 from offsite.services.retention.note import BY, put_note
@@ -90,6 +91,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
         after = backup.commit(base.carried_over(changes_of(plan)), base=base, writer=writer)
+    LetGoMemory(backup=backup).note_made(after, rule_of(plan.policy))
     decided(
         "retention",
         why=f"the policy keeps {len(base.history) - plan.points} restore points",
@@ -150,17 +152,19 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
     rule = rule_of(plan.policy)
     size_bytes = plan.removed_bytes
     for start, end in plan.forgotten:
-        yield Deletion(kind=POINTS, what=_points(start, end - 1), rule=rule, bytes=size_bytes)
+        yield Deletion(kind=POINTS, what=points_named(start, end - 1), rule=rule, bytes=size_bytes)
         size_bytes = 0
     for each in plan.expired:
-        yield Deletion(kind=RANGE, what=_named(each), rule=rule, bytes=size_bytes)
+        yield Deletion(kind=RANGE, what=range_named(each), rule=rule, bytes=size_bytes)
         size_bytes = 0
 
 
-def _named(each: ExpiredRange) -> str:
+def range_named(each: ExpiredRange) -> str:
+    """A range, as a line of the audit names it."""
     branch = "" if each.branch == LIVE else f" of branch {each.branch}"
     return f"{each.partition_id} [{each.start}, {each.end}){branch}"
 
 
-def _points(first: int, last: int) -> str:
+def points_named(first: int, last: int) -> str:
+    """A run of restore points, as a line of the audit names it."""
     return f"commit {first}" if first == last else f"commits {first} to {last}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offsite.repository.backup import Backup
-from offsite.repository.replaced import collected_upto
+from offsite.repository.replaced import collected_hint
 from offsite.repository.state import BackupState
 from offsite.services.retention.note import BY, get_note
 from offsite.services.retention.report import DONE, audit_reports
@@ -48,5 +48,5 @@ def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | 
 
 def _waiting_bytes(backup: Backup) -> int:
     """What commits let go behind the last collection, as the lines about them say: those of commits that came to be."""
-    found = audit_reports(backup, after=max(0, collected_upto(backup) - 1))
+    found = audit_reports(backup, after=max(0, collected_hint(backup).done_upto - 1))
     return sum(line.bytes for line in found if line.by == BY and line.state == DONE)

@@ -99,19 +99,20 @@ class RetentionPlan:
         return not (self.forgotten or self.expired)
 
 
-def planned(
+def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by what
     backup: Backup,
     policy: RetentionPolicy,
     *,
     clock: Clock,
     told_settings: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
+    head: BackupState | None = None,
 ) -> Generator[None, None, RetentionPlan]:
-    """The plan for the newest state. `now_ms`: as of then, by what was committed until then (None: as of the store's
-    now). `told_settings`: how long the cluster itself says that it keeps topics, by name. Changes nothing. Raises
-    `ClocksDiffer`, `DamagedCommit`, and `DamagedObject` where restores cannot be told."""
+    """The plan for the newest state, or for `head`, an earlier one. `now_ms`: as of then, by what was committed until
+    then (None: as of the store's now). `told_settings`: how long the cluster itself says that it keeps topics, by name.
+    Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`, and `DamagedObject` where restores cannot be told."""
     store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
-    head, as_of_ms = backup.state(), store_ms if now_ms is None else now_ms
+    head, as_of_ms = head or backup.state(), store_ms if now_ms is None else now_ms
     if not head.history:
         return RetentionPlan(head=head, policy=policy, now_ms=as_of_ms)
     completed_ms = head.completed_at_ms if now_ms is None else min(now_ms, head.completed_at_ms)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,14 @@ from offsite.operator.decide.wanted import Account, AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.launches import Launches, place_environments
 from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.kubernetes.agents import agent_deployment, agents_of
+from offsite.operator.kubernetes.cluster import Named
 from offsite.operator.resources.backup import AgentTemplate, Expiry
+from offsite.operator.work.assembly import expiry_policy
+from offsite.services.retention.policy import RetentionPolicy
 
 ONE, TWO = Place(account="one", repository="s3://one/a"), Place(account="two", repository="s3://two/b")
+NAMED = Named(kind="Backup", namespace="default", name="shop", uid="uid")
 INHERITED = {"PATH": "/bin", "AWS_REGION": "inherited", "OFFSITE_BOOTSTRAP": "elsewhere:9092"}
 
 
@@ -75,6 +81,17 @@ def test_a_job_is_told_what_is_let_go_and_what_stays(launches: Launches) -> None
     launch = launches.expiry("uid", [ONE], asked, is_deletion=False)
 
     assert launch.argv[-4:] == ("--maximum-retention", "30d", "--minimum-restorable", "7d")
+
+
+def test_agents_are_told_the_retention_that_they_agree_to(launches: Launches) -> None:
+    """Not by the ledger: whoever may write into the repository could write it there."""
+    asked = replace(wanted(), maximum_retention="30d", minimum_restorable="7d")
+    launch = launches.agent("uid", asked).launch
+
+    assert launch.argv[-4:] == ("--maximum-retention", "30d", "--minimum-restorable", "7d")
+    assert "--maximum-retention" not in launches.agent("uid", wanted()).launch.argv
+    assert agents_of(agent_deployment(NAMED, asked, "offsite:1")) == asked
+    assert expiry_policy("30d", "7d") == RetentionPolicy(keep_age_ms=30 * 86_400_000, floor_ms=7 * 86_400_000)
 
 
 def test_no_secret_shows_when_a_launch_is_printed(launches: Launches) -> None:

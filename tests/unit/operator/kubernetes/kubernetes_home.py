@@ -28,6 +28,7 @@ from offsite.repository.jobs.records import JobRecords
 from offsite.repository.repository import Repository
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.jobs.workers import SECRET
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
 from tests.backups import SELECTION, commit_next
@@ -59,7 +60,10 @@ class PlayedJobs:
 
     def ends(self, store: Store, job: str, claim: LeaseClaim, *, exit_code: int = 0) -> None:
         records = JobRecords(store=store, layout=JobLayout(job=job))
-        records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""))
+        records.put_ended(
+            EndedJob(id=job, at_ms=store.now_ms(), exit_code=exit_code, result="", said=""),
+            secret=self.begun[job][1][SECRET],
+        )
         LeaseTerms(store=store, lease=records.layout.lease).end(claim)
 
 

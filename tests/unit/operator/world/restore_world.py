@@ -23,6 +23,7 @@ from offsite.repository.jobs.record import EndedJob
 from offsite.repository.jobs.records import JobRecords
 from offsite.repository.restores.lease import LeaseClaim, LeaseTerms
 from offsite.services.jobs.forget import LEAST_S, forget_jobs
+from offsite.services.jobs.workers import SECRET
 from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.unit.operator.world.world import TimedStore, identity
@@ -57,6 +58,7 @@ class JobProcess:
     left: int
     exit_code: int
     frozen: int
+    secret: str = ""
     claim: LeaseClaim | None = None
 
     def step(self, world: RestoreWorld) -> bool:
@@ -70,7 +72,8 @@ class JobProcess:
             if self.claim is None:
                 self.claim = terms.claim(identity(f"process-{self.job}"), self.job, take_over=False)
             terms.beat(self.claim)
-            if records.ended() is not None or records.asked() is None:
+            asked, claimed = records.asked(), records.claimed()
+            if asked is None or claimed is not None or records.ended(asked) is not None:
                 terms.end(self.claim)
                 return False
         except (RestoreRunning, RestoreTakenOver):
@@ -85,7 +88,8 @@ class JobProcess:
             return True
         code = 130 if is_cancelled else self.exit_code
         world.ended.add(self.uid)
-        records.put_ended(EndedJob(id=self.job, at_ms=world.now_ms, exit_code=code, result="", said=""))
+        ended = EndedJob(id=self.job, at_ms=world.now_ms, exit_code=code, result="", said="")
+        records.put_ended(ended, secret=self.secret)
         assert self.claim is not None
         terms.end(self.claim)
         return False
@@ -230,6 +234,7 @@ class RestoreWorld:
                 uid=uid,
                 key=(restore.spec.cluster, restore.spec.tag),
                 job=job,
+                secret=environment[SECRET],
                 store=self.stores[place],
                 left=self.rng.randint(1, 8),
                 exit_code=self.rng.choice(_ENDS),

@@ -17,6 +17,7 @@ from offsite.operator.world.look import Eyes
 from offsite.operator.world.ports import BackupFacts
 from offsite.operator.world.schedules import ScheduleHands, ScheduleStatus
 from offsite.operator.world.timeline import NotNow, Target
+from offsite.services.jobs.workers import SECRET
 from offsite.stores.store import Store
 from tests.faulty_store import Crash
 from tests.unit.operator.world.restore_world import JobProcess, SleepingStore
@@ -107,6 +108,7 @@ class ScheduleWorld:
                 uid=UID,
                 key=("", ""),
                 job=job,
+                secret=environment[SECRET],
                 store=self.store,
                 left=self.rng.randint(1, self.work_max),
                 exit_code=0,

@@ -122,7 +122,8 @@ class Course:
         (process,) = self.world.processes
         records = JobRecords(store=self.world.stores[PLACES[0]], layout=JobLayout(job=process.job))
         records.put_ended(
-            EndedJob(id=process.job, at_ms=self.world.now_ms, exit_code=exit_code, result=result, said=said)
+            EndedJob(id=process.job, at_ms=self.world.now_ms, exit_code=exit_code, result=result, said=said),
+            secret=process.secret,
         )
         self.world.processes.clear()
 

@@ -173,9 +173,10 @@ def test_one_decision_follows_another_and_an_old_look_decides_nothing() -> None:
 
 def end(world: ScheduleWorld, exit_code: int, *, result: str = "", said: str = "") -> None:
     """The job that runs ends so."""
-    job = world.processes.pop().job
+    process = world.processes.pop()
+    job = process.job
     ended = EndedJob(id=job, at_ms=world.now_ms, exit_code=exit_code, result=result, said=said)
-    JobRecords(store=world.store, layout=JobLayout(job=job)).put_ended(ended)
+    JobRecords(store=world.store, layout=JobLayout(job=job)).put_ended(ended, secret=process.secret)
 
 
 MOVED = replace(TARGET, place=Place(account="new", repository="memory:two"), backup="shop-2")

@@ -19,6 +19,7 @@ from offsite.model.errors import (
     StoreFull,
 )
 from offsite.model.plain import plain
+from offsite.services.doctor import machine
 from offsite.services.doctor.check import SAID_MAX, Check, Finding, Need, Verdict, failed, ok, warning
 from offsite.services.doctor.checks import CHECKS
 from offsite.services.doctor.examine import Examination, examine
@@ -44,7 +45,10 @@ def raising(error: BaseException) -> Callable[[Parts], Finding]:
     return run
 
 
-def test_a_sound_site_is_found_so_by_every_check(site: Site, examined: Examine) -> None:
+def test_a_sound_site_is_found_so_by_every_check(
+    site: Site, examined: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_is_temporary", lambda _: False)
     site.source.make_topic("orders")
     site.source.write("orders", [b"a"])
     told = examined()

@@ -75,3 +75,15 @@ def test_a_pyspark_of_another_kind_is_told(monkeypatch: pytest.MonkeyPatch, spar
 
     monkeypatch.setattr(machine, "version", version)
     assert found(machine.versions, PARTS).verdict is verdict
+
+
+def test_the_place_of_the_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert found(machine.memory, PARTS).verdict is Verdict.WARNING, "it is below the folder for temporary files"
+    monkeypatch.setattr(machine, "_is_temporary", lambda _: False)
+    told = found(machine.memory, PARTS)
+    assert (told.verdict, told.said) == (Verdict.OK, f"heads that were seen are remembered in {tmp_path / 'offsite'}")
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    lost = found(machine.memory, PARTS)
+    assert lost.verdict is Verdict.WARNING
+    assert "XDG_STATE_HOME" in lost.cure

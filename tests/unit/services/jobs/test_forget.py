@@ -29,10 +29,11 @@ def store(tmp_path: Path) -> PosixStore:
 
 
 def ended(store: PosixStore, word: str) -> str:
-    job = ask_for_job(store, REQUEST, word=word).id
-    records = JobRecords(store=store, layout=JobLayout(job=job))
-    records.put_ended(EndedJob(id=job, at_ms=store.now_ms(), exit_code=0, result="{}", said=""))
-    return job
+    asked = ask_for_job(store, REQUEST, word=word)
+    records = JobRecords(store=store, layout=JobLayout(job=asked.id))
+    ended = EndedJob(id=asked.id, at_ms=store.now_ms(), exit_code=0, result="{}", said="")
+    records.put_ended(ended, secret=asked.secret)
+    return asked.id
 
 
 def later(store: PosixStore, monkeypatch: pytest.MonkeyPatch, days: int) -> None:

@@ -32,7 +32,9 @@ from offsite.repository.jobs.record import (
     CancelledJob,
     EndedJob,
     decode_ended,
+    encode_cancelled,
     encode_ended,
+    encode_wish,
 )
 from offsite.repository.jobs.records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.restores import lease
@@ -128,9 +130,10 @@ def test_a_word_is_bound_to_its_request_and_its_asker(store: Store) -> None:
 
 
 def test_a_job_lives_while_its_process_does(store: Store) -> None:
-    job = ask_for_job(store, REQUEST).id
+    asked = ask_for_job(store, REQUEST)
+    job = asked.id
     assert job_report(store, job).state is JobState.STARTING
-    with working(store, job, cancel=nothing, clock=SystemClock()) as doing:
+    with working(store, job, cancel=nothing, clock=SystemClock(), secret=asked.secret) as doing:
         assert job_report(store, job).state is JobState.RUNNING
         with pytest.raises(RestoreRunning), working(store, job, cancel=nothing, clock=SystemClock()):
             pytest.fail("two processes worked on one job")
@@ -150,11 +153,12 @@ def test_a_process_that_told_no_end_lost_its_job(store: Store) -> None:
 
 def test_progress_and_a_cancellation_are_heard_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "LOOK_S", 0.01)
-    job, heard = ask_for_job(store, REQUEST).id, threading.Event()
+    asked, heard = ask_for_job(store, REQUEST), threading.Event()
+    job = asked.id
     far = RunProgress(
         tasks_total=4, tasks_done=1, tasks_failed=0, moved_bytes=5, records=2, elapsed_s=1.5, worker_peak_rss_bytes=0
     )
-    with working(store, job, cancel=heard.set, clock=SystemClock()) as doing:
+    with working(store, job, cancel=heard.set, clock=SystemClock(), secret=asked.secret) as doing:
         doing.progress("verify nightly", far)
         assert until(lambda: job_report(store, job).progress is not None)
         cancel_job(store, job, by="bob")
@@ -176,9 +180,10 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
     layout = JobLayout(job=job)
     store.put_overwrite(layout.progress_key, b"[" * 100_000)
     assert job_report(store, job).progress is None
-    store.put_if_absent(layout.ended_key, encode_ended(replace(end(0), id="20260101-000000-0000beef")))
+    asked = ask_for_job(store, REQUEST)
+    store.put_if_absent(JobLayout(job=asked.id).ended_key, encode_ended(replace(end(0), id=ASKED.id)))
     with pytest.raises(DamagedObject, match="tells of job"):
-        job_report(store, job)
+        job_report(store, asked.id)
     for name in ("..", "../x", "20260101-000000-0000ABCD", ""):
         with pytest.raises(BadName):
             JobLayout(job=name)
@@ -189,34 +194,34 @@ def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
 def test_what_is_kept_of_a_command_is_bounded(store: Store) -> None:
     kept = decode_ended(encode_ended(replace(end(0), said="a" + "b" * SAID_MAX)), key="ended")
     assert kept.said == "b" * SAID_MAX
-    job = ask_for_job(store, REQUEST).id
-    JobRecords(store=store, layout=JobLayout(job=job)).put_ended(
-        EndedJob(id=job, at_ms=1, exit_code=0, result="x" * (RESULT_MAX_BYTES + 1), said="it ended")
-    )
+    asked = ask_for_job(store, REQUEST)
+    job = asked.id
+    ended = EndedJob(id=job, at_ms=1, exit_code=0, result="x" * (RESULT_MAX_BYTES + 1), said="it ended")
+    JobRecords(store=store, layout=JobLayout(job=job)).put_ended(ended, secret=asked.secret)
     report = job_report(store, job)
     assert (report.result, report.state) == (None, JobState.SUCCEEDED)
     assert report.said.startswith("it ended\nits result of 8.0 MiB is not kept")
 
 
 def test_a_long_result_lies_beside_and_is_not_read_by_a_list(store: Store) -> None:
-    job = ask_for_job(store, REQUEST).id
-    layout = JobLayout(job=job)
-    records = JobRecords(store=store, layout=layout)
-    records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result=json.dumps(["x" * 200_000]), said=""))
-    assert len(store.get(layout.ended_key) or b"") < 1_000
+    asked = ask_for_job(store, REQUEST)
+    job, layout = asked.id, JobLayout(job=asked.id)
+    ended = EndedJob(id=job, at_ms=1, exit_code=0, result=json.dumps(["x" * 200_000]), said="")
+    JobRecords(store=store, layout=layout).put_ended(ended, secret=asked.secret)
+    assert len(store.get(layout.end_key(asked.secret)) or b"") < 1_000
     assert job_report(store, job).result == ["x" * 200_000]
     assert job_list(store).jobs[0].state is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("name", ["asked_key", "ended_key", "cancelled_key", "result_key"])
+@pytest.mark.parametrize("name", ["asked_key", "end_key", "wish_key", "result_key"])
 def test_an_object_that_is_far_too_large_is_told_and_not_read(store: Store, name: str) -> None:
-    job = ask_for_job(store, REQUEST).id
-    layout = JobLayout(job=job)
-    records = JobRecords(store=store, layout=layout)
+    asked = ask_for_job(store, REQUEST)
+    job, layout = asked.id, JobLayout(job=asked.id)
     if name == "result_key":
-        records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result="", said=""))
-    store.delete(getattr(layout, name))
-    store.put_if_absent(getattr(layout, name), bytes(20 * MIB))
+        ended = EndedJob(id=job, at_ms=1, exit_code=0, result="", said="")
+        JobRecords(store=store, layout=layout).put_ended(ended, secret=asked.secret)
+    key = getattr(layout, name)
+    store.put_overwrite(key(asked.secret) if callable(key) else key, bytes(20 * MIB))
     with pytest.raises(DamagedObject, match="larger than what is told of a job"):
         job_report(store, job)
 
@@ -269,11 +274,11 @@ def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pyte
 
 def test_a_job_that_could_not_be_begun_has_failed(store: Store) -> None:
     workers = Workers(environment={"TOO_LONG": "x" * 10_000_000})
-    job = ask_for_job(store, REQUEST).id
+    job = ask_for_job(store, REQUEST)
     with pytest.raises(JobNotBegun) as error:
-        workers.begin(job, ["verify"])
+        workers.begin(job.id, ["verify"])
     tell_not_begun(store, job, error.value)
-    assert job_report(store, job).state is JobState.FAILED
+    assert job_report(store, job.id).state is JobState.FAILED
 
 
 def test_only_so_many_run_at_once() -> None:
@@ -288,10 +293,11 @@ def test_signs_of_life_come_before_they_are_missed() -> None:
 
 @pytest.mark.parametrize("result", ["[" * 200_000, "{", "1" * 5_000 + "x"])
 def test_a_result_that_is_none_is_not_shown(store: Store, result: str) -> None:
-    job = ask_for_job(store, REQUEST).id
-    records = JobRecords(store=store, layout=JobLayout(job=job))
-    records.put_ended(EndedJob(id=job, at_ms=1, exit_code=0, result=result, said=""))
-    assert job_report(store, job).result is None
+    asked = ask_for_job(store, REQUEST)
+    records = JobRecords(store=store, layout=JobLayout(job=asked.id))
+    records.put_ended(EndedJob(id=asked.id, at_ms=1, exit_code=0, result=result, said=""), secret=asked.secret)
+    assert job_report(store, asked.id).state is JobState.SUCCEEDED
+    assert job_report(store, asked.id).result is None
 
 
 def test_a_lost_job_that_is_given_up_is_lost_for_good(store: Store) -> None:
@@ -303,8 +309,9 @@ def test_a_lost_job_that_is_given_up_is_lost_for_good(store: Store) -> None:
 
 
 def test_a_job_that_told_its_end_keeps_it_when_it_is_given_up(store: Store) -> None:
-    job = ask_for_job(store, REQUEST).id
-    with working(store, job, cancel=nothing, clock=SystemClock()) as doing:
+    asked = ask_for_job(store, REQUEST)
+    job = asked.id
+    with working(store, job, cancel=nothing, clock=SystemClock(), secret=asked.secret) as doing:
         with pytest.raises(RestoreRunning):
             give_up_job(store, job, identity=ProcessIdentity.mine())
         doing.ended(exit_code=0, result="", said="")
@@ -312,16 +319,70 @@ def test_a_job_that_told_its_end_keeps_it_when_it_is_given_up(store: Store) -> N
     assert job_report(store, job).state is JobState.SUCCEEDED
 
 
-def test_a_process_whose_job_was_given_up_meanwhile_is_told_to_end(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_was_silent_and_given_up_is_told_to_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "LOOK_S", 0.01)
     monkeypatch.setattr(work, "BEAT_S", 0.0)
     job, heard = ask_for_job(store, REQUEST).id, threading.Event()
     with working(store, job, cancel=heard.set, clock=SystemClock()):
+        monkeypatch.setattr(work, "TTL_S", -1.0)  # any moment is a silence
         terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
         terms.claim(ProcessIdentity.mine(), "other", take_over=True)
         assert heard.wait(10)
+
+
+@pytest.fixture
+def forged() -> Callable[[Store, str], None]:
+    """All that whoever may create objects, and neither overwrite nor delete, can put beside a job."""
+
+    def put(store: Store, job: str) -> None:
+        layout = JobLayout(job=job)
+        won = EndedJob(id=job, at_ms=1, exit_code=0, result='{"verified": true, "records": 7}', said="")
+        for secret in ("", "0" * 32):
+            store.put_if_absent(layout.end_key(secret), encode_ended(won))
+            store.put_if_absent(layout.result_key(secret), b'{"verified": true}')
+        store.put_if_absent(layout.cancelled_key, encode_cancelled(replace(CANCELLED, id=job)))
+        store.put_if_absent(layout.wish_key, encode_wish(job, replace(CANCELLED, id=job)))
+
+    return put
+
+
+def test_a_forged_end_is_told_for_what_it_is_and_ends_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, forged: Callable[[Store, str], None]
+) -> None:
+    monkeypatch.setattr(work, "LOOK_S", 0.01)
+    monkeypatch.setattr(work, "BEAT_S", 0.0)
+    asked, heard = ask_for_job(store, REQUEST), threading.Event()
+    forged(store, asked.id)
+    report = job_report(store, asked.id)
+    assert (report.state, report.result, report.vouched) == (JobState.STARTING, None, False)
+    assert report.claimed == "an end with exit code 0 is claimed, not vouched for: it does not count"
+    with working(store, asked.id, cancel=heard.set, clock=SystemClock(), secret=asked.secret) as doing:
+        assert not doing.is_over
+        terms = LeaseTerms(store=store, lease=JobLayout(job=asked.id).lease)
+        terms.claim(ProcessIdentity.mine(), "other", take_over=True)
+        assert not heard.wait(0.5)
+        assert not job_report(store, asked.id).state.is_final
+        doing.ended(exit_code=13, result='{"ok": false}', said="damaged")
+    report = job_report(store, asked.id)
+    assert (report.state, report.result, report.vouched, report.claimed) == (JobState.FAILED, {"ok": False}, True, "")
+    assert report.cancelled_by == ""
+
+
+def test_a_forged_end_makes_no_success_of_a_job_that_died(store: Store, forged: Callable[[Store, str], None]) -> None:
+    job = ask_for_job(store, REQUEST).id
+    with working(store, job, cancel=nothing, clock=SystemClock()):
+        forged(store, job)
+    assert job_report(store, job).state is JobState.LOST
+    assert not job_report(store, job).vouched
+
+
+def test_the_end_of_a_job_of_an_earlier_version_counts_and_is_said_to_be_claimed(store: Store) -> None:
+    records = JobRecords(store=store, layout=JobLayout(job=ASKED.id))
+    records.put_asked(ASKED)
+    records.put_ended(end(0))
+    report = job_report(store, ASKED.id)
+    assert (report.state, report.vouched) == (JobState.SUCCEEDED, False)
+    assert "claimed, not vouched for" in report.claimed
 
 
 def test_a_withdrawn_word_begins_no_job(store: Store) -> None:

@@ -50,6 +50,7 @@ FULL = replace(
     store_requests={("get", "ok"): Durations.within(REQUEST_BUCKETS_S).with_one(0.02).with_one(300.0)},
     topics=(ORDERS, replace(ORDERS, topic="users", newest_record_ms=NOW_MS - 2 * S)),
     repository=RepositoryView(
+        let_go={"retention": 13, "nobody": 7},
         verified_ms={"quick": NOW_MS - H, "deep": NOW_MS - DAY},
         damaged=1,
         drilled_ms=NOW_MS - 20 * DAY,

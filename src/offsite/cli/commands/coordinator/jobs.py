@@ -84,7 +84,8 @@ def _render_list(console: Console, found: JobList) -> None:
     table = Table("job", "state", "kind", "backup", "asked", "by")
     for each in found.jobs:
         asked = each.problem or format_time(each.asked_at_ms)
-        table.add_row(each.id, each.state, each.kind, each.backup, asked, each.asked_by)
+        state = f"{each.state} (claimed)" if each.claimed else each.state
+        table.add_row(each.id, state, each.kind, each.backup, asked, each.asked_by)
     console.print(table)
 
 
@@ -107,5 +108,7 @@ def _render_job(console: Console, report: JobReport) -> None:
         console.print(f"  {report.worker} works on it")
     if report.ended_at_ms >= 0:
         console.print(f"  ended at {format_time(report.ended_at_ms)} with exit code {report.exit_code}")
+    if report.claimed:
+        console.print(f"  {report.claimed}")
     if report.said:
         console.print(report.said.rstrip())

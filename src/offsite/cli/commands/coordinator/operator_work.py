@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 Uid = Annotated[str, typer.Option("--uid", help="The uid of the declared backup.")]
 
 
+MaximumRetention = Annotated[
+    str | None, typer.Option("--maximum-retention", help="Let go restore points that are older.")
+]
+MinimumRestorable = Annotated[
+    str | None, typer.Option("--minimum-restorable", help="What stays restorable whatever is asked.")
+]
+
+
 @takes(SparkOptions)
 def agent(
     engine: SparkOptions,
@@ -37,6 +45,8 @@ def agent(
     uid: Uid,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfigFile = None,
+    maximum_retention: MaximumRetention = None,
+    minimum_restorable: MinimumRestorable = None,
     give_up_after: GiveUpAfter = GIVE_UP_AFTER,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -45,7 +55,7 @@ def agent(
     from offsite.model.clock import SystemClock
     from offsite.model.time import parse_duration_s
     from offsite.model.uninterrupted import told_of_interruption
-    from offsite.operator.work.assembly import AgentTools, make_agent
+    from offsite.operator.work.assembly import AgentTools, expiry_policy, make_agent
     from offsite.services.outages import Outages
 
     clock = SystemClock()
@@ -67,6 +77,7 @@ def agent(
         outages=Outages(give_up_after_s=parse_duration_s(give_up_after), clock=clock, on_outage=lines),
         clock=clock,
         on_round=shown,
+        retain=expiry_policy(maximum_retention, minimum_restorable),
     )
     with told_of_interruption(leave_in_time):
         try:
@@ -78,12 +89,8 @@ def agent(
 def expire(
     place: Annotated[list[str], typer.Option("--place", help="A repository with backups of it; may be repeated.")],
     uid: Uid,
-    maximum_retention: Annotated[
-        str | None, typer.Option("--maximum-retention", help="Let go restore points that are older.")
-    ] = None,
-    minimum_restorable: Annotated[
-        str | None, typer.Option("--minimum-restorable", help="What stays restorable whatever is asked.")
-    ] = None,
+    maximum_retention: MaximumRetention = None,
+    minimum_restorable: MinimumRestorable = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete all of its backups.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:

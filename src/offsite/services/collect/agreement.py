@@ -1,0 +1,187 @@
+"""What a collector believes of commits that let restore points or records go. See decision 0043.
+
+Whoever may create objects may create a commit that says that all is let go. So its word is not enough: data goes
+because of it when its lines of the audit are there, this installation has known of it for a while, and either made it
+itself by the policy that is in force here, or finds by a plan of its own that this policy lets the same go. A person
+may say that commits up to one are right.
+
+Whatever else is let go stays, with its name and the reason. What the restore points need that such a commit dropped
+stays as well, whichever later commit lets go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offsite.log.range import Span, uncovered
+from offsite.model.cleanup_policy import Retention
+from offsite.model.clock import Clock
+from offsite.model.journal import warned
+from offsite.model.time import format_duration
+from offsite.repository.backup import Backup
+from offsite.repository.commit import ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.replaced import segments_of
+from offsite.repository.snapshots.audit_record import AuditLine, read_audit
+from offsite.repository.state import BackupState
+from offsite.services.let_go_memory import NO_RULE, LetGoMemory
+from offsite.services.retention.apply import points_named, range_named
+from offsite.services.retention.kept_points import Chosen, points_between, runs, told
+from offsite.services.retention.needs import Branches, needs_of_run, states_to_read
+from offsite.services.retention.plan import RetentionPlan, planned
+from offsite.services.retention.policy import RetentionPolicy, rule_of
+
+WAITS = 3
+"""How often the grace time passes, from the moment at which this installation first saw such a commit, before it is
+believed: three days by default, in which somebody looks at `offsite status`."""
+
+
+def _nothing_told(_backup: Backup, _state: BackupState) -> Mapping[str, Retention]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """What this installation lets go by: its `policy` (None: it keeps all), and how long the source itself says that it
+    keeps its topics. `accepted`: a person said that what commits up to it let go is right."""
+
+    policy: RetentionPolicy | None = None
+    told_settings: Callable[[Backup, BackupState], Mapping[str, Retention]] = _nothing_told
+    accepted: int = 0
+
+
+NOTHING_IN_FORCE = InForce()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCommit:
+    """A commit because of which nothing is deleted: by whom it is, as its lines of the audit claim (empty: it has
+    none), and why it is not believed. `waits`: only the time has not come."""
+
+    commit: int
+    who: str
+    why: str
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """`kept`: the commit is not believed, for that reason; then `needed` may not go because of any commit."""
+
+    kept: KeptCommit | None = None
+    needed: tuple[tuple[PartitionId, Span], ...] = ()
+
+
+def judged(  # noqa: PLR0913  # what is judged, by what
+    backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: InForce, clock: Clock, grace_ms: int
+) -> Generator[None, None, Judged]:
+    """Whether a commit that follows `base` is believed. Raises `DamagedCommit`, `ClocksDiffer`, and what the store
+    raises."""
+    seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
+    if seq <= in_force.accepted:
+        return Judged()
+    lines = tuple(_lines(backup, stored))
+    rule = memory.rule_of(seq, stored.hash)
+    why, waits = _unknown(memory, stored, now_ms=backup.store.now_ms(), wait_ms=WAITS * grace_ms)
+    if not why:
+        why = _without_line(stored, lines)
+    if not why and (rule is None or not _is_by(rule, in_force.policy)):
+        why = yield from _disagreement(backup, stored, base, in_force, clock)
+    if not why:
+        return Judged()
+    needed = () if rule is not None else tuple(_needed(backup, stored, base))
+    who = next((line.who for line in lines), "")
+    return Judged(kept=KeptCommit(commit=seq, who=who, why=why, waits=waits), needed=needed)
+
+
+def tell_kept(kept: Sequence[KeptCommit]) -> None:
+    """Write down which commits were not believed, but for those whose time has not come."""
+    for each in kept:
+        if not each.waits:
+            warned("not_collected", commit=each.commit, who=each.who, why=each.why)
+
+
+def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
+    return rule == NO_RULE or policy is None or rule == rule_of(policy)
+
+
+def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
+    """The lines of the audit that were written for the commit. They lie behind the number of the one before it."""
+    base = stored.commit.seq - 1
+    for line in read_audit(backup.store, backup.layout, after=base - 1):
+        if isinstance(line, AuditLine):
+            if line.commit > base:
+                return
+            if line.writer == stored.commit.writer:
+                yield line
+
+
+def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms: int) -> tuple[str, bool]:
+    """Why this installation has not known of the commit for long enough, and whether time mends that."""
+    seen_ms = memory.seen_ms(stored.commit.seq, stored.hash, now_ms=now_ms)
+    if seen_ms is None:
+        return "this machine cannot remember since when it has known of it: give it a folder, XDG_STATE_HOME", False
+    left_ms = wait_ms - max(0, now_ms - seen_ms)
+    if left_ms > 0:
+        return f"it is new to this machine: in {format_duration(left_ms / 1000)} it is looked at", True
+    return "", False
+
+
+def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
+    changes, there = stored.commit.changes, {line.deletion.what for line in lines}
+    names = [points_named(start, end - 1) for start, end in changes.forgotten]
+    names += [range_named(each) for each in changes.expired]
+    if missing := next((name for name in names if name not in there), ""):
+        return f"the audit has no line about {missing}"
+    return "" if there or not changes.removed else "the audit has no line about it"
+
+
+def _disagreement(
+    backup: Backup, stored: StoredCommit, base: BackupState, in_force: InForce, clock: Clock
+) -> Generator[None, None, str]:
+    """Why a plan of our own does not let the same go."""
+    if stored.commit.changes.compacted:
+        return "another installation compacted it"
+    if in_force.policy is None:
+        return "no retention is in force here"
+    told_settings = in_force.told_settings(backup, base) if in_force.policy.mirrors else {}
+    now_ms = min(stored.commit.committed_at_ms, backup.store.now_ms())
+    plan = yield from planned(
+        backup, in_force.policy, clock=clock, told_settings=told_settings, now_ms=now_ms, head=base
+    )
+    return _differs(plan, stored, base)
+
+
+def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> str:
+    if why := plan.below_floor or plan.clock_step:
+        return f"the retention that is in force here refuses it: {why}"
+    for start, end in stored.commit.changes.forgotten:
+        for low, high in uncovered(start, end, plan.forgotten):
+            if points_between(base.history, low, high - 1):
+                return f"the retention that is in force here keeps restore points of {points_named(low, high - 1)}"
+    for expired in stored.commit.changes.expired:
+        if not _lets_go(plan, expired, base):
+            return f"the retention that is in force here keeps some of {range_named(expired)}"
+    return ""
+
+
+def _lets_go(plan: RetentionPlan, expired: ExpiredRange, base: BackupState) -> bool:
+    of = (expired.partition_id, expired.branch)
+    spans = [(each.start, each.end) for each in plan.expired if (each.partition_id, each.branch) == of]
+    return all(
+        any(low <= gone.segment.start and gone.segment.end <= high for low, high in spans)
+        for gone in segments_of(base, expired)
+    )
+
+
+def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator[tuple[PartitionId, Span]]:
+    """What the restore points need that the commit dropped."""
+    branches = Branches.of(base)
+    for start, end in stored.commit.changes.forgotten:
+        kept = told(base.history, [Chosen(start=start, end=end, rule="")])
+        for run in runs(base.history, kept):
+            states = {
+                seq: base if seq == base.seq else backup.catalog.state(upto=seq)
+                for seq in states_to_read(run, branches)
+            }
+            yield from ((known.partition_id, span) for known, span in needs_of_run(states, run, branches))

@@ -1,0 +1,120 @@
+"""What this machine remembers of commits that let restore points or records go: which ones its own commands made, since
+when it has known the others, and at which commit somebody last looked.
+
+A repository says of itself whatever its last writer wanted. What this machine saw is a file for each fact, beside the
+remembered heads (see `heads`): several processes add facts at once, and none takes another one's away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsite.model.errors import DamagedObject, OffsiteError
+from offsite.model.ids import random_id
+from offsite.model.journal import noted
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.backup import Backup
+from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.state import BackupState
+from offsite.services.heads import memory_folder
+
+NO_RULE = ""
+_LOOKED = "looked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What somebody saw: the newest commit with its hash, and how many restore points there were."""
+
+    commit: int
+    hash: str
+    points: int
+
+    @classmethod
+    def at(cls, state: BackupState) -> Look:
+        return cls(commit=state.seq, hash=state.head_hash, points=len(state.history))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetGoMemory:
+    """The memory of one backup at one place."""
+
+    backup: Backup
+
+    def note_made(self, state: BackupState, rule: str = NO_RULE) -> None:
+        """A command of this machine made the newest commit of `state`, by the `rule` of a policy, or because a person
+        or the upkeep of the backup asked for it."""
+        self._put(_name(state.seq, state.head_hash, "made"), {"rule": rule})
+
+    def rule_of(self, seq: int, commit_hash: str) -> str | None:
+        """The rule by which a command of this machine made a commit; None: it did not, or that is forgotten."""
+        item = self._get(_name(seq, commit_hash, "made"))
+        return None if item is None else item.optional_text("rule")
+
+    def seen_ms(self, seq: int, commit_hash: str, *, now_ms: int) -> int | None:
+        """When this machine first saw a commit, by the store's clock: `now_ms` if it never did. None: nothing can be
+        remembered here."""
+        name = _name(seq, commit_hash, "seen")
+        if self._get(name) is None:
+            self._put(name, {"at_ms": now_ms})
+        item = self._get(name)
+        return None if item is None else item.integer("at_ms")
+
+    def forget(self, *, upto: int, but: Collection[int]) -> None:
+        """Nobody asks for commits up to `upto` any more, `but` for some."""
+        try:
+            for path in self._folder().glob("*-*.*"):
+                number = path.name.partition("-")[0]
+                if number.isdecimal() and int(number) <= upto and int(number) not in but:
+                    path.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:
+            _no_memory(error)
+
+    def note_looked(self, look: Look) -> None:
+        """Somebody looked at the backup."""
+        self._put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
+
+    def looked(self) -> Look | None:
+        """What was noted when somebody last looked."""
+        item = self._get(_LOOKED)
+        if item is None:
+            return None
+        return Look(commit=item.count("commit"), hash=item.text("hash"), points=item.count("points"))
+
+    def _get(self, name: str) -> JsonObject | None:
+        try:
+            path = self._folder() / name
+            return parse_json_object(path.read_bytes(), source=str(path), damaged=DamagedObject)
+        except FileNotFoundError:
+            return None
+        except (OSError, RuntimeError, OffsiteError) as error:
+            _no_memory(error)
+            return None
+
+    def _put(self, name: str, fields: dict[str, JsonValue]) -> None:
+        try:
+            path = self._folder() / name
+            for folder in reversed((path.parent, *path.parent.parents[:3])):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_name(f".{name}.{random_id()}")
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(encode_object({"format": FORMAT, **fields}))
+            fresh.replace(path)
+        except (OSError, RuntimeError) as error:
+            _no_memory(error)
+
+    def _folder(self) -> Path:
+        """Raises `RuntimeError` where there is no home."""
+        described = self.backup.descriptor
+        place = f"{described.cluster_id} {described.created_at_ms} {self.backup.store.url}"
+        return memory_folder("let-go", place) / described.name
+
+
+def _name(seq: int, commit_hash: str, kind: str) -> str:
+    return f"{seq:020}-{commit_hash[:16]}.{kind}"
+
+
+def _no_memory(error: Exception) -> None:
+    noted("no_memory", what="commits that let something go", why=error)
