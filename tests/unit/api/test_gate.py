@@ -15,6 +15,9 @@ from offsite.api.guard.roles import Role, needed
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile, new_token, read_tokens
 from offsite.model.errors import BadOption
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
 from tests.fake_cluster.site import BACKUP
 from tests.unit.api.conftest import Connect, FakedClusters
 
@@ -94,6 +97,35 @@ def test_each_look_at_records_is_told_with_who_looked_at_what(
     client = connect(tokens=tokens, token=secrets["read"])
     assert client.get(f"{path}/backups/{BACKUP}/records?{padding}topic=orders").status_code == 200
     assert f"looked by=reader what=records backup={BACKUP} topic=orders" in caplog.text
+
+
+def test_what_a_search_looks_for_and_finds_is_shown_to_nobody_without_a_line(
+    connect: Connect,
+    tokens: TokenFile,
+    secrets: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    coordinator: FakedClusters,
+) -> None:
+    client = connect(tokens=tokens, token=secrets["operate"])
+    begun = client.post(f"/api/v1/backups/{BACKUP}/searches", json={"topic": "orders", "key": "ann@example.org"})
+    job = begun.json()["job"]
+    ended = EndedJob(id=job, at_ms=1, exit_code=0, result='{"records": ["a letter to ann@example.org"]}', said="")
+    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_ended(ended)
+    caplog.set_level("INFO")
+    for method, path in (
+        ("GET", "jobs"),
+        ("GET", f"jobs/{job}"),
+        ("GET", f"jobs/{job}/events"),
+        ("POST", f"jobs/{job}/cancel"),
+    ):
+        caplog.clear()
+        shown = client.request(method, f"/api/v1/{path}")
+        assert shown.status_code < 300
+        assert (
+            ("ann@example.org" in shown.text)
+            is ("looked by=operateer" in caplog.text)
+            is path.endswith(("/cancel", job))
+        )
 
 
 def test_who_may_operate_takes_checkpoints_and_restores_nothing(
