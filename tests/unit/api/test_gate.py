@@ -232,6 +232,15 @@ def test_a_session_is_one_of_ours_and_ends() -> None:
         assert sessions.name(junk, now_s=1_001) is None
 
 
+def test_nothing_is_remembered_of_sessions_that_a_stranger_made_up() -> None:
+    """He would fill the memory of a coordinator, and slow down each logout, with times that never come."""
+    sessions = Sessions(b"k" * 32)
+    for number in range(100):
+        sessions.end(f"ann|{10**20}|0|{number}", now_s=1_000)
+    sessions.end(sessions.begin("ann", now_s=1_000), now_s=2_000)
+    assert len(sessions._ended) == 1
+
+
 def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: TokenFile) -> None:
     import time
 
