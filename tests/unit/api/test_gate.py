@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,19 @@ def test_a_token_file_that_says_nothing_sound_is_refused(tmp_path: Path, text: s
     file = tmp_path / "tokens"
     file.write_text(text)
     with pytest.raises(BadOption, match="token"):
+        read_tokens(file)
+
+
+def test_a_token_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its mode is, its owner can write it, and let himself in. That of root counts."""
+    file = tmp_path / "tokens"
+    new_token("ann:read", file)
+    owner = file.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert read_tokens(file).known
+        os.chown(file, 12_345, -1)
+    with pytest.raises(BadOption, match="can be written by others"):
         read_tokens(file)
 
 
