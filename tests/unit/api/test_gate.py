@@ -15,10 +15,12 @@ from offsite.api.guard import gate
 from offsite.api.guard.roles import Role, needed
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile, new_token, read_tokens
+from offsite.api.v1 import read
 from offsite.model.errors import BadOption
 from offsite.repository.jobs.layout import JobLayout
 from offsite.repository.jobs.record import EndedJob
 from offsite.repository.jobs.records import JobRecords
+from offsite.services.groups.report import GroupsShown, ShownGroup, ShownTopic
 from tests.fake_cluster.site import BACKUP
 from tests.unit.api.conftest import Connect, FakedClusters
 
@@ -83,6 +85,25 @@ def test_who_may_watch_sees_no_record_and_no_job(
     assert coordinator.begun == []
 
 
+@pytest.mark.parametrize(("role", "sees"), [("watch", False), ("read", True)])
+def test_who_may_watch_sees_nothing_that_an_application_wrote_beside_its_offsets(
+    connect: Connect,
+    tokens: TokenFile,
+    secrets: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    role: str,
+    sees: bool,
+) -> None:
+    topic = ShownTopic(topic="orders", offsets={0: 1}, metadata={0: "ann@example.org"}, lag=0)
+    group = ShownGroup(group="billing", kind="classic", state="Empty", topics=(topic,))
+    shown = GroupsShown(backup=BACKUP, commit=1, origin="snapshot", groups=(group,), notes=())
+    monkeypatch.setattr(read, "show_groups", lambda *_, **__: shown)
+    seen = connect(tokens=tokens, token=secrets[role]).get(f"/api/v1/backups/{BACKUP}/groups").text
+    assert "billing" in seen
+    assert ("ann@example.org" in seen) is sees
+
+
 @pytest.mark.parametrize("path", ["/api/v1", ""])
 @pytest.mark.parametrize("padding", ["", "partition=0&" * 60])
 def test_each_look_at_records_is_told_with_who_looked_at_what(
@@ -90,6 +111,7 @@ def test_each_look_at_records_is_told_with_who_looked_at_what(
     tokens: TokenFile,
     secrets: dict[str, str],
     caplog: pytest.LogCaptureFixture,
+    *,
     path: str,
     padding: str,
 ) -> None:
