@@ -29,6 +29,7 @@ QUICKLY_NOTICED = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "6000",
     "spark.network.timeoutInterval": "1s",
     "spark.driver.host": LOOPBACK,
+    "spark.offsite.strangers": "allowed",
     "spark.executor.memory": "512m",
     **QUICK_JVMS,
 }

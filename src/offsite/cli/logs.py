@@ -51,6 +51,9 @@ AllowHttp = Annotated[
 ]
 
 _ROOT = logging.getLogger("offsite")
+_TELLS_WHO = "offsite serve"
+"""The command whose journal says who looked at records and who changed what: it goes to stderr where no file takes it.
+"""
 
 
 def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
@@ -68,6 +71,7 @@ def log_everywhere(app: typer.Typer, path: str = "offsite") -> None:
 def logs(command: str, *, verbose: bool, log_file: Path | None) -> Iterator[None]:
     """A block whose journal goes to stderr and to the log file, as the options say. Warnings go to stderr in any case.
     Raises `BadOption`."""
+    verbose = verbose or (command == _TELLS_WHO and log_file is None)
     handlers = [_Terminal(verbose=verbose), *([_opened(log_file)] if log_file is not None else [])]
     logging.getLogger().addHandler(_OTHERS)
     level_before = _ROOT.level

@@ -681,7 +681,7 @@ class SecretStays(UserError):
 
 
 class OpenSpark(UserError):
-    """Anybody on the network could send code to the Spark that is to write into a cluster."""
+    """Anybody who reaches the ports of the Spark that is to write into a cluster could send it code."""
 
     id = "OFF-0229"
 

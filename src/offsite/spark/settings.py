@@ -167,10 +167,13 @@ STRANGERS = "spark.offsite.strangers"
 """Whether restores run on a Spark that asks nobody for a secret: `allowed`, else not."""
 
 
-def lets_strangers_in(settings: Mapping[str, str]) -> bool:
-    """Whether anybody who reaches the ports of driver and executors may send them code: Spark asks for no secret, and
-    the driver can be reached from other machines. Source: Spark's page "Security", authentication."""
-    return not _is_on(settings, "spark.authenticate") and not is_loopback(settings.get("spark.driver.host", ""))
+def lets_strangers_in(settings: Mapping[str, str], *, in_one_jvm: bool) -> bool:
+    """Whether anybody who reaches the ports of driver and executors may send them code: Spark asks for no secret. On
+    addresses of loopback these are the other users of the machine; and executors have addresses of their own. A Spark
+    `in_one_jvm` has no executors: there only other machines count. Source: Spark's page "Security", authentication."""
+    host = settings.get("spark.driver.host", "")
+    is_here = is_loopback(host) and is_loopback(settings.get("spark.driver.bindAddress", host))
+    return not _is_on(settings, "spark.authenticate") and not (in_one_jvm and is_here)
 
 
 def is_private(settings: Mapping[str, str]) -> bool:

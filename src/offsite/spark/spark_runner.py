@@ -96,7 +96,7 @@ class SparkRunner:
         if self._begun().lets_strangers_in:
             raise OpenSpark(
                 "this Spark asks nobody for a secret: whoever reaches its ports could write into the target",
-                hint="switch on spark.authenticate, here and on the cluster; or say that nobody else is on its network:"
+                hint="switch on spark.authenticate, here and on the cluster; or say that nobody else reaches them:"
                 f" --spark-conf {STRANGERS}=allowed",
             )
 

@@ -95,6 +95,7 @@ class Yarn:
         return {
             **QUICK_JVMS,
             "spark.driver.host": "127.0.0.1",
+            "spark.offsite.strangers": "allowed",
             "spark.executor.instances": "2",
             "spark.executor.memory": "512m",
             "spark.yarn.am.memory": "256m",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,12 @@ from offsite.api.guard import gate
 from offsite.api.guard.roles import Role, needed
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import TokenFile, new_token, read_tokens
+from offsite.api.v1 import read
 from offsite.model.errors import BadOption
+from offsite.repository.jobs.layout import JobLayout
+from offsite.repository.jobs.record import EndedJob
+from offsite.repository.jobs.records import JobRecords
+from offsite.services.groups.report import GroupsShown, ShownGroup, ShownTopic
 from tests.fake_cluster.site import BACKUP
 from tests.unit.api.conftest import Connect, FakedClusters
 
@@ -79,13 +85,70 @@ def test_who_may_watch_sees_no_record_and_no_job(
     assert coordinator.begun == []
 
 
-def test_each_look_at_records_is_told_with_who_looked(
-    connect: Connect, tokens: TokenFile, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("role", "sees"), [("watch", False), ("read", True)])
+def test_who_may_watch_sees_nothing_that_an_application_wrote_beside_its_offsets(
+    connect: Connect,
+    tokens: TokenFile,
+    secrets: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    role: str,
+    sees: bool,
 ) -> None:
+    topic = ShownTopic(topic="orders", offsets={0: 1}, metadata={0: "ann@example.org"}, lag=0)
+    group = ShownGroup(group="billing", kind="classic", state="Empty", topics=(topic,))
+    shown = GroupsShown(backup=BACKUP, commit=1, origin="snapshot", groups=(group,), notes=())
+    monkeypatch.setattr(read, "show_groups", lambda *_, **__: shown)
+    seen = connect(tokens=tokens, token=secrets[role]).get(f"/api/v1/backups/{BACKUP}/groups").text
+    assert "billing" in seen
+    assert ("ann@example.org" in seen) is sees
+
+
+@pytest.mark.parametrize("path", ["/api/v1", ""])
+@pytest.mark.parametrize("padding", ["", "partition=0&" * 60])
+def test_each_look_at_records_is_told_with_who_looked_at_what(
+    connect: Connect,
+    tokens: TokenFile,
+    secrets: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    path: str,
+    padding: str,
+) -> None:
+    """However long the address is in which the topic stands."""
     caplog.set_level("INFO")
     client = connect(tokens=tokens, token=secrets["read"])
-    assert client.get(f"/api/v1/backups/{BACKUP}/records?topic=orders&limit=1").status_code == 200
-    assert f'by=reader what="GET /api/v1/backups/{BACKUP}/records?topic=orders&limit=1"' in caplog.text
+    assert client.get(f"{path}/backups/{BACKUP}/records?{padding}topic=orders").status_code == 200
+    assert f"looked by=reader what=records backup={BACKUP} topic=orders" in caplog.text
+
+
+def test_what_a_search_looks_for_and_finds_is_shown_to_nobody_without_a_line(
+    connect: Connect,
+    tokens: TokenFile,
+    secrets: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    coordinator: FakedClusters,
+) -> None:
+    client = connect(tokens=tokens, token=secrets["operate"])
+    begun = client.post(f"/api/v1/backups/{BACKUP}/searches", json={"topic": "orders", "key": "ann@example.org"})
+    job = begun.json()["job"]
+    ended = EndedJob(id=job, at_ms=1, exit_code=0, result='{"records": ["a letter to ann@example.org"]}', said="")
+    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_ended(ended)
+    caplog.set_level("INFO")
+    for method, path in (
+        ("GET", "jobs"),
+        ("GET", f"jobs/{job}"),
+        ("GET", f"jobs/{job}/events"),
+        ("POST", f"jobs/{job}/cancel"),
+    ):
+        caplog.clear()
+        shown = client.request(method, f"/api/v1/{path}")
+        assert shown.status_code < 300
+        assert (
+            ("ann@example.org" in shown.text)
+            is ("looked by=operateer" in caplog.text)
+            is path.endswith(("/cancel", job))
+        )
 
 
 def test_who_may_operate_takes_checkpoints_and_restores_nothing(
@@ -107,8 +170,8 @@ def test_a_coordinator_that_only_shows_changes_nothing(connect: Connect) -> None
 
 
 def test_what_no_rule_names_needs_the_most() -> None:
-    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True, False)
-    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True, False)
+    assert needed("PATCH", "/api/v1/status") == (Role.RESTORE, True)
+    assert needed("POST", "/api/v1/backups/a/checkpoints/plan/../../b") == (Role.RESTORE, True)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +255,15 @@ def test_a_session_is_one_of_ours_and_ends() -> None:
         assert sessions.name(junk, now_s=1_001) is None
 
 
+def test_nothing_is_remembered_of_sessions_that_a_stranger_made_up() -> None:
+    """He would fill the memory of a coordinator, and slow down each logout, with times that never come."""
+    sessions = Sessions(b"k" * 32)
+    for number in range(100):
+        sessions.end(f"ann|{10**20}|0|{number}", now_s=1_000)
+    sessions.end(sessions.begin("ann", now_s=1_000), now_s=2_000)
+    assert len(sessions._ended) == 1
+
+
 def test_a_session_counts_while_its_name_has_a_token(connect: Connect, tokens: TokenFile) -> None:
     import time
 
@@ -236,6 +308,19 @@ def test_a_token_file_that_says_nothing_sound_is_refused(tmp_path: Path, text: s
     file = tmp_path / "tokens"
     file.write_text(text)
     with pytest.raises(BadOption, match="token"):
+        read_tokens(file)
+
+
+def test_a_token_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its mode is, its owner can write it, and let himself in. That of root counts."""
+    file = tmp_path / "tokens"
+    new_token("ann:read", file)
+    owner = file.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert read_tokens(file).known
+        os.chown(file, 12_345, -1)
+    with pytest.raises(BadOption, match="can be written by others"):
         read_tokens(file)
 
 

@@ -17,7 +17,7 @@ from offsite.cli.app import app
 from offsite.cli.logs import logs
 from offsite.cli.progress import progress
 from offsite.model.errors import KafkaUnreachable, RepositoryNotFound, StoreInClear
-from offsite.model.journal import JOURNAL, decided, failed, warned
+from offsite.model.journal import JOURNAL, decided, failed, noted, warned
 from offsite.repository.repository import Repository
 from offsite.spark.runner import RunProgress
 from offsite.stores.object_store import CloudStore
@@ -69,6 +69,17 @@ def test_a_log_file_that_cannot_be_written_stops_the_command_before_it_does_anyt
     done = CliRunner().invoke(app, ["init", str(tmp_path / "r"), "--log-file", str(tmp_path / "no" / "log")])
     assert "cannot write the log file" in str(done.exception)
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("into_file", [False, True])
+def test_a_coordinator_tells_who_looks_also_where_nobody_has_asked_for_a_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], into_file: bool
+) -> None:
+    log = tmp_path / "log"
+    with logs("offsite serve", verbose=False, log_file=log if into_file else None):
+        noted("looked", by="ann")
+    line = "INFO looked by=ann"
+    assert (line in capsys.readouterr().err, log.exists() and line in log.read_text()) == (not into_file, into_file)
 
 
 def test_verbose_shows_decisions_and_tracebacks_and_else_only_warnings_are_seen(

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from offsite.cli.app import app
 from offsite.cli.commands.records import record_line
+from offsite.model.errors import BadOption
 from offsite.model.untrusted.printable import printable
 from offsite.services.records.shown_record import Shown, ShownHeader, ShownRecord
 
@@ -20,6 +25,16 @@ RECORD = ShownRecord(
         ShownHeader(name="p", value=Shown(encoding="base64", data="AAAAAAVh", schema_id=5)),
     ),
 )
+
+
+@pytest.mark.parametrize("given", ["key-hex=5ecre7", "key=5ecre7\nkey=5ecre7", "nothing 5ecre7"])
+def test_no_word_of_a_match_file_is_told_or_logged(tmp_path: Path, given: str) -> None:
+    words, log = tmp_path / "words", tmp_path / "log"
+    words.write_text(given)
+    command = ["search", "--repo", str(tmp_path), "--backup", "b", "--match-file", str(words), "--log-file", str(log)]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, BadOption)
+    assert "5ecre7" not in f"{done.output} {done.exception} {log.read_text()}"
 
 
 def test_a_record_is_one_line_that_a_terminal_can_bear() -> None:

@@ -50,6 +50,12 @@ def test_the_same_archive_finds_its_copy_again_and_another_does_not() -> None:
         assert open_staging(None, format_name=format_name, archive=archive).place != first.place
 
 
+def test_copies_are_below_a_folder_for_their_owner_alone() -> None:
+    staging = open_staging(None, format_name="avro", archive="/a")
+    assert staging.folder is not None
+    assert staging.folder.parent.stat().st_mode & 0o077 == 0
+
+
 def test_a_copy_of_ones_own_is_removed_with_its_repository(cache: Path) -> None:
     staging = open_staging(None, format_name="avro", archive="/a")
     fill(staging)

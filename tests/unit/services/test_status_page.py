@@ -60,6 +60,22 @@ def test_the_command_writes_it_whole_or_says_why_not(tmp_path: Path, file: str) 
 
 
 @pytest.mark.parametrize(
+    ("made", "expected"),
+    [(None, 0o600), (0o644, 0o644)],
+)
+def test_its_file_is_for_its_owner_alone_unless_somebody_has_given_it_another_mode(
+    tmp_path: Path, made: int | None, expected: int
+) -> None:
+    file = tmp_path / "status.html"
+    if made is not None:
+        file.touch(mode=made)
+        file.chmod(made)
+    with open_site(tmp_path) as site:
+        CliRunner().invoke(app, ["status", "--repo", site.repository.store.url, "--html", str(file)])
+    assert file.stat().st_mode & 0o777 == expected
+
+
+@pytest.mark.parametrize(
     ("configs", "said"),
     [
         ({}, "not known: a setting of the cluster"),

@@ -13,14 +13,20 @@ def test_spark_shows_no_pages_and_nobody_can_end_jobs_by_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "in_one_jvm", "expected"),
     [
-        ({"spark.driver.host": "10.1.2.3"}, True),
-        ({}, True),
-        ({"spark.driver.host": "10.1.2.3", "spark.authenticate": "true"}, False),
-        ({"spark.driver.host": "127.0.0.1"}, False),
-        ({"spark.driver.host": "10.1.2.3", "spark.network.crypto.enabled": "true"}, True),
+        ({"spark.driver.host": "10.1.2.3"}, False, True),
+        ({"spark.driver.host": "10.1.2.3"}, True, True),
+        ({}, False, True),
+        ({"spark.driver.host": "10.1.2.3", "spark.authenticate": "true"}, False, False),
+        ({"spark.driver.host": "127.0.0.1"}, False, True),
+        ({"spark.driver.host": "127.0.0.1"}, True, False),
+        ({"spark.driver.host": "localhost", "spark.driver.bindAddress": "0.0.0.0"}, True, True),
+        ({"spark.driver.host": "10.1.2.3", "spark.network.crypto.enabled": "true"}, False, True),
     ],
 )
-def test_whoever_reaches_a_spark_without_a_secret_can_send_it_code(settings: dict[str, str], expected: bool) -> None:
-    assert lets_strangers_in(settings) is expected
+def test_whoever_reaches_a_spark_without_a_secret_can_send_it_code(
+    settings: dict[str, str], in_one_jvm: bool, expected: bool
+) -> None:
+    """On loopback these are the other users of the machine: each may send applications to a cluster there."""
+    assert lets_strangers_in(settings, in_one_jvm=in_one_jvm) is expected

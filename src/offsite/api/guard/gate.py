@@ -83,11 +83,10 @@ class Gate:
         except Refusal as refusal:
             await refusal.response(scope, receive, answer)
         finally:
-            if wanted.changes or wanted.shows_records or answer.status in _REFUSED:
+            if wanted.changes or answer.status in _REFUSED:
                 caller = scope.get("state", {}).get("caller", _STRANGER)
-                asked = scope["path"] + (f"?{scope['query_string'].decode()}" if wanted.shows_records else "")
                 noted(
-                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {asked[:_TOLD_MAX]}",
+                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {scope['path'][:_TOLD_MAX]}",
                     answer=answer.status,
                 )  # fmt: skip
 

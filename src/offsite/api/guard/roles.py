@@ -24,11 +24,10 @@ class Role(IntEnum):
 
 class Needed(NamedTuple):
     """`role`: None for everybody, also strangers. `changes`: something, so that it is told who did it, and refused
-    where this coordinator only shows. `shows_records`: so that it is told who looked."""
+    where this coordinator only shows."""
 
     role: Role | None
     changes: bool
-    shows_records: bool = False
 
     @property
     def is_more_than_reading(self) -> bool:
@@ -41,8 +40,8 @@ class _Rule(NamedTuple):
     needed: Needed
 
 
-def _rule(methods: str, path: str, role: Role | None, *, changes: bool, shows_records: bool = False) -> _Rule:
-    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes, shows_records))
+def _rule(methods: str, path: str, role: Role | None, *, changes: bool) -> _Rule:
+    return _Rule(frozenset(methods.split()), re.compile(path), Needed(role, changes))
 
 
 _POINTS = r"groups|pins|points|checkpoints(?:/[^/]+(?:/explanation)?)?"
@@ -53,7 +52,6 @@ _RULES = (
     _rule("GET HEAD", r"/login|/static/[a-z.]+|/healthz", None, changes=False),
     _rule("POST", r"/login|/logout", None, changes=False),
     _rule("GET", r"/api/v1/doctor", Role.OPERATE, changes=False),
-    _rule("GET", r"/(api/v1/)?backups/[^/]+/records", Role.READ, changes=False, shows_records=True),
     _rule("GET HEAD", rf"/|/openapi\.json|/(?:api/v1/)?{_SEEN}|{_ACTUATOR}", Role.WATCH, changes=False),
     _rule("GET HEAD OPTIONS", r"/.*", Role.READ, changes=False),
     _rule("POST", r"/api/v1/(.*/)?plan", Role.READ, changes=False),

@@ -38,10 +38,11 @@ class Sessions:
             return None
         return parts[0] if int(parts[1]) > now_s and parts[-1] not in self._ended else None
 
-    def end(self, cookie: str, *, now_s: int) -> None:
-        """End a session before its time: whoever has a copy of its cookie is shut out, too."""
-        parts = cookie.split("|")
-        if len(parts) == _PARTS and parts[1].isdecimal():
+    def end(self, cookie: str, *, now_s: int, of: Callable[[str], str] = lambda _: "") -> None:
+        """End a session before its time: whoever has a copy of its cookie is shut out, too. What is no session of ours
+        is not remembered: anybody can make up as many as he likes."""
+        if self.name(cookie, now_s=now_s, of=of) is not None:
+            parts = cookie.split("|")
             self._ended = {each: until_s for each, until_s in self._ended.items() if until_s > now_s}
             self._ended[parts[-1]] = int(parts[1])
 

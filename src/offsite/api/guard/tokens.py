@@ -16,6 +16,7 @@ from pathlib import Path
 from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
+from offsite.stores.plain_files import is_of_another
 
 _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
@@ -102,9 +103,11 @@ class TokenFile:
 def read_tokens(path: Path) -> Tokens:
     """Raises `BadOption` for a file that cannot be read, has no token, or a line that is none."""
     try:
-        if path.stat().st_mode & _WRITABLE_BY_OTHERS:
+        status = path.stat()
+        if status.st_mode & _WRITABLE_BY_OTHERS or is_of_another(status):
             raise BadOption(
-                f"the token file {path} can be written by others, who could let themselves in", hint="chmod go-w FILE"
+                f"the token file {path} can be written by others, who could let themselves in",
+                hint="own it, and: chmod go-w FILE",
             )
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -65,7 +65,8 @@ def _is_encrypted(request: Request) -> bool:
 @router.post("/logout")
 def logout(request: Request, _: Form) -> Response:
     guarded = request.app.state.guarded
-    guarded.sessions.end(request.state.cookie, now_s=guarded.clock.now_ms() // 1000)
+    tokens = guarded.tokens() if guarded.tokens else Tokens(known=())
+    guarded.sessions.end(request.state.cookie, now_s=guarded.clock.now_ms() // 1000, of=tokens.hash_of)
     answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer

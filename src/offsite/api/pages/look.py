@@ -13,7 +13,7 @@ from offsite.api.pages.coverage import bars
 from offsite.api.pages.forms import number
 from offsite.api.pages.templates import page
 from offsite.api.site import Site
-from offsite.api.v1.context import BackupName, CheckpointId, TheSite
+from offsite.api.v1.context import BackupName, CheckpointId, TheCaller, TheSite
 from offsite.api.v1.letting_go import planned_retention
 from offsite.api.v1.records import Wanted, records_of
 from offsite.api.v1.words import arguments
@@ -154,13 +154,15 @@ class Asked(BaseModel):
 
 
 @router.get("/backups/{backup}/records")
-def records(request: Request, site: TheSite, backup: BackupName, asked: Annotated[Asked, Query()]) -> Response:
+def records(
+    request: Request, site: TheSite, caller: TheCaller, backup: BackupName, asked: Annotated[Asked, Query()]
+) -> Response:
     shown, problem, command = [], "", ""
     opened = site.seen(backup)
     if asked.topic:
         try:
             wanted = _wanted(asked)
-            shown, command = [_row(each) for each in records_of(opened, wanted)], _cat(backup, wanted)
+            shown, command = [_row(each) for each in records_of(opened, wanted, caller)], _cat(backup, wanted)
         except (UserError, ValidationError) as error:
             problem = str(error) if isinstance(error, UserError) else "There is no such topic or partition."
     return page(request, "records.html", backup=backup, asked=asked, records=shown, problem=problem, command=command)

@@ -45,10 +45,10 @@ def job(site: TheSite, caller: TheCaller, job: JobId) -> Response:
 
 
 def seen_job(site: Site, caller: Caller, job: str) -> JobReport:
-    """A job, and a line in the journal where it holds records that somebody looks at now."""
+    """A job, and a line in the journal where it holds words or records that somebody looks at now."""
     report = job_report(site.repository().store, job)
-    if report.kind == SEARCH and report.state.is_final:
-        noted("looked", by=caller.name, what=f"the records that job {job} has found", backup=report.backup)
+    if report.kind == SEARCH:
+        noted("looked", by=caller.name, what=f"the search of job {job}, and what it has found", backup=report.backup)
     return report
 
 
@@ -58,7 +58,7 @@ def cancel(site: TheSite, caller: TheCaller, job: JobId) -> Response:
     store = site.repository().store
     if job_report(store, job).ended_at_ms < 0:  # a lost one may only be silent
         cancel_job(store, job, by=caller.name)
-    return answer(job_report(store, job), HTTPStatus.ACCEPTED)
+    return answer(seen_job(site, caller, job), HTTPStatus.ACCEPTED)
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def events(request: Request, site: TheSite, job: JobId) -> StreamingRespon
 async def _events(request: Request, site: Site, job: str, first: JobReport) -> AsyncIterator[str]:
     report, told = first, ""
     for _ in range(int(FOLLOWED_S / LOOK_S)):
-        text = json.dumps({**_fields(report), "result": None, "said": ""})
+        text = json.dumps(plain(report))
         if text != told:
             yield f"event: job\ndata: {text}\n\n"
             told = text
@@ -85,10 +85,5 @@ async def _events(request: Request, site: Site, job: str, first: JobReport) -> A
         report = await run_in_threadpool(_seen, site, job)
 
 
-def _fields(report: JobReport) -> dict[str, object]:
-    fields = plain(report)
-    return dict(fields) if isinstance(fields, dict) else {}
-
-
 def _seen(site: Site, job: str) -> JobReport:
-    return job_report(site.repository().store, job)
+    return job_report(site.repository().store, job, with_result=False)

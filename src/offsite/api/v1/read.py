@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from offsite.api.answers import answer
-from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, CommitNumber, TheSite
+from offsite.api.guard.roles import Role
+from offsite.api.v1.context import PROBLEMS, BackupName, CheckpointId, CommitNumber, TheCaller, TheSite
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointList, CheckpointReport, Checkpoints, check_exists
@@ -56,9 +57,10 @@ def backup(site: TheSite, backup: BackupName, commit: CommitNumber = None, point
 
 
 @router.get("/backups/{backup}/groups", response_model=GroupsShown)
-def groups(site: TheSite, backup: BackupName, commit: CommitNumber = None) -> Response:
+def groups(site: TheSite, caller: TheCaller, backup: BackupName, commit: CommitNumber = None) -> Response:
     """The consumer groups of a backup, and how far they were behind."""
-    return answer(show_groups(site.seen(backup), groups=ALL_GROUPS, commit=commit))
+    shown = show_groups(site.seen(backup), groups=ALL_GROUPS, commit=commit)
+    return answer(shown if caller.role >= Role.READ else shown.without_metadata())
 
 
 @router.get("/backups/{backup}/pins", response_model=list[PinnedPoint])

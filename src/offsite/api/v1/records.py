@@ -9,10 +9,12 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from offsite.api.answers import answer
+from offsite.api.guard.tokens import Caller
 from offsite.api.site import Place
 from offsite.api.v1.context import PROBLEMS, BackupName, IdempotencyKey, TheCaller, TheSite
 from offsite.api.v1.job_answers import JobBegun, begin, requested
 from offsite.api.v1.words import Body, arguments, check_bounded, given
+from offsite.model.journal import noted
 from offsite.model.size import MIB
 from offsite.model.untrusted.bounds import MAX_PARTITIONS
 from offsite.repository.backup import Backup
@@ -55,9 +57,9 @@ class SearchBody(Body):
 
 
 @router.get("/backups/{backup}/records", response_model=list[dict[str, Any]])
-def records(site: TheSite, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
+def records(site: TheSite, caller: TheCaller, backup: BackupName, wanted: Annotated[Wanted, Query()]) -> Response:
     """The first records from `start` on, decoded, partition by partition, each as `offsite cat -o json` prints it."""
-    return answer(records_of(site.seen(backup), wanted))
+    return answer(records_of(site.seen(backup), wanted, caller))
 
 
 @router.post("/backups/{backup}/searches", status_code=202, response_model=JobBegun)
@@ -74,13 +76,16 @@ def search_command(backup: str, body: SearchBody) -> list[str]:
     return [SEARCH, *arguments({"backup": backup, **options})]
 
 
-def records_of(backup: Backup, wanted: Wanted) -> list[ShownRecord]:
-    """The first records that are wanted; fewer, where they are large. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
+def records_of(backup: Backup, wanted: Wanted, caller: Caller) -> list[ShownRecord]:
+    """The first records that are wanted; fewer, where they are large. Before one is read, a line in the journal names
+    who looks at what. Raises `NoSuchTopic`, `BadOption`, `BadName`."""
     topic, partition = wanted.topic, wanted.partition
     check_bounded({"topics": [topic]})
     words = PointWords(topics=[topic], partitions=None if partition is None else [f"{topic}:{partition}"])
     request = RecordsRequest(point=parse_point(words), start=wanted.start, end=wanted.end, limit=wanted.limit)
-    return list(_bounded(cat_records(plan_records(backup, request))))
+    plan = plan_records(backup, request)
+    noted("looked", by=caller.name, what="records", backup=backup.layout.backup, **wanted.model_dump())
+    return list(_bounded(cat_records(plan)))
 
 
 def _bounded(records: Iterator[ShownRecord]) -> Iterator[ShownRecord]:

@@ -256,9 +256,7 @@ def _from_hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise BadOption(
-            f"--key-hex {text!r} is not in hex", hint="write two digits for each byte, as 00ff12"
-        ) from error
+        raise BadOption("the key is not in hex", hint="write two digits for each byte, as 00ff12") from error
 
 
 NULL = "NULL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from offsite.cli.views.settings_view import render_cluster_settings, render_not_
 from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
+from offsite.model.ids import random_id
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
@@ -92,14 +94,20 @@ def status(repo: Repo, html: HtmlFile = None, output: Output = OutputFormat.TABL
         raise typer.Exit(Damaged.exit_code if any(each.damaged for each in report.backups) else EXIT_ATTENTION)
 
 
+_PRIVATE = 0o600
+"""Mode of a new page, which names topics and places. Who gives it another one, for a web server, finds that kept."""
+
+
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.services.overview.status_page import read_glances, status_page
     from offsite.services.reading_clock import reading_now_ms
 
     page = status_page(report, read_glances(report, repository.backup), reading_now_ms(repository.store))
     try:
-        beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_text(page)
+        beside = file.with_name(f".{file.name}.{random_id()}")
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _PRIVATE
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as made:
+            made.write(page)
         beside.replace(file)  # whoever has it open in a browser never sees half of one
     except OSError as error:
         raise BadOption(

@@ -109,7 +109,9 @@ def bound_log(log: Path) -> None:
     with suppress(FileNotFoundError):
         if log.stat().st_size > LOG_MAX_BYTES:
             with log.open("rb+") as file:
-                Path(f"{log}.1").write_bytes(file.read(2 * LOG_MAX_BYTES))
+                full = Path(f"{log}.1")
+                full.touch(mode=0o600)
+                full.write_bytes(file.read(2 * LOG_MAX_BYTES))
                 file.truncate(0)
 
 

@@ -201,7 +201,7 @@ def _opened(place: str) -> Repository:
 
 def _make(cache: Path) -> None:
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         problem = f"the copy of the archive cannot be put into {cache}: {os.strerror(error.errno or 0)}"
         raise BadOption(problem, hint="name a place with --staging, or set XDG_CACHE_HOME") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsite.copy.restore_point import PointRequest
 from offsite.kafka.groups.committed_offsets import GroupFailure
@@ -53,6 +53,13 @@ class GroupsShown:
     origin: str
     groups: tuple[ShownGroup, ...]
     notes: tuple[str, ...]
+
+    def without_metadata(self) -> GroupsShown:
+        """The same for whoever may see no record: applications write there what they like."""
+        groups = (
+            replace(group, topics=tuple(replace(topic, metadata={}) for topic in group.topics)) for group in self.groups
+        )
+        return replace(self, groups=tuple(groups))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

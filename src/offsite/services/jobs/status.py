@@ -12,6 +12,7 @@ from offsite.repository.jobs.record import AskedJob, CancelledJob, EndedJob, Job
 from offsite.repository.jobs.records import JobRecords, list_jobs
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.jobs.ask import SEARCH
 from offsite.services.reading_clock import reading_now_ms
 from offsite.stores.store import Store
 
@@ -93,7 +94,7 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobList:
-    """The newest jobs first; without their results."""
+    """The newest jobs first; without their results, and searches without their words."""
 
     jobs: tuple[JobReport, ...]
 
@@ -111,9 +112,10 @@ def decide_state(facts: JobFacts) -> JobState:
     return JobState.LOST if facts.had_worker or is_late else JobState.STARTING
 
 
-def job_report(store: Store, job: str) -> JobReport:
-    """Raises `JobNotFound`, `BadName`, `DamagedObject`, and what the store raises."""
-    return _report(store, job, reading_now_ms(store), with_result=True)
+def job_report(store: Store, job: str, *, with_result: bool = True) -> JobReport:
+    """How a job stands. `with_result`: also its result, what it said, and the words of a search. Raises `JobNotFound`,
+    `BadName`, `DamagedObject`, and what the store raises."""
+    return _report(store, job, reading_now_ms(store), with_result=with_result)
 
 
 def job_list(store: Store, *, most: int = 50) -> JobList:
@@ -152,7 +154,7 @@ def _report(store: Store, job: str, now_ms: int, *, with_result: bool) -> JobRep
         kind=facts.asked.kind,
         state=decide_state(facts),
         backup=facts.asked.backup,
-        arguments=facts.asked.arguments,
+        arguments=facts.asked.arguments if with_result or facts.asked.kind != SEARCH else (),
         asked_at_ms=facts.asked.at_ms,
         asked_by=facts.asked.by,
         cluster=facts.asked.cluster,

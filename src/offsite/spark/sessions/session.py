@@ -24,8 +24,8 @@ class Session(ABC):
     max_attempts = MAX_ATTEMPTS
     """How often Spark tries a task."""
     lets_strangers_in = False
-    """Whether anybody who reaches its ports may send it code, and nobody said that this is fine. Known once it is
-    ready."""
+    """Whether anybody who reaches the ports of its cluster may send it code, and nobody said that this is fine. Known
+    once it is ready."""
     is_private = False
     """Whether nobody but this machine and Spark's executors can read what is sent to them. Known once it is ready."""
 
@@ -85,8 +85,8 @@ class Session(ABC):
             in_one_jvm = runs_in_one_jvm(str(self._context.master))
             settings = dict(self._context.getConf().getAll())
             self.is_private = in_one_jvm or is_private(settings)
-            is_open = not in_one_jvm and lets_strangers_in(settings)
-            self.lets_strangers_in = is_open and settings.get(STRANGERS) != "allowed"
+            is_open = lets_strangers_in(settings, in_one_jvm=in_one_jvm)
+            self.lets_strangers_in = is_open and not in_one_jvm and settings.get(STRANGERS) != "allowed"
             if is_open:
                 warned("spark_open", why="Spark asks nobody for a secret: whoever reaches its ports runs code there")
         except OffsiteError as error:

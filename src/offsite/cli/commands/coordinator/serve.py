@@ -211,10 +211,14 @@ def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
 def _session_key(file: Path | None) -> bytes | None:
     if file is None:
         return None
+    from offsite.stores.plain_files import is_of_another
+
     try:
-        if file.stat().st_mode & 0o077:
+        status = file.stat()
+        if status.st_mode & 0o077 or is_of_another(status):
             raise BadOption(
-                f"{file} can be read by others, who could make sessions of their own", hint="chmod 600 FILE"
+                f"{file} can be read by others, who could make sessions of their own",
+                hint="own it, and: chmod 600 FILE",
             )
         key = file.read_bytes()
     except OSError as error:
