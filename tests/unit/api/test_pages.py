@@ -184,6 +184,7 @@ def test_a_form_begins_a_job_and_leads_to_its_page(client: TestClient, coordinat
     job = coordinator.begun[0][0]
     assert client.post(f"/jobs/{job}/cancel", data={"word": said}).status_code == 303
     assert "told to end by this machine" in shown(client, f"/jobs/{job}")
+    assert "may have made it up" in shown(client, f"/jobs/{job}"), "whoever writes jobs into the repository"
 
 
 def test_a_form_that_is_sent_twice_begins_one_job(client: TestClient, coordinator: FakedClusters) -> None:
