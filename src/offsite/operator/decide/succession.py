@@ -13,6 +13,7 @@ the successor must have begun where the older one did, and hold something. What 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -66,12 +67,21 @@ def judge_successor(successor: Successor, *, minimum_ms: int) -> Judgement:
     return Judgement(reasons=tuple(f"{successor.name} {why}" for why in _unfit(successor, minimum_ms)))
 
 
-def judge_coverage(older: BackupState, successor: Successor, *, same_batch: Mapping[PartitionId, bool]) -> Judgement:
+def judge_coverage(
+    older: BackupState,
+    successor: Successor,
+    *,
+    same_batch: Mapping[PartitionId, bool],
+    rewritten: AbstractSet[PartitionId] = frozenset(),
+) -> Judgement:
     """Whether `successor` holds what `older` does, and nothing is missing between the two. `same_batch`: whether it has
-    the last batch of the older one, for partitions of which it must and that could be asked."""
+    the last batch of the older one, for partitions of which it must and that could be asked. `rewritten`: partitions of
+    compacted topics whose log was cut back between the two."""
     if successor.point is None:
         return Judgement(reasons=(f"{successor.name} has no restore point to compare with",))
-    comparison = _Comparison(older=older, point=successor.point, began=successor.began, same_batch=same_batch)
+    comparison = _Comparison(
+        older=older, point=successor.point, began=successor.began, same_batch=same_batch, rewritten=rewritten
+    )
     return Judgement(reasons=tuple(f"{successor.name} {why}" for why in comparison.lacks()))
 
 
@@ -79,9 +89,16 @@ def must_have_batch(older: BackupState, point: BackupState, partition: Partition
     """Whether the last batch that `older` read of a partition must be in `point` as well."""
     position, spans = older.positions.get(partition), held_spans(point, partition)
     last = position.last_batch if position is not None else None
-    if last is None or not spans or _is_compacted(older, point, partition):
+    if last is None or not spans or is_compacted_in(older, point, partition):
         return False
     return spans[0][0] <= last.last_offset < spans[-1][1]
+
+
+def may_be_rewritten(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
+    """Whether only the epochs of leaders can tell that the log was cut back since `older` read it: of a compacted topic
+    its last batch may be gone from the log."""
+    position = older.positions[partition]
+    return position.is_exact and partition in point.positions and is_compacted_in(older, point, partition)
 
 
 def held_spans(state: BackupState, partition: PartitionId) -> Spans:
@@ -98,6 +115,7 @@ class _Comparison:
     point: BackupState
     began: Mapping[PartitionId, int]
     same_batch: Mapping[PartitionId, bool]
+    rewritten: AbstractSet[PartitionId]
 
     def lacks(self) -> Iterator[str]:
         latest = self.older.alive()
@@ -121,7 +139,7 @@ class _Comparison:
         if not held:
             yield f"holds no record of {partition}"
             return
-        if _is_compacted(self.older, self.point, partition):
+        if is_compacted_in(self.older, self.point, partition):
             yield from self._lacks_of_compacted(partition, spans)
             return
         covered = joined([*held, *self._let_go(partition)])
@@ -144,6 +162,8 @@ class _Comparison:
         holes = [each for each in self.point.holes if each.partition_id == partition]
         if any(each.start < end and start < each.end for each in holes):
             yield f"has a hole in {partition}"
+        if partition in self.rewritten:
+            yield f"holds what a later leader wrote of {partition} below {end}: the log was cut back"
 
     def _let_go(self, partition: PartitionId) -> Spans:
         """What the successor held, and its own retention let go. Retention counts from 0 on, whatever was held."""
@@ -182,6 +202,7 @@ def _unfit(successor: Successor, minimum_ms: int) -> Iterator[str]:
         yield f"may not reach back as far as its clock says: {successor.clock_step}"
 
 
-def _is_compacted(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
+def is_compacted_in(older: BackupState, point: BackupState, partition: PartitionId) -> bool:
+    """Whether the topic was compacted at any time that either knows of."""
     shapes = (state.topics.get(partition.incarnation) for state in (older, point))
     return any(shape is not None and (shape.was_compacted or is_compacted(dict(shape.configs))) for shape in shapes)

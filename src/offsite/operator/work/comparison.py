@@ -9,7 +9,7 @@ from functools import partial
 from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
 from offsite.model.named import named
 from offsite.model.selections.selection import parse_selection
-from offsite.operator.decide.succession import Successor, must_have_batch
+from offsite.operator.decide.succession import Successor, may_be_rewritten, must_have_batch
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, PartitionId
@@ -20,6 +20,8 @@ from offsite.repository.declared.history import LowLevel
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.history import CommitSummary
 from offsite.repository.repository import Repository
+from offsite.repository.segments.reader import SegmentReader
+from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.retention.reckoning import Reckoning, jump_ahead, reckoned, was_behind
 from offsite.stores.store import Store
@@ -58,6 +60,28 @@ def same_batches(store: Store, older: BackupState, point: BackupState) -> Mappin
         if last is not None and must_have_batch(older, point, partition):
             found[partition] = has_batch(store, point, partition, last_offset=last.last_offset, crc=last.crc)
     return found
+
+
+def rewritten(store: Store, older: BackupState, point: BackupState) -> frozenset[PartitionId]:
+    """The partitions of compacted topics of which `point` holds a batch that a later leader wrote where `older` had
+    read already: what a leader goes on with lies behind that. Raises `DamagedObject`, and what the store raises."""
+    return frozenset(
+        partition
+        for partition, end in older.reached().items()
+        if may_be_rewritten(older, point, partition)
+        and any(
+            _has_later_batch(store, segment, end=end, epoch=older.positions[partition].leader_epoch)
+            for segment in point.segments.get(partition, ())
+            if segment.start < end
+        )
+    )
+
+
+def _has_later_batch(store: Store, segment: Segment, *, end: int, epoch: int) -> bool:
+    if max(segment.leader_epochs, default=epoch) <= epoch:
+        return False
+    chunks = SegmentReader(store=store, segment=segment).chunks(end=end)
+    return any(header.leader_epoch > epoch for chunk in chunks for header in chunk.batches)
 
 
 def _successor(

@@ -19,7 +19,7 @@ from offsite.model.errors import BackupNotFound, Damaged, ExpiryNotDone, FormatT
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.beating import beating
-from offsite.operator.work.comparison import is_at, same_batches, successor_of
+from offsite.operator.work.comparison import is_at, rewritten, same_batches, successor_of
 from offsite.operator.work.entering import enter
 from offsite.operator.work.reading import Reading
 from offsite.operator.work.release import is_released
@@ -231,8 +231,8 @@ class _Case:
             yield str(judged)
         if (point := successor.point) is None:
             return
-        same = same_batches(last.store, state, point)
-        if not (judged := judge_coverage(state, successor, same_batch=same)).may_go:
+        same, cut_back = same_batches(last.store, state, point), rewritten(last.store, state, point)
+        if not (judged := judge_coverage(state, successor, same_batch=same, rewritten=cut_back)).may_go:
             yield str(judged)
         if problem := Reading(store=last.store, uid=uid, number=last.low.number).problem(point.all_segments()):
             yield f"{last.name} is damaged: {problem}"
