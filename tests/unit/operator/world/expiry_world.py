@@ -332,7 +332,7 @@ class ExpiryWorld:
         if keys:
             key = self.rng.choice(sorted(keys))
             data = bytearray(self.stores[url].objects[key])
-            data[len(data) // 2] ^= 1
+            data[len(data) // 2] = (data[len(data) // 2] + 1) % 256  # twice is no mend
             self.stores[url].put_overwrite(key, data)
             truth.is_damaged = True
 
