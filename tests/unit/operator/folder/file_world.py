@@ -274,7 +274,8 @@ class FileWorld:
             asked, place = wanted.beginning, wanted.place.repository.rstrip("/")
             is_moved = (live[0][0], begun.path, begun.tag) != (place, asked.path, asked.tag)
             assert is_moved or wanted.state.value == "stopped", f"{record.name} was stopped for nothing"
-            can_begin = (asked.path, place) != ("taken", "memory:two")
+            has_time = bool(backup.spec.destination.timestamp_format)  # else the name is that of somebody else's
+            can_begin = has_time or (asked.path, place) != ("taken", "memory:two")
             assert can_begin or wanted.state.value == "stopped", f"{record.name} was stopped for what cannot begin"
             assert named or live[0][0] == place, f"{record.name} was moved by the order of accounts"
         return done
