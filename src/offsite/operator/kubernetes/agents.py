@@ -196,14 +196,12 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
     own = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
     account = [{"secretRef": {"name": secret}} for secret in secrets_of(agents)[1:]]
+    words = ("offsite", "operator", "agent", "--repo", place.repository, "--uid", named.uid, *agents.retention_words)
     return {
         "name": "agent",
         "image": template.image or image,
-        "command": [
-            *("offsite", "operator", "agent", "--repo", place.repository, "--uid", named.uid),
-            *agents.retention_words,
-        ],
-        "env": variables(own),
+        "command": [*map(_as_it_is, words)],
+        "env": variables({name: _as_it_is(value) for name, value in own.items()}),
         "envFrom": account,
         "resources": {"requests": {**template.resources}},
         "securityContext": {**CONTAINER_SECURITY},
@@ -212,6 +210,11 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
             {"name": "cluster", "mountPath": CLUSTER_FOLDER, "readOnly": True},
         ],
     }
+
+
+def _as_it_is(text: str) -> str:
+    """Kubernetes puts the value of a variable for `$(NAME)`, behind all checks and also of one that a Secret holds."""
+    return text.replace("$", "$$")
 
 
 def _ready(deployment: Body) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import yaml
 from offsite.operator.kubernetes.cluster import resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.repository.declared.history import Phase
+from offsite.repository.repository import Repository
+from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, SECRETS, SHOP, World, opened_world
 
 
@@ -218,3 +221,26 @@ def test_accounts_of_other_namespaces_are_not_named(world: World) -> None:
 
     assert "known: backups" in world.conditions()["MisconfiguredBackup"]
     assert "elsewhere" not in world.conditions()["MisconfiguredBackup"]
+
+
+def expanded(text: str, environment: dict[str, str]) -> str:
+    """As a kubelet does (k8s.io/kubernetes/third_party/forked/golang/expansion): `$$` is a `$`."""
+    return re.sub(
+        r"\$(?:\$|\(([^)]*)\))",
+        lambda found: "$" if found[1] is None else environment.get(found[1], found[0]),
+        text,
+    )
+
+
+def test_kubernetes_puts_no_variable_into_the_words_and_variables_of_an_agent(world: World) -> None:
+    place = world.root / "backups" / "$(TZ)" / "$$(AWS_SECRET_ACCESS_KEY)"
+    Repository.init(PosixStore(root=place))
+    variables = {"TZ": "x?endpoint=https://evil", "OFFSITE_CLIENT_RACK": "$(TZ)$"}
+    world.make(destination={"endpoint": str(place)}, agents={"template": {"environment": variables}})
+    world.look(world.home())
+
+    (container,) = world.deployment()["spec"]["template"]["spec"]["containers"]
+    had = {"AWS_SECRET_ACCESS_KEY": "s3", **variables}
+    assert str(place) in [expanded(word, had) for word in container["command"]]
+    told = {each["name"]: expanded(each["value"], had) for each in container["env"]}
+    assert {name: told[name] for name in variables} == variables
