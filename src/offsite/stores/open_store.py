@@ -67,7 +67,10 @@ def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> P
     Touches neither network nor disk. Raises `BadRepositoryUrl`; `StoreInClear` for an endpoint that is reached without
     TLS over a network, with credentials, unless `ALLOW_HTTP` is set here or in the `environment`.
     """
-    parts = urlsplit(place)
+    try:
+        parts = urlsplit(place)
+    except ValueError as error:
+        raise BadRepositoryUrl(f"{place!r} is no URL: {error}", hint=URL_HINT) from error
     if not parts.scheme or "://" not in place:
         return _folder(place)
     if parts.scheme == "file" and parts.netloc in {"", "localhost"}:

@@ -52,6 +52,7 @@ def test_urls_are_cloud_stores_with_credentials_from_the_environment() -> None:
         "s3://bucket/x?region",
         "gs://bucket/x?region=x",
         "file://otherhost/x",
+        "s3://[bucket/x",
     ],
 )
 def test_other_places_are_refused(place: str) -> None:

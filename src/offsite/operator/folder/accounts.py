@@ -129,9 +129,13 @@ def _opens(account: Account, url: str) -> bool:
 
 
 def _real(url: str) -> str:
-    """A folder without links."""
-    folder = folder_of(url)
-    return url if folder is None else os.path.realpath(Path(folder).expanduser())
+    """A folder without links. Raises `BadResource`."""
+    if (folder := folder_of(url)) is None:
+        return url
+    try:
+        return os.path.realpath(Path(folder).expanduser())
+    except (RuntimeError, ValueError) as error:  # there is no such user, or it holds a NUL
+        raise BadResource(f"{url!r} is no folder: {error}", hint="write the folder in full") from error
 
 
 def _account(entry: AccountEntry, root: Path) -> Account:

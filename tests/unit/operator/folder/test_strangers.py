@@ -131,6 +131,10 @@ OPENED = [
     ("s3://bucket/kafka", "s3://bucket/kafka/../others", False),
     ("s3://bucket/kafka", "s3://bucket/kafka/%2e%2e/others", False),
     ("s3://bucket/kafka", "s3://bucket/kafka//others", False),
+    ("s3://bucket/kafka", "s3://bucket/kafka/.. ", False),
+    ("s3://bucket/kafka", "s3://bucket/kafka/..\x01", False),
+    ("s3://bucket/kafka?endpoint=http://own", "s3://bucket/kafka/.. ?endpoint=http://own", False),
+    ("s3://bucket/kafka", "s3://bucket/kafka/a b", True),
     ("s3://bucket/kafka", "gs://bucket/kafka", False),
     ("s3://bucket/kafka", "s3://bucket/kafka?endpoint=http://evil", False),
     ("s3://bucket/kafka?endpoint=http://own", "s3://bucket/kafka/shop?endpoint=http://own", True),
@@ -178,3 +182,22 @@ def test_an_account_lists_more_than_its_endpoint(home: Home) -> None:
 
     for url in (str(home.repository.store.root), "s3://bucket/kafka/a", "gs://other/b"):
         assert accounts.account(Place(account="main", repository=url)) is not None
+
+
+UNREADABLE = ["s3://[x/y", "s3://ex\u2100mple/x", "~nobody-of-that-name/x", "/backups/\0"]
+
+
+@pytest.mark.parametrize("url", UNREADABLE)
+@pytest.mark.parametrize("kind", ["Backup", "Restore"])
+def test_a_place_that_cannot_be_read_is_told_and_stops_nobody_else(home: Home, kind: str, url: str) -> None:
+    evil = resource("evil", cluster="shop", destination={"endpoint": url})
+    home.put("evil.yaml", evil if kind == "Backup" else restore("evil", backupUrl=f"{url}#shop"))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    operator = home.operator(queue=QUICK)
+    for _ in range(3):
+        operator.look()
+        home.pass_s(11)
+
+    assert len(home.lows(home.record(operator, "shop").uid)) == 1
+    told = {each["type"]: each["message"] for each in home.status("evil", kind.lower())["status"]["conditions"]}
+    assert repr(url) in told[f"Misconfigured{kind}"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from offsite.operator.folder.backups import STUCK_MS
 from offsite.operator.kubernetes.cluster import resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.repository.declared.history import Phase
@@ -244,3 +245,16 @@ def test_kubernetes_puts_no_variable_into_the_words_and_variables_of_an_agent(wo
     assert str(place) in [expanded(word, had) for word in container["command"]]
     told = {each["name"]: expanded(each["value"], had) for each in container["env"]}
     assert {name: told[name] for name in variables} == variables
+
+
+def test_who_declares_a_place_that_cannot_be_read_keeps_no_slot_from_others(world: World) -> None:
+    home, _ = world.home(), world.make()
+    world.look(home)
+    other = world.make("fair")
+    world.change(destination={"endpoint": "s3://[x"})
+    world.look(home)
+    assert world.lows(other) == (), "the slot is held"
+
+    world.clock.sleep(STUCK_MS / 1000)
+    world.look(home)
+    assert len(world.lows(other)) == 1
