@@ -71,7 +71,7 @@ class Launches:
         if problem := template.forbidden():
             raise BadResource(problem)
         foreign = {MASTER: template.spark_master, ARCHIVE: template.spark_archive}
-        if runs_in_one_jvm(template.spark_master):
+        if template.is_local:
             del foreign[MASTER]
         for name, value in foreign.items():
             if value and value != os.environ.get(name):

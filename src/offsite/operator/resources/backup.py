@@ -70,11 +70,17 @@ VARIABLE_NAMES = (
 )
 """Variables that a resource may set. A list of those that it may not would never be whole."""
 _SIZE = re.compile(r"[0-9A-Za-z.]*")
+_LOCAL = re.compile(r"local(\[[0-9*]+( *, *[0-9]+)?\])?")
 _NAMED_MAX = 8
 
 
 def _named(names: Iterable[str]) -> str:
     return named([shortened(name) for name in sorted(names)], most=_NAMED_MAX)
+
+
+def _is_word(value: str) -> bool:
+    """No path: the C library reads the file that TZ=/path or TZ=:../path names."""
+    return value.isprintable() and value[:1] not in {"/", ":", "~"} and ".." not in value
 
 
 def _setting_name(name: str) -> str:
@@ -104,7 +110,7 @@ class AgentTemplate(Strict):
         dict[str, Text],
         Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": VARIABLE_NAMES}}),
     ] = {}
-    """More environment variables: of language, time zone, rack and threads."""
+    """More environment variables: of language, time zone, rack and threads. Their values are no paths."""
     resources: Annotated[dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20)]], Field()] = {}
     """In Kubernetes: what is requested for each."""
 
@@ -113,6 +119,11 @@ class AgentTemplate(Strict):
         the operator to say."""
         choice = SparkChoice(master=self.spark_master or None, conf=self.spark_conf, archive=self.spark_archive or None)
         return {name: value for name, value in choice.environment().items() if name != "OFFSITE_SECRETS"}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs in one JVM, where it names a master: what is written otherwise is for nobody to guess."""
+        return _LOCAL.fullmatch(self.spark_master) is not None
 
     def forbidden(self) -> str:
         """What is not for a resource to choose: names of settings and variables that may lead to code, or secrets
@@ -129,6 +140,8 @@ class AgentTemplate(Strict):
         if names := variables.keys() - {*VARIABLE_NAMES}:
             own = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
             return f"{where}.environment may not set {_named(names)}: {own}; allowed are {', '.join(VARIABLE_NAMES)}"
+        if names := {name for name, value in variables.items() if not _is_word(value)}:
+            return f"{where}.environment: {_named(names)} takes a word and no path; more is for the operator"
         return ""
 
 

@@ -46,6 +46,8 @@ FORBIDDEN = [
     ),
     {"sparkConf": {"spark.executor.memory": "2g -javaagent:x"}},
     {"sparkConf": {"spark.executor.cores": "$(id)"}},
+    *({"environment": {"TZ": value}} for value in ("/etc/shadow", ":/dev/tty", "../../tmp/x", "UTC\0", "a\nb")),
+    {"environment": {"LC_ALL": "/tmp/locale"}},
 ]
 ALLOWED: dict[str, Any] = {
     "sparkConf": {"spark.executor.memory": "2g", "spark.memory.fraction": "0.6", "spark.sql.shuffle.partitions": "8"},
@@ -132,6 +134,31 @@ def test_a_spark_that_is_not_the_operator_s_is_refused(
     for name in ("OFFSITE_SPARK_MASTER", "OFFSITE_SPARK_ARCHIVE"):
         monkeypatch.setenv(name, value)
     found.agent("uid", agents(**template))
+
+
+@pytest.mark.parametrize("master", ["local[\0]", "local[2]\nx", "local[2] --jars x", "local[x]", "local[2", "local["])
+def test_a_master_that_only_begins_like_this_machine_s_is_refused(tmp_path: Path, master: str) -> None:
+    with pytest.raises(BadResource, match="OFFSITE_SPARK_MASTER"):
+        launches(tmp_path).agent("uid", agents(sparkMaster=master))
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[*,4]", "local[2, 4]"])
+def test_cores_of_this_machine_are_for_a_resource_to_choose(tmp_path: Path, master: str) -> None:
+    told = launches(tmp_path).agent("uid", agents(sparkMaster=master)).launch.environment
+    assert told["OFFSITE_SPARK_MASTER"] == master
+
+
+@pytest.mark.parametrize("template", [{"environment": {"TZ": "a\0"}}, {"sparkMaster": "local[\0]"}], ids=str)
+def test_a_nul_in_a_template_is_told_and_stops_nobody_else(home: Home, template: dict[str, Any]) -> None:
+    home.put("evil.yaml", resource("evil", cluster="shop", agents={"replicas": 1, "template": template}))
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    operator = home.operator(queue=QUICK)
+    for _ in range(3):
+        operator.look()
+        home.pass_s(11)
+
+    assert "spec.agents.template" in home.conditions("evil")["MisconfiguredBackup"]
+    assert len(home.lows(home.record(operator, "shop").uid)) == 1
 
 
 def test_an_agent_has_the_operator_s_settings_of_spark_below_its_own(
