@@ -196,6 +196,12 @@ class BadResource(UserError):
     id = "OFF-0218"
 
 
+class AccountClosed(BadResource):
+    """An account is for other namespaces than that of the resource."""
+
+    id = "OFF-0231"
+
+
 class FolderCopied(UserError):
     """The folder of an operator is a copy, with the identities of the resources of another one; nothing was done."""
 

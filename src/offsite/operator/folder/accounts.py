@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
-from offsite.model.errors import BadResource
+from offsite.model.errors import AccountClosed, BadResource
 from offsite.model.journal import warned
 from offsite.operator.decide.prefixes import folder_of, is_below
 from offsite.operator.decide.wanted import Account, Place
@@ -101,8 +101,8 @@ class Accounts:
 
     def account(self, place: Place) -> Account | None:
         """Whose secrets go to `place`; None where a place needs none, as folders do. Here alone an account and a place
-        come together, whoever named them. Raises `BadResource` for one that is not known any more, or does not open
-        that place."""
+        come together, whoever named them. Raises `AccountClosed`, and `BadResource` for one that is not known any more,
+        or does not open that place."""
         if not place.account:
             of_others = any(_opens(account, place.repository) for account in self.known if account.closed)
             if of_others or folder_of(place.repository) is None:
@@ -114,7 +114,7 @@ class Accounts:
             known = ", ".join(account.name for account in self.known if not account.closed) or "none"
             raise BadResource(f"there is no account {place.account!r} any more", hint=f"known: {known}")
         if found.closed:
-            raise BadResource(f"account {found.name} {found.closed}")
+            raise AccountClosed(f"account {found.name} {found.closed}")
         if not _opens(found, place.repository):
             line = f"opens: {json.dumps([*found.opens, place.repository])}"
             raise BadResource(

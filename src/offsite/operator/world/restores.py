@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offsite.model.errors import (
+    AccountClosed,
     BadName,
     DamagedObject,
     JobNotBegun,
@@ -233,6 +234,8 @@ class RestoreHands:
             where = f"repository {holder.place.repository} cannot be opened"
             what = where if is_out_of_reach(error) else "end is not known"
             waits_for += f", whose {what} ({error.id}: {error.message})"
+            if isinstance(error, AccountClosed):  # whose it is, is nobody else's business
+                waits_for = "a restore of another namespace"
         if not is_over:
             return Tag.TAKEN, waits_for
         self.tags.give(_tag(wanted), holder.uid)  # its operator died before it did

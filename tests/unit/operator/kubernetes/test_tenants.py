@@ -14,6 +14,7 @@ import yaml
 from offsite.operator.folder.backups import STUCK_MS
 from offsite.operator.kubernetes.cluster import resources_path
 from offsite.operator.kubernetes.record import PLACE
+from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
@@ -212,7 +213,7 @@ def test_a_folder_of_another_namespace_s_account_is_opened_in_no_way(world: Worl
     world.clock.sleep(31)
     world.look(home)
 
-    assert "OFF-0218" in world.conditions()["MisconfiguredBackup"]
+    assert {"": "OFF-0218", "elsewhere": "OFF-0231"}[account] in world.conditions()["MisconfiguredBackup"]
 
 
 def test_accounts_of_other_namespaces_are_not_named(world: World) -> None:
@@ -258,3 +259,18 @@ def test_who_declares_a_place_that_cannot_be_read_keeps_no_slot_from_others(worl
     world.clock.sleep(STUCK_MS / 1000)
     world.look(home)
     assert len(world.lows(other)) == 1
+
+
+def test_who_waits_for_a_restore_of_another_namespace_is_not_told_of_what(world: World) -> None:
+    bind(world, backups=["shops"], elsewhere=["others"])
+    path, spec = resources_path("Restore", "others"), {"backupUrl": f"{world.root / 'elsewhere'}#shop"}
+    metadata = {"name": "acquisition", "namespace": "others", "finalizers": [FINALIZER]}
+    world.cluster.create(path, {"kind": "Restore", "metadata": metadata, "spec": {**spec, "cluster": "shop"}})
+    home = world.home(namespaces=["shops", "others"])
+    world.look(home)
+    assert len(world.jobs.begun) == 1
+
+    world.declare("Restore", "back", backupUrl=f"{world.root / 'backups'}#shop", cluster="shop")
+    world.look(home)
+    told = world.conditions("back", "Restore")["IncorrectRestoreState"]
+    assert told == "it waits for a restore of another namespace, of the tag default into shop"
