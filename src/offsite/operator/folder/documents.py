@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsite.model.errors import BadOption, BadResource
+from offsite.model.untrusted.printable import printable
 from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
@@ -52,6 +53,9 @@ def read_declared(root: Path) -> Declared:
         paths = sorted(path for path in root.iterdir() if _may_declare(path))
     documents, unclear = list[Document](), dict[str, str]()
     for path in paths:
+        if (name := printable(path.name)) != path.name:  # a record holds it, and is JSON
+            unclear[name] = "its name is no text: rename it"
+            continue
         try:
             documents += list(read_file(path))
         except BadResource as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +18,7 @@ from offsite.operator.decide.wanted import Account, Place
 from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
+from tests.processes import wait_until
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource, restore
 
 
@@ -201,3 +203,23 @@ def test_a_place_that_cannot_be_read_is_told_and_stops_nobody_else(home: Home, k
     assert len(home.lows(home.record(operator, "shop").uid)) == 1
     told = {each["type"]: each["message"] for each in home.status("evil", kind.lower())["status"]["conditions"]}
     assert repr(url) in told[f"Misconfigured{kind}"]
+
+
+def test_a_file_whose_name_is_no_text_is_told_and_keeps_no_other_for_ever(home: Home) -> None:
+    evil = Path(os.fsdecode(os.fsencode(home.root) + b"/evil\xff.yaml"))
+    evil.write_text(yaml.safe_dump(resource("evil", cluster="shop")))
+    shop = home.put("shop.yaml", resource(agents={"replicas": 1}))
+    operator = home.operator(queue=QUICK)
+    for _ in range(2):
+        told = operator.look().waiting
+        home.pass_s(11)
+    evil.unlink()
+    shop.unlink()
+
+    def is_gone() -> bool:
+        operator.look()
+        home.pass_s(11)
+        return operator.records.find("Backup", "shop") is None
+
+    wait_until(is_gone, "the end of the record", limit_s=20)
+    assert {each.name: each.why for each in told}["evil\\udcff.yaml"] == "its name is no text: rename it"
