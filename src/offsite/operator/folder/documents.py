@@ -105,7 +105,7 @@ def _at_once(path: str, flags: int) -> int:
 def _may_declare(path: Path) -> bool:
     """A link that leads nowhere, or a pipe, may: it is not known what it declares, or did."""
     is_own = path.name.endswith(STATUS_SUFFIX) or path.name == ACCOUNTS or path.name.startswith(".")
-    return path.suffix in {".yaml", ".yml"} and not is_own and not path.is_dir()
+    return path.suffix in {".yaml", ".yml"} and not is_own and not os.path.isdir(path)  # noqa: PTH112  # never raises
 
 
 def _document(document: object, source: str) -> Document:

@@ -223,3 +223,15 @@ def test_a_file_whose_name_is_no_text_is_told_and_keeps_no_other_for_ever(home: 
 
     wait_until(is_gone, "the end of the record", limit_s=20)
     assert {each.name: each.why for each in told}["evil\\udcff.yaml"] == "its name is no text: rename it"
+
+
+def test_a_link_that_cannot_be_followed_is_told_and_stops_nobody_else(home: Home) -> None:
+    (home.root / "evil.yaml").symlink_to("x" * 300)
+    home.put("shop.yaml", resource(agents={"replicas": 1}))
+    operator = home.operator(queue=QUICK)
+    for _ in range(2):
+        told = operator.look().waiting
+        home.pass_s(11)
+
+    assert len(home.lows(home.record(operator, "shop").uid)) == 1
+    assert "File name too long" in {each.name: each.why for each in told}["evil.yaml"]
