@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BadResource, OffsiteError
+from offsite.model.errors import BadResource, KubernetesDenied, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import is_final
 from offsite.operator.folder.backups import EXPIRY_FAILING
@@ -25,7 +25,7 @@ from offsite.operator.folder.records import Record
 from offsite.operator.kubernetes.agents import PodAgents
 from offsite.operator.kubernetes.cluster import Body, Cluster, Named, resources_path
 from offsite.operator.kubernetes.pod import HomeRules, Pod
-from offsite.operator.kubernetes.record import ClusterRecords, record_of
+from offsite.operator.kubernetes.record import ClusterRecords, Uids, record_of
 from offsite.operator.kubernetes.status import status_patch, status_told
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.parse import KINDS
@@ -109,7 +109,10 @@ class KubernetesHome:
                 except OffsiteError as error:  # it is looked at again in the next round
                     warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
         with self._lock:
-            self._tidy({Named.of(body).uid for body in bodies}, held)
+            uids = {Named.of(body).uid for body in bodies}
+            if self._records.known is not None and self._records.known.is_whole:
+                self._tidy(uids, held)
+            self._queue.step({uid: each for uid, each in self._keepers.asked.items() if uid in uids})
         self.rounds = Rounds(
             ended_s=self._clock.monotonic_s(),
             resources=Counter(body["kind"] for body in bodies),
@@ -118,12 +121,20 @@ class KubernetesHome:
         )
 
     def _list(self) -> Sequence[Body]:
-        """All resources, of all kinds and namespaces."""
+        """All resources, of all kinds and namespaces. A namespace that is closed, or gone with its roles, stops no
+        other: what it has is not known then, and nothing is taken for gone. Raises what the API does where all are."""
+        found, closed = list[Body](), list[KubernetesDenied]()
         places = [(kind, namespace) for kind in KINDS for namespace in self._rules.namespaces or [""]]
-        found = [
-            {**each, "kind": kind} for kind, place in places for each in self._cluster.list(resources_path(kind, place))
-        ]
-        self._records.known = frozenset(Named.of(each).uid for each in found)
+        for kind, namespace in places:
+            try:
+                found += [{**each, "kind": kind} for each in self._cluster.list(resources_path(kind, namespace))]
+            except KubernetesDenied as error:
+                closed.append(error)
+                warned("namespace", error=error.id, why=f"{error.message}; {error.hint}", namespace=namespace)
+        if len(closed) == len(places):
+            raise closed[0]
+        uids = (Named.of(each).uid for each in found)
+        self._records.known = Uids(uids, is_whole=not closed)
         return found
 
     def _now(self, body: Body) -> Body | None:
@@ -158,13 +169,11 @@ class KubernetesHome:
         return self._keepers.look(record)
 
     def _tidy(self, uids: Collection[str], held: Collection[str]) -> None:
-        """One look at the queue, and an end to what is kept of resources that are gone. `held`: the slots, from before
-        it was asked which resources there are."""
-        asked = self._keepers.asked
-        for known in (asked, self._agents.named, self._rests_until_ms):
+        """An end to what is kept of resources that are gone. `held`: slots, from before it was asked which resources
+        there are."""
+        for known in (self._keepers.asked, self._agents.named, self._rests_until_ms):
             for uid in known.keys() - uids:
                 del known[uid]
-        self._queue.step(asked)
         self._queue.forget_others(uids)
         for uid in set(held) - set(uids):
             if self._pod.shared is not None:

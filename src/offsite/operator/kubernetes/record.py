@@ -47,6 +47,22 @@ def place_notes(places: Iterable[Place]) -> dict[str, str]:
     return {PLACE + _hash(each): json.dumps(each, sort_keys=True) for each in fields}
 
 
+class Uids(Collection[str]):
+    """Of resources, as they were listed. Where that was not all of them, any uid may be one."""
+
+    def __init__(self, uids: Iterable[str], *, is_whole: bool) -> None:
+        self._uids, self.is_whole = frozenset(uids), is_whole
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._uids or not self.is_whole
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._uids)
+
+    def __len__(self) -> int:
+        return len(self._uids)
+
+
 @dataclass(slots=True, kw_only=True)
 class ClusterRecords:
     """The port `Changes`. `named`: the resource that is looked at; `known`: the uids of all, as they were listed last,
@@ -54,7 +70,7 @@ class ClusterRecords:
 
     cluster: Cluster
     named: Named | None = None
-    known: frozenset[str] | None = None
+    known: Uids | None = None
 
     def change(self, kind: str, name: str, edit: Edit) -> Record | None:
         """Only places are ever changed, and only of the resource that is looked at."""
@@ -75,7 +91,8 @@ class ClusterRecords:
         return None if body is None else record_of(body)
 
     def uids(self) -> Collection[str]:
-        return (self.known or frozenset()) | {self._looked_at.uid}
+        listed, is_whole = (self.known, self.known.is_whole) if self.known is not None else ((), True)
+        return Uids({*listed, self._looked_at.uid}, is_whole=is_whole)
 
     @property
     def _looked_at(self) -> Named:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsite.model.errors import KubernetesUnavailable, ResourceConflict
+from offsite.model.errors import KubernetesDenied, KubernetesUnavailable, ResourceConflict
 from offsite.model.time import format_time
 from offsite.operator.kubernetes.cluster import Body
 
@@ -18,11 +18,13 @@ NOW = "2026-11-24T12:00:00Z"
 
 @dataclass(slots=True)
 class MemoryCluster:
-    """`is_away`: it does not answer; `loses`: so many of the next changes arrive, and it is not heard that they did."""
+    """`is_away`: it does not answer; `closed`: a namespace that lets nobody list what it has; `loses`: so many of the
+    next changes arrive, and it is not heard that they did."""
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     patched: list[tuple[str, Body]] = field(default_factory=list)
     is_away: bool = False
+    closed: str = ""
     loses: int = 0
     _numbers: Any = field(default_factory=itertools.count)
 
@@ -39,6 +41,8 @@ class MemoryCluster:
 
     def list(self, path: str) -> Sequence[Body]:
         self._answer()
+        if self.closed and f"/namespaces/{self.closed}/" in path:
+            raise KubernetesDenied(f"GET {path}: 403")
         *place, kind = path.split("/")
         begin = "/".join(place)
         found = (each for key, each in self.objects.items() if key.startswith(begin) and key.split("/")[-2] == kind)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from offsite.model.errors import KubernetesDenied
 from offsite.operator.folder.backups import STUCK_MS
 from offsite.operator.kubernetes.cluster import resources_path
 from offsite.operator.kubernetes.record import PLACE
@@ -274,3 +275,35 @@ def test_who_waits_for_a_restore_of_another_namespace_is_not_told_of_what(world:
     world.look(home)
     told = world.conditions("back", "Restore")["IncorrectRestoreState"]
     assert told == "it waits for a restore of another namespace, of the tag default into shop"
+
+
+def test_a_namespace_that_is_closed_to_the_operator_stops_no_other_and_loses_no_slot(world: World) -> None:
+    uid = world.make()
+    world.home(namespaces=["shops", "open"]).round()
+    assert slots(world) == ["took"]
+
+    world.cluster.closed = "shops"
+    path, metadata = resources_path("Backup", "open"), {"name": "fair", "namespace": "open"}
+    world.cluster.create(path, {"kind": "Backup", "metadata": {**metadata, "finalizers": [FINALIZER]}, "spec": {}})
+    home = world.home(namespaces=["shops", "open"])
+    world.look(home)
+    found = world.cluster.get(f"{path}/fair")
+    assert found is not None
+    assert found["status"]["conditions"]
+    assert slots(world) == ["took"], "nobody knows whether it is gone"
+
+    world.cluster.closed = ""
+    world.look(home)
+    assert len(world.lows(uid)) == 1
+
+
+def slots(world: World) -> list[str]:
+    """What became of slots, in order."""
+    entries = sorted((world.root / "pod" / "state" / "operator" / "slots").iterdir())
+    return [json.loads(each.read_text())["kind"] for each in entries]
+
+
+def test_an_operator_that_may_list_nothing_says_so(world: World) -> None:
+    world.cluster.closed = "shops"
+    with pytest.raises(KubernetesDenied):
+        world.home(namespaces=["shops"]).round()
