@@ -19,8 +19,9 @@ from offsite.operator.kubernetes.cluster import Body
 
 TIMEOUT_S = 30.0
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
-"""Of a list of all Backups: some ten thousand with their statuses."""
-_PAGE = 200
+OBJECT_MAX_BYTES = 1536 * 1024
+"""As etcd takes them by default. A hundred of these are a page: one that is cut is no answer."""
+PAGE = 100
 _JSON = "application/json"
 NAMES_ALONE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """The server leaves out all but the metadata."""
@@ -53,7 +54,7 @@ class HttpCluster:
     def list(self, path: str) -> Sequence[Body]:
         found, after = list[Body](), ""
         while True:
-            status, page = self._ask("GET", f"{path}?limit={_PAGE}{f'&continue={after}' if after else ''}")
+            status, page = self._ask("GET", f"{path}?limit={PAGE}{f'&continue={after}' if after else ''}")
             if status == HTTPStatus.NOT_FOUND:
                 raise KubernetesUnavailable(f"there is nothing at {path}", hint="apply the definitions in deploy/")
             found += page["items"]

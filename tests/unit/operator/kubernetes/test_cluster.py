@@ -14,7 +14,7 @@ import pytest
 
 from offsite.model.errors import BadResource, KubernetesDenied, KubernetesUnavailable, ResourceConflict
 from offsite.operator.kubernetes.cluster import Cluster
-from offsite.operator.kubernetes.http_cluster import Access, HttpCluster
+from offsite.operator.kubernetes.http_cluster import ANSWER_MAX_BYTES, OBJECT_MAX_BYTES, PAGE, Access, HttpCluster
 from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shops/deployments"
@@ -165,3 +165,8 @@ def test_of_a_secret_its_data_never_leave_the_server() -> None:
         thread.join()
     assert found == {"b": "c"}
     assert asked == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"]
+
+
+def test_a_page_of_the_largest_objects_is_read_whole() -> None:
+    """Whoever may declare fills them, with labels alone: a page that was cut was no answer, for all namespaces."""
+    assert PAGE * OBJECT_MAX_BYTES < ANSWER_MAX_BYTES
