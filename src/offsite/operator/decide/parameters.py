@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from offsite.model.errors import BadOption, BadResource
+from offsite.model.choices import CompressionChoice, chosen
+from offsite.model.errors import BadName, BadOption, BadResource
+from offsite.model.selections.selection import parse_groups, parse_selection
+from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.parse import meant
+
+T = TypeVar("T")
 
 DEFAULTS: Mapping[str, str] = {
     "interval": "10s",
@@ -49,8 +56,25 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
     )
 
 
+def check_words(topics: Sequence[str], exclude: Sequence[str], found: Parameters) -> None:
+    """Whether agents can read what they are told. One that ends at its start would copy nothing, and keep the slot of
+    its initial copy from others. Raises `BadResource`."""
+    if topics:
+        _read("topics", partial(parse_selection, topics, exclude))
+    _read("parameters.groups", partial(parse_groups, found.groups or ()))
+    if found.compression:
+        _read("parameters.compression", partial(chosen, CompressionChoice, found.compression))
+    for name, limit in (("read-limit", found.read_limit), ("write-limit", found.write_limit)):
+        if limit:
+            _read(f"parameters.{name}", partial(parse_rate, limit, name))
+
+
 def _seconds(words: Mapping[str, str], name: str) -> float:
+    return _read(f"parameters.{name}", partial(parse_duration_s, words[name]))
+
+
+def _read(name: str, parse: Callable[[], T]) -> T:
     try:
-        return parse_duration_s(words[name])
-    except BadOption as error:
-        raise BadResource(f"spec.parameters.{name}: {error.message}", hint=error.hint) from error
+        return parse()
+    except (BadOption, BadName) as error:
+        raise BadResource(f"spec.{name}: {error.message}", hint=error.hint) from error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
-from offsite.operator.decide.parameters import parse_parameters
+from offsite.operator.decide.parameters import check_words, parse_parameters
 from offsite.operator.decide.prefixes import is_below, query_of, with_query
 from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, BackupState
 from offsite.operator.resources.go_time import format_go_time
@@ -89,7 +89,7 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
     """What `backup` asks for. `kept`: the account that it has where it names none. Raises `BadResource` where it names
     an account or a parameter that there is not, or has nowhere to go."""
     spec, name = backup.spec, backup.metadata.name
-    parse_parameters(spec.parameters)
+    check_words(spec.topics, spec.exclude, parse_parameters(spec.parameters))
     if problem := refusal(spec):
         raise BadResource(f"backup {name}: {problem}")
     account = account_of(spec.destination.account or kept, accounts, f"backup {name}")

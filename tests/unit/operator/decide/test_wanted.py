@@ -73,3 +73,20 @@ def test_without_an_account_an_endpoint_is_needed() -> None:
 def test_parameters_have_the_defaults_of_the_command() -> None:
     found = parse_parameters({"groups": "a, b", "read-limit": "5MB"})
     assert (found.interval_s, found.groups, found.read_limit, found.write_limit) == (10.0, ("a", "b"), "5MB", None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"topics": ["regex:("]}, "spec.topics"),
+        ({"topics": ["a/b"]}, "spec.topics"),
+        ({"exclude": ["regex:("]}, "spec.topics"),
+        ({"parameters": {"read-limit": "much"}}, "spec.parameters.read-limit"),
+        ({"parameters": {"write-limit": "-1"}}, "spec.parameters.write-limit"),
+        ({"parameters": {"compression": "rar"}}, "spec.parameters.compression"),
+        ({"parameters": {"groups": "regex:("}}, "spec.parameters.groups"),
+    ],
+)
+def test_what_agents_could_not_read_is_told_before_a_slot_is_taken(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(BadResource, match=said):
+        wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
