@@ -46,12 +46,14 @@ class LetGoMemory:
     def note_made(self, state: BackupState, rule: str = NO_RULE) -> None:
         """A command of this machine made the newest commit of `state`, by the `rule` of a policy, or because a person
         or the upkeep of the backup asked for it."""
-        self._put(_name(state.seq, state.head_hash, "made"), {"rule": rule})
+        self._put(_name(state.seq, state.head_hash, "made"), {"rule": rule, "points": len(state.history)})
 
-    def rule_of(self, seq: int, commit_hash: str) -> str | None:
-        """The rule by which a command of this machine made a commit; None: it did not, or that is forgotten."""
+    def rule_of(self, seq: int, commit_hash: str, *, points: int) -> str | None:
+        """The rule by which a command of this machine made a commit, which leaves `points` restore points; None: it did
+        not, it saw others (a catalog that said other than the commits), or that is forgotten."""
         item = self._get(_name(seq, commit_hash, "made"))
-        return None if item is None else item.optional_text("rule")
+        is_same = item is not None and item.integer_or("points", points) == points
+        return item.optional_text("rule") if item is not None and is_same else None
 
     def seen_ms(self, seq: int, commit_hash: str, *, now_ms: int) -> int | None:
         """When this machine first saw a commit, by the store's clock: `now_ms` if it never did. None: nothing can be

@@ -21,6 +21,7 @@ from offsite.model.journal import warned
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.commit import ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.fold import fold
 from offsite.repository.replaced import segments_of
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
@@ -81,7 +82,7 @@ def judged(  # noqa: PLR0913  # what is judged, by what
     if seq <= in_force.accepted:
         return Judged()
     lines = tuple(_lines(backup, stored))
-    rule = memory.rule_of(seq, stored.hash)
+    rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
     why, waits = _unknown(memory, stored, now_ms=backup.store.now_ms(), wait_ms=WAITS * grace_ms)
     if not why:
         why = _without_line(stored, lines)

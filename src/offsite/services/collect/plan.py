@@ -18,7 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from offsite.log.range import Span, uncovered
 from offsite.model.clock import Clock
+from offsite.model.errors import Damaged, DamagedObject
 from offsite.repository.backup import Backup
+from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import PartitionId, StoredCommit
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import is_covered, segment_span
@@ -160,8 +162,12 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
     taken."""
     lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
-    for stored in backup.log.read(after=walk.state.seq, upto=until):
+    catalogs = _Catalogs(backup)
+    for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
         changes = stored.commit.changes
+        catalogs.check(walk.state, stored)
+        if stored.commit.seq > until:
+            break
         if (changes.removed or changes.lets_go) and not _is_older(backup, stored, before_ms):
             break
         if changes.lets_go:
@@ -173,6 +179,31 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
             break
         yield from paused.if_due()
     return lets_go
+
+
+@dataclass(slots=True)
+class _Catalogs:
+    """Compares each catalog that the walk passes with what the commits say. Whoever may create objects may create one
+    that leaves points out: the retention would let their data go in good faith, and no commit would tell."""
+
+    backup: Backup
+    _shared: SharedParts = field(default_factory=SharedParts)
+
+    def check(self, state: BackupState, following: StoredCommit) -> None:
+        """Return if the catalog of `state`, as the commit `following` names it, says the same; so too where there is
+        none, or none that can be read: nobody goes on from that. Raises `DamagedObject`."""
+        catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
+        try:
+            kept = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
+            is_other = kept is not None and kept != state
+        except Damaged:
+            return
+        if is_other:
+            raise DamagedObject(
+                f"{key} does not say what the commits say: nothing is collected because of it",
+                hint="restore points may be missing from lists because of it: switch retention off, delete that object "
+                f"and see what is there then: offsite verify --backup {self.backup.layout.backup}",
+            )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,85 @@
+"""What whoever may create objects in a bucket, and neither delete nor overwrite, must not make offsite itself do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsite.model.errors import DamagedObject
+from offsite.repository import catalog
+from offsite.repository.commit import Changes
+from offsite.repository.history import History
+from offsite.services.collect.agreement import InForce
+from offsite.services.collect.run import Collected, collect, plan_collection
+from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.policy import RetentionPolicy
+from tests.inline_runner import InlineRunner
+from tests.retained import DAY_MS, HOUR_MS, Retained
+
+LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def made() -> Retained:
+    """Twenty days of a topic that lets go after three."""
+    made = Retained()
+    made.make("a")
+    for day in range(20):
+        made.write("a")
+        made.trim("a", 10 * (day - 3))
+        made.commit()
+        made.later(DAY_MS)
+    return made
+
+
+def collect_now(made: Retained) -> Collected:
+    plan = plan_collection(made.backup, clock=made.clock, grace_ms=0, in_force=InForce(policy=LONG))
+    return collect(made.backup, plan, runner=InlineRunner())
+
+
+def apply(made: Retained) -> None:
+    plan = plan_retention(made.backup, LONG, clock=made.clock)
+    made.note(apply_retention(made.backup, plan, clock=made.clock).state)
+
+
+def go_on(made: Retained) -> None:
+    for _ in range(3):
+        made.later(HOUR_MS)
+        made.write("a")
+        made.commit()
+
+
+def objects(made: Retained) -> set[str]:
+    return {key for key in made.store.objects if "/topics/" in key or "/packs/" in key}
+
+
+@pytest.mark.parametrize("is_collected_first", [False, True])
+def test_a_forged_catalog_lets_nothing_go(made: Retained, *, is_collected_first: bool) -> None:
+    """It leaves points out, so the backup's own retention finds that nobody needs the data, and leaves its lines."""
+    if is_collected_first:
+        collect_now(made)
+    before, head = objects(made), made.backup.state()
+    forged = replace(head, history=History(head.history.between(head.seq, head.seq)))
+    made.note(made.backup.commit(Changes(seal=True), base=forged, writer="forged"))
+    go_on(made)
+    apply(made)
+    go_on(made)
+    assert made.backup.state().expired
+    seal = made.backup.layout.seal_key(head.seq)
+    with pytest.raises(DamagedObject, match=seal):
+        collect_now(made)
+    assert before <= objects(made)
+    for key in [key for key in made.store.objects if "/catalog" in key]:  # as a person does who was told
+        made.store.delete(key)
+    (kept,) = collect_now(made).kept
+    assert "keeps" in kept.why
+    assert before <= objects(made)
