@@ -153,7 +153,8 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
         if low is last:
             continue
         if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept():
-            withdraw_removal(low.store, low.layout)
+            if low.low.phase is not Phase.REMOVING:
+                withdraw_removal(low.store, low.layout)
         else:
             why = _remove(asked.uid, low)
         if why:
@@ -182,10 +183,10 @@ class _Case:
 
     def why_kept(self) -> str:
         """Why the older one stays; empty: it may go. The cheap questions come first, and the reading of the last one
-        at the end."""
+        at the end. That the ledger says that it goes is no reason: whoever can create objects can write one."""
         older = self.older
-        if older.low.phase is Phase.REMOVING:
-            return ""
+        if older.low.phase is Phase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
+            return ""  # its removal goes on: without a right to delete nobody gets it there
         try:
             if is_released(older.repository, older.low):
                 return ""

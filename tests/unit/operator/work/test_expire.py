@@ -148,11 +148,22 @@ def test_one_job_of_a_backup_runs_at_a_time(site: Site) -> None:
 
 def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:
     site.begun("a")
-    site.begun("b", live=True)
+    site.begun("b", commits=2, live=True)
     assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
     site.declared.decide(Kind.REMOVING, number=1)
     assert site.expire().removed == ("a",)
     assert site.phases()[0] is Phase.REMOVED
+
+
+def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
+    """Whoever may create objects can write that it was stopped and goes, its mark, and another one as the last."""
+    site.begun("a", commits=2)
+    site.declared.decide(Kind.REMOVING)
+    assert begin_removal(site.repository.store, BackupLayout(backup="a"), is_read=lambda: False)
+    site.begun("b", commits=0, live=True)
+    for _ in range(2):
+        assert site.kept() == ("a: b has not copied everything once since it began",)
+    assert len(site.repository.backup("a").sound_state().history) == 2
 
 
 def test_the_retention_keeps_to_its_guards(site: Site) -> None:
