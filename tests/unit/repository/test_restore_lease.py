@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import RestoreRunning, RestoreTakenOver
+from offsite.model.errors import DamagedObject, RestoreRunning, RestoreTakenOver
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.lease import TTL_S, LeaseTerms
+from offsite.repository.restores.lease import TTL_S, LeaseTerms, _fields
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
@@ -94,6 +95,32 @@ def test_a_process_of_this_machine_that_is_gone_holds_nothing(terms: LeaseTerms)
         with pytest.raises(RestoreRunning):
             terms.claim(MINE, "b", take_over=False)
     assert terms.claim(MINE, "b", take_over=False).term == 2
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["00000005", "7", "9"])
+def test_a_claim_that_no_process_of_ours_wrote_is_told_and_nobody_asks_for_a_number_for_ever(
+    terms: LeaseTerms, store: LaterStore, name: str
+) -> None:
+    terms.end(terms.claim(MINE, "a", take_over=False))
+    claim = store.get(terms.lease.key(1, "claim"))  # type: ignore[operator]
+    store.put_if_absent(f"{terms.lease.prefix}{name}.claim.json", claim)  # type: ignore[operator]
+    store.later_s = TTL_S + 1
+    with pytest.raises(DamagedObject, match=name.lstrip("0")) as refusal:
+        terms.claim(MINE, "b", take_over=False)
+    assert "delete it" in refusal.value.hint
+
+
+@pytest.mark.timeout(20)
+def test_a_claim_to_the_last_number_of_eight_digits_stops_nobody(terms: LeaseTerms, store: LaterStore) -> None:
+    first = terms.claim(MINE, "a", take_over=False)
+    claim = encode_object({"format": FORMAT, **_fields(replace(first, term=99_999_999))})
+    store.put_if_absent(terms.lease.key(99_999_999, "claim"), claim)  # type: ignore[operator]
+    store.later_s = TTL_S + 1
+    for term in (100_000_000, 100_000_001):
+        claimed = terms.claim(MINE, "b", take_over=False)
+        assert claimed.term == term
+        terms.end(claimed)
 
 
 def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:

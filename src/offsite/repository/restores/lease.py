@@ -26,6 +26,7 @@ BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
 """What a sign of life is: as it is written, and as earlier versions wrote it. Only its time is read."""
 _HINT = "wait for its end; if it hangs, restore run --take-over goes on in its place and shuts it out"
+_STRANGE = "no process of offsite wrote it: delete it, and look who can write there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +125,19 @@ class LeaseTerms:
 
     def _newest(self) -> LeaseClaim | None:
         keys = [info.key for info in self.store.list(self.lease.prefix) if info.key.endswith(".claim.json")]
-        return self._claim_of(self.lease.term(max(keys))) if keys else None
+        newest = max(map(self.lease.term, keys), default=0)
+        if newest and self.lease.key(newest, "claim") not in keys:  # else its number would be asked for again and again
+            raise DamagedObject(f"a claim to term {newest} below {self.lease.prefix} has another name", hint=_STRANGE)
+        return self._claim_of(newest) if newest else None
 
     def _claim_of(self, term: int) -> LeaseClaim | None:
         key = self.lease.key(term, "claim")
-        data = self.store.get(key)
-        return None if data is None else _claim(parse_json_object(data, source=key, damaged=DamagedObject))
+        if (data := self.store.get(key)) is None:
+            return None
+        claim = _claim(parse_json_object(data, source=key, damaged=DamagedObject))
+        if claim.term != term:
+            raise DamagedObject(f"{key} is a claim to term {claim.term}", hint=_STRANGE)
+        return claim
 
     def _is_free(self, claim: LeaseClaim, asking: ProcessIdentity, now_ms: int | None = None) -> bool:
         if self.store.head(self.lease.key(claim.term, "end")) is not None:
