@@ -275,6 +275,9 @@ class PausingTarget:
     def is_pinned(self, generation: int) -> bool:
         return False
 
+    def is_there(self, generation: int) -> bool:
+        return self._store.head(f"g/{generation}/backup") is not None
+
     def remove(self, generation: int, announce: Announce) -> bool:
         self._announced(generation, announce)
         self._store.delete(f"g/{generation}/backup")

@@ -25,7 +25,7 @@ from offsite.model.errors import (
     StoreFull,
 )
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.generations.entry import Instance
+from offsite.repository.generations.entry import Entry, Instance, Kind
 from offsite.repository.generations.generation_set import GenerationSet, Phase
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger
@@ -288,6 +288,37 @@ def test_a_strangers_message_changes_nothing(pair: Pair) -> None:
         a.step()
         b.step()
     assert pair.phases() == ["complete"]
+
+
+def test_a_ledger_alone_removes_no_generation(pair: Pair) -> None:
+    """Whoever may create objects reads the words of both instances in it, and writes on."""
+    a = pair.instance(Instance.A, length_ms=10**9)
+    a.step()
+    store = pair.site.repository.store
+    for kind, instance_, generation in (
+        (Kind.JOINED, Instance.B, 0),
+        (Kind.ASKED, Instance.A, 1),
+        (Kind.BEGUN, Instance.B, 2),
+        (Kind.SWITCHED, Instance.B, 2),
+        (Kind.SEALED, Instance.B, 1),
+        (Kind.REMOVING, Instance.A, 1),
+    ):
+        state = pair.state
+        entry = Entry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=kind,
+            instance=instance_,
+            word=state.holders.get(instance_, "stranger"),
+            at_ms=store.now_ms(),
+            generation=generation,
+            partitions=1,
+        )
+        assert Ledger(store=store, layout=SetLayout(name="pair")).append(entry, to=state) is not None
+    for _ in range(3):
+        a.step()
+    assert pair.phases() == ["removing", "complete"]
+    assert pair.site.repository.backup("pair.gen-1").state().history
 
 
 def test_a_topic_that_may_not_be_read_is_told_at_once(pair: Pair) -> None:

@@ -111,6 +111,9 @@ class BackupTarget:
         backup = self._open(generation)
         return backup is not None and any(pin.holds for pin in pinned_points(backup))
 
+    def is_there(self, generation: int) -> bool:
+        return self._open(generation) is not None
+
     def remove(self, generation: int, announce: Announce) -> bool:
         store, layout = self._parts.repository.store, self._layout(generation)
         if not remove_backup(store, layout, is_read=lambda: self.is_read(generation), announce=announce):

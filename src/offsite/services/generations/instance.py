@@ -357,6 +357,11 @@ class RunningInstance:
         return replace(facts, may_go=not why, why_not=why)
 
     def _remove(self, number: int) -> bool:
+        """Whether all of it is gone. That the ledger says that it goes is no reason: whoever can create objects can
+        write that, so what is whole is compared again."""
+        if self._with.target.is_there(number) and (why := self._why_it_stays(number)):
+            decided("generation_kept", why=why, set=self._read().name, generation=number)
+            return False
         if not self._with.target.remove(number, partial(self._audit.note_removal, self._read(), number)):
             return False
         self._sweep()

@@ -61,6 +61,9 @@ class GenerationTarget(Protocol):
     def is_pinned(self, generation: int) -> bool:
         """Whether a person has said that a restore point of the generation stays."""
 
+    def is_there(self, generation: int) -> bool:
+        """Whether what goes first when it is removed is still there, so that nothing is gone yet."""
+
     def remove(self, generation: int, announce: Announce) -> bool:
         """Remove all of it, what says that it is there first; False where somebody still reads it, and the rest has to
         wait. Can be repeated, and begun anew after a crash."""
