@@ -11,6 +11,7 @@ from offsite.model.errors import DamagedObject
 from offsite.repository import catalog
 from offsite.repository.commit import Changes
 from offsite.repository.history import History
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.services.collect.agreement import InForce
 from offsite.services.collect.run import Collected, collect, plan_collection
 from offsite.services.retention.apply import apply_retention, plan_retention
@@ -19,6 +20,7 @@ from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained
 
 LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)
+WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +43,13 @@ def made() -> Retained:
     return made
 
 
-def collect_now(made: Retained) -> Collected:
-    plan = plan_collection(made.backup, clock=made.clock, grace_ms=0, in_force=InForce(policy=LONG))
+def collect_now(made: Retained, policy: RetentionPolicy = LONG) -> Collected:
+    plan = plan_collection(made.backup, clock=made.clock, grace_ms=0, in_force=InForce(policy=policy))
     return collect(made.backup, plan, runner=InlineRunner())
 
 
-def apply(made: Retained) -> None:
-    plan = plan_retention(made.backup, LONG, clock=made.clock)
+def apply(made: Retained, policy: RetentionPolicy = LONG) -> None:
+    plan = plan_retention(made.backup, policy, clock=made.clock)
     made.note(apply_retention(made.backup, plan, clock=made.clock).state)
 
 
@@ -83,3 +85,14 @@ def test_a_forged_catalog_lets_nothing_go(made: Retained, *, is_collected_first:
     (kept,) = collect_now(made).kept
     assert "keeps" in kept.why
     assert before <= objects(made)
+
+
+def test_a_strangers_line_of_the_audit_hides_no_other(made: Retained) -> None:
+    """What was let go would never be deleted."""
+    seq = made.backup.state().seq
+    told = {"at_ms": 0, "who": "x", "by": "x", "writer": "x", "kind": "x", "what": "x", "rule": "x", "bytes": 0}
+    line = encode_object({"format": FORMAT, **told, "commit": seq + 1})
+    made.store.put_if_absent(made.backup.layout.audit_key(seq, "00000000"), line)
+    apply(made, WEEK)
+    go_on(made)
+    assert collect_now(made, WEEK).objects > 0

@@ -113,11 +113,15 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
         store.put_if_absent(layout.audit_key(commit, random_id()), data)
 
 
-def read_audit(store: AuditStore, layout: AuditLayout, *, after: int = -1) -> Iterator[AuditLine | UnreadableLine]:
-    """The lines in the order of the commits that were the newest then, those of commit `after` and before left out.
-    What is damaged is told, and hides no other."""
+def read_audit(
+    store: AuditStore, layout: AuditLayout, *, after: int = -1, upto: int | None = None
+) -> Iterator[AuditLine | UnreadableLine]:
+    """The lines in the order of the commits that were the newest then, those of commit `after` and before and those
+    behind commit `upto` left out. What is damaged is told, and hides no other."""
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
     for info in store.list(layout.audit_prefix, start_after=start_after):
+        if upto is not None and info.key > layout.audit_key(upto, "ffffffff"):
+            return
         if info.size_bytes > _OBJECT_BYTES_MAX:
             yield UnreadableLine(key=info.key, problem=f"it has {info.size_bytes} bytes")
             continue

@@ -109,12 +109,9 @@ def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
 def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
     """The lines of the audit that were written for the commit. They lie behind the number of the one before it."""
     base = stored.commit.seq - 1
-    for line in read_audit(backup.store, backup.layout, after=base - 1):
-        if isinstance(line, AuditLine):
-            if line.commit > base:
-                return
-            if line.writer == stored.commit.writer:
-                yield line
+    for line in read_audit(backup.store, backup.layout, after=base - 1, upto=base):
+        if isinstance(line, AuditLine) and line.writer == stored.commit.writer:
+            yield line
 
 
 def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms: int) -> tuple[str, bool]:
