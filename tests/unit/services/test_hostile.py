@@ -9,12 +9,13 @@ import pytest
 
 from offsite.model.errors import DamagedObject
 from offsite.repository import catalog
-from offsite.repository.commit import Changes
+from offsite.repository.commit import Changes, Pin
 from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.services.collect.agreement import InForce
 from offsite.services.collect.run import Collected, collect, plan_collection
 from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
 from tests.retained import DAY_MS, HOUR_MS, Retained
@@ -96,3 +97,36 @@ def test_a_strangers_line_of_the_audit_hides_no_other(made: Retained) -> None:
     apply(made, WEEK)
     go_on(made)
     assert collect_now(made, WEEK).objects > 0
+
+
+@pytest.mark.parametrize("changes", [Changes(unpinned=(3,)), Changes(pinned=(Pin(seq=3, reason="law", until_ms=1),))])
+def test_a_pin_that_a_stranger_took_off_keeps_the_data(made: Retained, changes: Changes) -> None:
+    """The backup's own retention lets the point go then."""
+    made.note(pin_point(made.backup, 3, reason="law"))
+    pinned = made.restored(3)
+    forged = made.backup.commit(changes, base=made.backup.state(), writer="forged")
+    made.note(forged)
+    go_on(made)
+    apply(made, WEEK)
+    assert made.backup.state().history.find(3) is None
+    go_on(made)
+    (kept,) = collect_now(made, WEEK).kept
+    assert (kept.commit, kept.why) == (forged.seq, "another installation took the pin off commit 3")
+    assert not [data for data in pinned[made.partition("a")].values() if data not in stored(made)]
+
+
+def test_a_pin_that_was_taken_off_here_keeps_nothing(made: Retained) -> None:
+    made.note(pin_point(made.backup, 3, reason="law"))
+    pinned = made.restored(3)
+    made.note(unpin_point(made.backup, 3))
+    go_on(made)
+    apply(made, WEEK)
+    go_on(made)
+    assert collect_now(made, WEEK).kept == ()
+    assert not [data for data in pinned[made.partition("a")].values() if data in stored(made)]
+
+
+def stored(made: Retained) -> set[bytes]:
+    """The batches in segments that are still there, whoever lists them."""
+    listed = (segment for seq in range(1, 21) for segment in made.backup.catalog.state(upto=seq).all_segments())
+    return {data for segment in listed for data in made._batches(segment).values()}

@@ -6,7 +6,7 @@ itself by the policy that is in force here, or finds by a plan of its own that t
 may say that commits up to one are right.
 
 Whatever else is let go stays, with its name and the reason. What the restore points need that such a commit dropped
-stays as well, whichever later commit lets go of it.
+stays as well, whichever later commit lets go of it. So does what a pinned point needs whose pin such a commit took off.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from offsite.model.clock import Clock
 from offsite.model.journal import warned
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
-from offsite.repository.commit import ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
 from offsite.repository.fold import fold
 from offsite.repository.replaced import segments_of
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
 from offsite.repository.state import BackupState
 from offsite.services.let_go_memory import NO_RULE, LetGoMemory
 from offsite.services.retention.apply import points_named, range_named
-from offsite.services.retention.kept_points import Chosen, points_between, runs, told
+from offsite.services.retention.kept_points import Chosen, holds, points_between, runs, told
 from offsite.services.retention.needs import Branches, needs_of_run, states_to_read
 from offsite.services.retention.plan import RetentionPlan, planned
 from offsite.services.retention.policy import RetentionPolicy, rule_of
@@ -79,7 +79,7 @@ def judged(  # noqa: PLR0913  # what is judged, by what
     """Whether a commit that follows `base` is believed. Raises `DamagedCommit`, `ClocksDiffer`, and what the store
     raises."""
     seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
-    if seq <= in_force.accepted:
+    if seq <= in_force.accepted or not (stored.commit.changes.lets_go or _loosened(stored, base)):
         return Judged()
     lines = tuple(_lines(backup, stored))
     rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
@@ -104,6 +104,17 @@ def tell_kept(kept: Sequence[KeptCommit]) -> None:
 
 def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
     return rule == NO_RULE or policy is None or rule == rule_of(policy)
+
+
+def _loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
+    """The restore points from which the commit takes a pin, or that it pins for less long than they were."""
+    before, changes = {pin.seq: pin for pin in base.pins}, stored.commit.changes
+    shorter = (
+        pin.seq
+        for pin in changes.pinned
+        if pin.seq in before and pin.until_ms != FOR_EVER and holds(before[pin.seq], now_ms=pin.until_ms)
+    )
+    return frozenset((*before.keys() & set(changes.unpinned), *shorter))
 
 
 def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
@@ -157,6 +168,8 @@ def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> st
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(base.history, low, high - 1):
                 return f"the retention that is in force here keeps restore points of {points_named(low, high - 1)}"
+    if early := _loosened(stored, base).difference(plan.unpinned):
+        return f"another installation took the pin off commit {min(early)}"
     for expired in stored.commit.changes.expired:
         if not _lets_go(plan, expired, base):
             return f"the retention that is in force here keeps some of {range_named(expired)}"
@@ -173,9 +186,10 @@ def _lets_go(plan: RetentionPlan, expired: ExpiredRange, base: BackupState) -> b
 
 
 def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator[tuple[PartitionId, Span]]:
-    """What the restore points need that the commit dropped."""
+    """What the restore points need that the commit dropped, or from which it took a pin."""
     branches = Branches.of(base)
-    for start, end in stored.commit.changes.forgotten:
+    loosened = ((seq, seq + 1) for seq in sorted(_loosened(stored, base)))
+    for start, end in (*stored.commit.changes.forgotten, *loosened):
         kept = told(base.history, [Chosen(start=start, end=end, rule="")])
         for run in runs(base.history, kept):
             states = {

@@ -158,8 +158,8 @@ class _Candidates:
 def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
     backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, candidates: _Candidates, paused: Pauses
 ) -> Generator[None, None, list[int]]:
-    """Take what commits up to `until` replaced. Gives the numbers of those that let something go: nothing of them was
-    taken."""
+    """Take what commits up to `until` replaced. Gives the numbers of those that let something go, or set or take off
+    pins: nothing of them was taken."""
     lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
     catalogs = _Catalogs(backup)
@@ -168,12 +168,13 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
         catalogs.check(walk.state, stored)
         if stored.commit.seq > until:
             break
-        if (changes.removed or changes.lets_go) and not _is_older(backup, stored, before_ms):
+        is_to_judge = changes.lets_go or bool(changes.pinned or changes.unpinned)
+        if (changes.removed or is_to_judge) and not _is_older(backup, stored, before_ms):
             break
-        if changes.lets_go:
+        if is_to_judge:
             lets_go.append(stored.commit.seq)
         for gone in walk.take(stored, believed=False):
-            if not changes.lets_go:
+            if not is_to_judge:
                 candidates.add(gone, seq=stored.commit.seq)
         if candidates.is_full:
             break
@@ -232,16 +233,15 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
     if stored is None or base.seq != seq - 1:
         raise damaged_commit(f"{backup.layout.commit_key(min(seq, base.seq + 1))} is missing")
     changes = stored.commit.changes
-    if changes.lets_go:
-        judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
-        if judgement.kept is not None:
-            disbelieved.kept.append(judgement.kept)
-            disbelieved.pending.add(seq)
-            let_go = [(each.partition_id, (each.start, each.end)) for each in changes.expired]
-            let_go += [(each.partition_id, (each.start, each.end)) for each in changes.compacted]
-            for partition_id, span in (*let_go, *judgement.needed):
-                disbelieved.spans.setdefault(partition_id, []).append(span)
-            return
+    judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
+    if judgement.kept is not None:
+        disbelieved.kept.append(judgement.kept)
+        disbelieved.pending.add(seq)
+        let_go = [(each.partition_id, (each.start, each.end)) for each in changes.expired]
+        let_go += [(each.partition_id, (each.start, each.end)) for each in changes.compacted]
+        for partition_id, span in (*let_go, *judgement.needed):
+            disbelieved.spans.setdefault(partition_id, []).append(span)
+        return
     for gone in ReplacedWalk(base).take(stored):
         candidates.add(gone, seq=seq)
 

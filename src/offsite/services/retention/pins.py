@@ -13,6 +13,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, Changes, Pin
 from offsite.repository.generations.removal import check_stays
 from offsite.repository.state import BackupState
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.reading_clock import reading_now_ms
 from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
@@ -106,4 +107,6 @@ def _commit(backup: Backup, changes: Callable[[BackupState], Changes]) -> Backup
 def _commit_once(backup: Backup, changes: Callable[[BackupState], Changes]) -> BackupState:
     head = backup.state()
     with uninterrupted():
-        return backup.commit(head.carried_over(changes(head)), base=head, writer=random_id(16))
+        after = backup.commit(head.carried_over(changes(head)), base=head, writer=random_id(16))
+    LetGoMemory(backup=backup).note_made(after)
+    return after
