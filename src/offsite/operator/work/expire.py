@@ -46,6 +46,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.heads import SeenHead
 from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.pins import pinned_points
 from offsite.services.retention.policy import RetentionPolicy
@@ -108,8 +109,8 @@ class _Low:
 
 def expire(asked: Expiry, *, clock: Clock) -> Expired:
     """Do one job, and tell in the repositories what was kept. Raises `RestoreRunning` while another one of this backup
-    runs, `ExpiryNotDone` where a backup that is to go is still read, copied or pinned, and what the retention and the
-    stores raise."""
+    runs, `ExpiryNotDone` where a backup that is to go is still read, copied or pinned, `CommitsGone` where the last one
+    is not what this machine saw there before, and what the retention and the stores raise."""
     layout = DeclaredLayout(uid=asked.uid)
     with ExitStack() as held:
         for repository in asked.repositories:
@@ -147,6 +148,8 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
     lows = [low for low in found if low.is_ours]
     last = _last(lows)
     backup = _opened(last) if last is not None else None
+    if last is not None and backup is not None:
+        SeenHead(repository=last.repository, backup=last.name).check(backup, backup.sound_state())
     points = 0 if backup is None or asked.policy is None else _let_go(backup, asked.policy, clock)
     removed, kept = list[str](), [_kept(low, _NOT_OURS) for low in found if not low.is_ours]
     for low in lows:

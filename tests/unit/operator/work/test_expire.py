@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupExists, BackupNotFound, ExpiryNotDone, RestoreRunning
+from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, RestoreRunning
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import Expired, expire
 from offsite.operator.world.facts import RepositoryFacts
@@ -153,6 +153,17 @@ def test_a_job_that_died_midway_is_finished_by_the_next_one(site: Site) -> None:
     site.declared.decide(Kind.REMOVING, number=1)
     assert site.expire().removed == ("a",)
     assert site.phases()[0] is Phase.REMOVED
+
+
+def test_nothing_expires_in_a_store_that_was_put_back(site: Site) -> None:
+    site.begun("a")
+    site.begun("b", commits=4, live=True)
+    assert site.expire(retention="100d", minimum_ms=7 * 86_400_000).removed == ()
+    backup = site.repository.backup("b")
+    site.repository.store.delete(backup.layout.commit_key(backup.state().seq))
+    with pytest.raises(CommitsGone, match="was there and is gone"):
+        site.expire(retention="0s")
+    assert site.is_there("a")
 
 
 def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
