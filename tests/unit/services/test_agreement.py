@@ -199,6 +199,13 @@ def test_it_waits_from_when_this_machine_first_saw_the_commit(made: Retained) ->
     made.check()
 
 
+def test_the_log_says_what_to_do(made: Retained, caplog: pytest.LogCaptureFixture) -> None:
+    forged = forge(made, lines=False)
+    go_on(made)
+    collect_now(made, WEEK)
+    assert f"offsite collect run --accept-upto {forged.seq}" in caplog.text
+
+
 def test_what_is_new_to_everybody_waits_in_silence(made: Retained) -> None:
     apply(made, WEEK)
     go_on(made)

@@ -99,7 +99,8 @@ def tell_kept(kept: Sequence[KeptCommit]) -> None:
     """Write down which commits were not believed, but for those whose time has not come."""
     for each in kept:
         if not each.waits:
-            warned("not_collected", commit=each.commit, who=each.who, why=each.why)
+            cure = f"where it is right: offsite collect run --accept-upto {each.commit}, or the same --retain here"
+            warned("not_collected", commit=each.commit, who=each.who, why=each.why, next=cure)
 
 
 def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
