@@ -14,9 +14,11 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from offsite.kafka.protocol.topic_changes import NewTopic
@@ -148,12 +150,15 @@ class _Pages:
         done = threading.Event()
 
         def look_on() -> None:
-            looks = [self._look_at_pages, self._look_at_interface]
+            looks: deque[Callable[[], object]] = deque([partial(self._read, path) for path in _PAGES])
+            looks.extendleft(partial(self._look_at_interface, what) for what in _INTERFACE)
             while not done.wait(LOOKS_EVERY_S):
-                looks.reverse()  # on a busy machine an application ends amid a round
-                for look in looks:
+                for _ in range(len(looks)):
+                    looks.rotate()  # on a busy machine an application ends amid a round, and the next round goes on
                     with suppress(OSError, ValueError):
-                        look()
+                        looks[0]()
+                        continue
+                    break
 
         watcher = threading.Thread(target=look_on, name="pages")
         watcher.start()
@@ -163,14 +168,9 @@ class _Pages:
             done.set()
             watcher.join()
 
-    def _look_at_pages(self) -> None:
-        for path in ("/environment/", "/jobs/", "/stages/", "/executors/"):
-            self._read(path)
-
-    def _look_at_interface(self) -> None:
+    def _look_at_interface(self, what: str) -> None:
         for application in json.loads(self._read("/api/v1/applications")):
-            for what in ("environment", "jobs", "stages", "allexecutors"):
-                self._read(f"/api/v1/applications/{application['id']}/{what}", f"/api/{what}")
+            self._read(f"/api/v1/applications/{application['id']}/{what}", f"/api/{what}")
 
     def _read(self, path: str, name: str = "") -> bytes:
         with urllib.request.urlopen(f"http://{own_network.OUTSIDE}:{UI_PORT}{path}", timeout=5) as answer:
@@ -178,6 +178,11 @@ class _Pages:
         self.last[name or path] = data
         self.all.append((name or path, data))
         return data
+
+
+_PAGES = ("/environment/", "/jobs/", "/stages/", "/executors/")
+_INTERFACE = ("environment", "jobs", "stages", "allexecutors")
+"""Of Spark, what its pages and its interface show."""
 
 
 @contextmanager
