@@ -252,3 +252,27 @@ def begin_restore(made: Retained, *, commit: int) -> None:
         created=("a",),
     )
     put_record(made.store, RestoreLayout(backup=made.backup.layout, restore=record.restore), record)  # type: ignore[arg-type]
+
+
+def twenty_days() -> Retained:
+    """Twenty days of a topic that lets go after three."""
+    made = Retained()
+    made.make("a")
+    for day in range(20):
+        made.write("a")
+        made.trim("a", 10 * (day - 3))
+        made.commit()
+        made.later(DAY_MS)
+    return made
+
+
+def go_on(made: Retained) -> None:
+    """Commits enough for the collection to look at all before."""
+    for _ in range(3):
+        made.later(HOUR_MS)
+        made.write("a")
+        made.commit()
+
+
+def objects(made: Retained) -> set[str]:
+    return {key for key in made.store.objects if "/topics/" in key or "/packs/" in key}

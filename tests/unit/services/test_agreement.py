@@ -20,7 +20,7 @@ from offsite.services.overview.status import BackupStatus, read_status
 from offsite.services.retention.apply import apply_retention, plan_retention, points_named, range_named
 from offsite.services.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained
+from tests.retained import DAY_MS, HOUR_MS, Retained, go_on, objects, twenty_days
 
 WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
 LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)
@@ -35,15 +35,7 @@ def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def made() -> Retained:
-    """Twenty days of a topic that lets go after three."""
-    made = Retained()
-    made.make("a")
-    for day in range(20):
-        made.write("a")
-        made.trim("a", 10 * (day - 3))
-        made.commit()
-        made.later(DAY_MS)
-    return made
+    return twenty_days()
 
 
 def collect_now(
@@ -60,18 +52,6 @@ def apply(made: Retained, policy: RetentionPolicy) -> BackupState:
     assert done.commit is not None
     made.note(done.state)
     return done.state
-
-
-def go_on(made: Retained) -> None:
-    """Commits enough for the collection to look at all before."""
-    for _ in range(3):
-        made.later(HOUR_MS)
-        made.write("a")
-        made.commit()
-
-
-def objects(made: Retained) -> set[str]:
-    return {key for key in made.store.objects if "/topics/" in key or "/packs/" in key}
 
 
 def forge(made: Retained, *, lines: bool, writer: str = "forged", expires: bool = True) -> BackupState:

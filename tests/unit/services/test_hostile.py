@@ -18,7 +18,7 @@ from offsite.services.retention.apply import apply_retention, plan_retention
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
 from tests.inline_runner import InlineRunner
-from tests.retained import DAY_MS, HOUR_MS, Retained
+from tests.retained import DAY_MS, Retained, go_on, objects, twenty_days
 
 LONG = RetentionPolicy(keep_age_ms=300 * DAY_MS)
 WEEK = RetentionPolicy(keep_age_ms=7 * DAY_MS)
@@ -33,15 +33,7 @@ def _own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def made() -> Retained:
-    """Twenty days of a topic that lets go after three."""
-    made = Retained()
-    made.make("a")
-    for day in range(20):
-        made.write("a")
-        made.trim("a", 10 * (day - 3))
-        made.commit()
-        made.later(DAY_MS)
-    return made
+    return twenty_days()
 
 
 def collect_now(made: Retained, policy: RetentionPolicy = LONG) -> Collected:
@@ -52,17 +44,6 @@ def collect_now(made: Retained, policy: RetentionPolicy = LONG) -> Collected:
 def apply(made: Retained, policy: RetentionPolicy = LONG) -> None:
     plan = plan_retention(made.backup, policy, clock=made.clock)
     made.note(apply_retention(made.backup, plan, clock=made.clock).state)
-
-
-def go_on(made: Retained) -> None:
-    for _ in range(3):
-        made.later(HOUR_MS)
-        made.write("a")
-        made.commit()
-
-
-def objects(made: Retained) -> set[str]:
-    return {key for key in made.store.objects if "/topics/" in key or "/packs/" in key}
 
 
 @pytest.mark.parametrize("is_collected_first", [False, True])
