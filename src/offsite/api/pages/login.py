@@ -8,6 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse
 
+from offsite.api.guard.gate import Guarded
 from offsite.api.guard.sessions import COOKIE, LASTS_S
 from offsite.api.guard.tokens import Tokens
 from offsite.api.pages.act import Form
@@ -41,7 +42,7 @@ def login(request: Request, form: Form) -> Response:
 def _begun(request: Request, token: str) -> Response:
     """The answer that begins a session."""
     guarded = request.app.state.guarded
-    tokens = guarded.tokens() if guarded.tokens else Tokens(known=())
+    tokens = _tokens_of(guarded)
     caller = tokens.caller(token)
     if caller is None:
         return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
@@ -57,6 +58,11 @@ def _begun(request: Request, token: str) -> Response:
     return answer
 
 
+def _tokens_of(guarded: Guarded) -> Tokens:
+    """The tokens that count here: none where everybody may do everything."""
+    return guarded.tokens() if guarded.tokens else Tokens(known=())
+
+
 def _is_encrypted(request: Request) -> bool:
     """Whether the browser talks TLS: to us, or to a proxy before us, as the origin of its form says."""
     return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
@@ -65,7 +71,7 @@ def _is_encrypted(request: Request) -> bool:
 @router.post("/logout")
 def logout(request: Request, _: Form) -> Response:
     guarded = request.app.state.guarded
-    tokens = guarded.tokens() if guarded.tokens else Tokens(known=())
+    tokens = _tokens_of(guarded)
     guarded.sessions.end(request.state.cookie, now_s=guarded.clock.now_ms() // 1000, of=tokens.hash_of)
     answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
