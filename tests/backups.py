@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 from offsite.log.range import LogRange
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Commit, PartitionId, Position, TopicShape
+from offsite.repository.commit import Changes, Commit, PartitionId, Position, ProvenGap, TopicShape
+from offsite.repository.coverage import unaccounted
 from offsite.repository.repository import Repository
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
@@ -60,6 +62,17 @@ def commit_next(backup: Backup, base: BackupState, *, step: int = STEP) -> Backu
         positions.append(Position(partition_id=partition_id, log_start=0, end=start + step))
     changes = Changes(segments=tuple(segments), positions=tuple(positions), topics=SHAPES)
     return backup.commit(changes, base=base, writer=f"writer-{next(_writers)}")
+
+
+def accounted(changes: Changes, base: BackupState) -> Changes:
+    """`changes` as a run makes them that saw that nothing is where they have no batches."""
+    gaps = tuple(
+        ProvenGap(
+            partition_id=passed.partition_id, start=passed.start, end=passed.end, evidence="batch", seen_at=passed.end
+        )
+        for passed in unaccounted(changes, base.reached())
+    )
+    return replace(changes, gaps=(*changes.gaps, *gaps), accounted=True)
 
 
 def append_unchecked(backup: Backup, base: BackupState, changes: Changes, *, committed_at_ms: int) -> None:

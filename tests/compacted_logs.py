@@ -21,6 +21,7 @@ from offsite.repository.commit import Changes, PartitionId, Position, TopicShape
 from offsite.repository.segments.segment import Segment
 from offsite.repository.segments.writer import SegmentWriter
 from offsite.repository.state import BackupState
+from tests.backups import accounted
 from tests.batches import FIRST_TIME_MS, chunk_of, make_control_batch
 
 TOPIC = PartitionId(topic="orders", topic_id="id-orders", partition=0)
@@ -165,7 +166,7 @@ def commit_log(backup: Backup, data: bytes, end: int, shape: TopicShape, *, piec
         positions=(Position(partition_id=TOPIC, log_start=0, end=end, leader_epoch=3),),
         topics=(shape,),
     )
-    return backup.commit(changes, base=base, writer=f"writer-{base.seq}")
+    return backup.commit(accounted(changes, base), base=base, writer=f"writer-{base.seq}")
 
 
 def segments_of(backup: Backup, data: bytes, start: int, end: int, pieces: int) -> Iterator[Segment]:

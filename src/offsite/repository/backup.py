@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -11,10 +11,10 @@ from offsite.model.errors import Bug, CommitsGone, DamagedObject, NoSuchRestoreP
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog, Kept
-from offsite.repository.commit import Changes, Commit, PartitionId
+from offsite.repository.commit import UNACCOUNTED, Changes, Commit, RecordedHole
 from offsite.repository.commit_json import damaged_commit
 from offsite.repository.commit_log import CommitLog
-from offsite.repository.coverage import let_go_of_needed, removed_since, unaccounted
+from offsite.repository.coverage import let_go_of_needed, removed_since
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
@@ -138,10 +138,11 @@ class Backup:
             changes=news(changes, base),
             catalog=kept.seal,
         )
-        for left in unaccounted(commit.changes, base.reached(_moved(commit))) if changes.accounted else ():
-            raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {left} without saying what is there")
         sealed = self.log.sealed(commit)
-        state = fold(base, [sealed.stored])  # what a reader would refuse must not be written
+        state = fold(base, [sealed.stored])  # what a reader would refuse, or doubt, must not be written
+        for hole in _unaccounted(state) - _unaccounted(base):
+            where = f"{hole.partition_id} [{hole.start}, {hole.end})"
+            raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {where} without saying what is there")
         check(self.log.append(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return replace(state, is_own=True)
@@ -183,8 +184,8 @@ class Backup:
         )
 
 
-def _moved(commit: Commit) -> Iterator[PartitionId]:
-    return (position.partition_id for position in commit.changes.positions)
+def _unaccounted(state: BackupState) -> set[RecordedHole]:
+    return {hole for hole in state.holes if hole.reason == UNACCOUNTED}
 
 
 def news(changes: Changes, base: BackupState) -> Changes:

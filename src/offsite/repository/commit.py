@@ -112,13 +112,18 @@ class Position:
 CONSUMED, DECLARED = "consumed", "declared"
 """Reasons of holes that are no loss."""
 
+UNACCOUNTED = "unaccounted"
+"""The reason of a hole that no commit names: a commit moved a position past its offsets, and did not say what is there.
+No writer of ours does so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedHole:
     """Offsets `[start, end)` that the source no longer had when it was read.
 
     `reason`: `retention` or `truncation`. `consumed`: all groups that read the partition had committed beyond it.
-    `declared`: whoever made the backup said that the topic is emptied on purpose.
+    `declared`: whoever made the backup said that the topic is emptied on purpose. `unaccounted`: nobody says whether
+    the source had them.
     """
 
     partition_id: PartitionId

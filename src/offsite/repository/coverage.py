@@ -58,19 +58,26 @@ def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator
     before = {**before, **{cut.partition_id: cut.at for cut in changes.cut_back}} if changes.cut_back else before
     for position in changes.positions:
         start = before.get(position.partition_id, position.log_start)
-        for low, high in uncovered(start, position.end, sorted(spans.get(position.partition_id, ()))):
+        covering = spans.get(position.partition_id, ())
+        if len(covering) == 1 and covering[0][0] <= start and position.end <= covering[0][1]:
+            continue  # nearly all of them
+        for low, high in uncovered(start, position.end, sorted(covering)):
             yield Unaccounted(partition_id=position.partition_id, start=low, end=high)
 
 
 class CoverageWalk:
-    """Goes through the commits of a backup in order, without a state of them."""
+    """Goes through the commits of a backup in order, without a state of them. `is_accounted`: a commit promised to
+    account for all that it passes over (`Changes.accounted`). Commits of earlier versions did not; none of them comes
+    behind one that did."""
 
     def __init__(self) -> None:
         self._before: dict[PartitionId, int] = {}
+        self.is_accounted = False
 
     def take(self, changes: Changes) -> Iterator[Unaccounted]:
-        """What the next commit passed over, though it need not have promised not to (`Changes.accounted`)."""
-        judged = changes if changes.accounted else _as_earlier_versions_meant(changes)
+        """What the next commit passed over."""
+        self.is_accounted |= changes.accounted
+        judged = changes if self.is_accounted else _as_earlier_versions_meant(changes)
         yield from unaccounted(judged, self._before)
         self._before |= {cut.partition_id: cut.at for cut in changes.cut_back}
         for segment in changes.segments:
@@ -80,7 +87,7 @@ class CoverageWalk:
 
     def go_on_from(self, state: BackupState) -> None:
         """The commits up to `state` could not be read."""
-        self._before = state.reached()
+        self._before, self.is_accounted = state.reached(), state.accounted
 
     def _reach(self, known: PartitionId, end: int) -> None:
         self._before[known] = max(self._before.get(known, 0), end)

@@ -11,6 +11,8 @@ from offsite.model.errors import DamagedCommit
 from offsite.repository.branches import Branch, borders, cut_holes, cut_segments
 from offsite.repository.commit import (
     LIVE,
+    UNACCOUNTED,
+    Changes,
     Checkpoint,
     Commit,
     CompactedRange,
@@ -24,12 +26,13 @@ from offsite.repository.commit import (
     TopicShape,
 )
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.coverage import unaccounted
 from offsite.repository.expiry import Spans, expire, joined, parted, refuse, without_expired
 from offsite.repository.history import HistoryBuilder
 from offsite.repository.layered_map import LayeredMapBuilder
 from offsite.repository.layout import parse_segment_key
 from offsite.repository.segments.segment import Segment, SegmentList
-from offsite.repository.state import CUTS_MAX, BackupState, KnownCut, segment_partition
+from offsite.repository.state import CUTS_MAX, BackupState, KnownCut, reached, segment_partition
 
 HeldT = TypeVar("HeldT", SegmentList, Spans)
 
@@ -81,6 +84,7 @@ class Folding:
         """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
         commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
+        passed_over = self._passed_over(changes)
         for cut in changes.cut_back:
             self.cut_back(cut)
         for shape in changes.topics:
@@ -95,7 +99,7 @@ class Folding:
             self._add(segment, commit)
         for compacted in changes.compacted:
             self._compact(compacted)
-        self._holes.extend(changes.holes)
+        self._holes.extend((*changes.holes, *passed_over))
         self._explain(changes.explained)
         self._pin(commit)
         if changes.checkpoint is not None:
@@ -119,8 +123,25 @@ class Folding:
             loose_commits=1 if is_catalogued else self._state.loose_commits + 1,
             loose_entries=changes.entries + (0 if is_catalogued else self._state.loose_entries),
             is_own=False,
+            accounted=self._state.accounted or changes.accounted,
         )
         self._history.append(commit)
+
+    def _passed_over(self, changes: Changes) -> tuple[RecordedHole, ...]:
+        """What positions move past, and nobody says what is there: holes, whatever it is. To be asked before anything
+        moves. Of commits of earlier versions nothing is known, as they did not keep the evidence."""
+        if not (self._state.accounted or changes.accounted):
+            return ()
+        moved = (position.partition_id for position in changes.positions)
+        before = {partition: former for partition in moved if (former := self._positions.get(partition)) is not None}
+        ends = {partition: former.end for partition, former in before.items()}
+        if not any(unaccounted(changes, ends)):
+            return ()
+        ends = {partition: reached(former, self._segments.get(partition)) for partition, former in before.items()}
+        return tuple(
+            RecordedHole(partition_id=passed.partition_id, start=passed.start, end=passed.end, reason=UNACCOUNTED)
+            for passed in unaccounted(changes, ends)
+        )
 
     def _known_by_commit(self, taken: Checkpoint) -> Checkpoint:
         """Without ends where they are all those that its commit leaves: states would carry every end of every

@@ -61,7 +61,9 @@ class BackupState:
 
     Not part of what a backup is: `cuts`, the newest cuts, ascending, also those that are none of the positions any more
     (states that an earlier version kept know `cut` alone); `loose_commits` and `loose_entries`, how much was committed
-    since the newest catalog that a commit names; `is_own`: the run that holds the state made its newest commit.
+    since the newest catalog that a commit names; `is_own`: the run that holds the state made its newest commit;
+    `accounted`: a commit said that it accounts for all that it moves positions past (see `Changes.accounted`), so every
+    later one has to.
     """
 
     backup: str
@@ -92,6 +94,7 @@ class BackupState:
     loose_commits: int = field(default=0, compare=False)
     loose_entries: int = field(default=0, compare=False)
     is_own: bool = field(default=False, compare=False)
+    accounted: bool = field(default=False, compare=False)
 
     def incarnation(self, topic: str) -> TopicIncarnation | None:
         """The latest incarnation of `topic`."""
@@ -120,15 +123,9 @@ class BackupState:
                 yield segment.as_written
 
     def reached(self, of: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
-        """How far each partition, or each of some that is known, is accounted for. Positions of earlier versions may
-        lie inside the last batch."""
+        """How far each partition, or each of some that is known, is accounted for."""
         known = ((each, self.positions.get(each)) for each in (self.positions if of is None else of))
-        return {each: at.end if at.is_exact else self._reached(at) for each, at in known if at is not None}
-
-    def _reached(self, position: Position) -> int:
-        found = self.segments.get(position.partition_id)
-        last = found.last if found else None
-        return position.end if last is None else max(position.end, last.last_offset + 1)
+        return {each: reached(at, self.segments.get(each)) for each, at in known if at is not None}
 
     def held_range(self, partition_id: PartitionId) -> Span:
         """What is backed up of a partition, holes aside: from its first live segment to its position; nothing, where it
@@ -209,6 +206,13 @@ class BackupState:
     def borders(self, partition_id: PartitionId) -> frozenset[int]:
         """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""
         return borders(branch for branch in self.branches if branch.partition_id == partition_id)
+
+
+def reached(position: Position, segments: SegmentList | None) -> int:
+    """How far a partition is accounted for that has `segments`. Positions of earlier versions may lie inside the last
+    batch."""
+    last = segments.last if segments and not position.is_exact else None
+    return position.end if last is None else max(position.end, last.last_offset + 1)
 
 
 def segment_partition(segment: Segment) -> PartitionId:

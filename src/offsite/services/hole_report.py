@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleReport:
-    """A hole: offsets `[start, end)` that the source no longer had."""
+    """A hole: offsets `[start, end)` that the source no longer had, or that nobody accounts for (`unaccounted`)."""
 
     topic: str
     partition: int

@@ -29,6 +29,7 @@ from offsite.services.overview.contents import list_backups, show_backup
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import ObjectInfo
+from tests.backups import accounted
 
 
 class Watched:
@@ -107,8 +108,8 @@ def test_a_catalog_that_was_left_to_another_writer_is_due_again(
 def committed(backup: Backup, state: BackupState, times: int) -> BackupState:
     """Commits as a run makes them, but for the objects of segments, of which there are none."""
     for _ in range(times):
-        changes = replace(news(state, list(state.positions)), segments=(), accounted=False)
-        state = backup.commit(changes, base=state, writer=f"w-{state.seq}")
+        changes = replace(news(state, list(state.positions)), segments=())
+        state = backup.commit(accounted(changes, state), base=state, writer=f"w-{state.seq}")
     return state
 
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from offsite.log.range import Span
 from offsite.model.errors import Bug
+from offsite.repository import catalog
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
-from offsite.repository.commit_json import decode_commit, encode_commit
+from offsite.repository.commit import UNACCOUNTED, Changes, LeftBehind, PartitionId, Position, ProvenGap, RecordedHole
 from offsite.repository.coverage import frontier, unaccounted
 from offsite.repository.repository import Repository
 from offsite.services.overview.status import read_status
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import open_folder
-from tests.backups import PARTITIONS, SHAPES, commit_next, new_backup, write_segment
+from tests.backups import PARTITIONS, SHAPES, append_unchecked, commit_next, new_backup, write_segment
 
 WHERE = PARTITIONS[0]
 
@@ -84,22 +84,36 @@ def test_a_commit_that_passes_over_offsets_is_not_written(backup: Backup) -> Non
     assert backup.commit(moved(0, 30, gaps=((0, 30),)), base=base, writer="w").seq == 1
 
 
-def test_verify_finds_what_a_commit_passed_over(backup: Backup) -> None:
-    """The second commit is written past the check, as a faulty writer would."""
+@pytest.mark.parametrize("promises", [True, False], ids=["says that it accounts for all", "does not say so"])
+def test_what_a_commit_passed_over_is_a_hole_and_told(backup: Backup, *, promises: bool) -> None:
+    """A segment that ends before its range does is no excuse, and commits of earlier versions come before others."""
     first = backup.commit(moved(0, 30, gaps=((0, 30),)), base=backup.state(), writer="w")
-    honest = moved(0, 50, gaps=((30, 50),))
-    backup.commit(replace(honest, accounted=False, gaps=()), base=first, writer="w")
-    key = backup.layout.commit_key(2)
-    stored = decode_commit(backup.store.get(key) or b"", key=key)
-    lying = replace(stored, changes=replace(stored.changes, accounted=True))
-    path = Path(backup.store.url) / key
-    path.chmod(0o600)
-    path.write_bytes(encode_commit(lying))
+    segment = replace(write_segment(backup.store, backup, WHERE, 30, 40), end=50)
+    forged = replace(moved(0, 50), segments=(segment,), accounted=promises)
+    append_unchecked(backup, first, forged, committed_at_ms=first.committed_at_ms)
+    state = backup.state()
+    assert state.holes == (RecordedHole(partition_id=WHERE, start=40, end=50, reason=UNACCOUNTED),)
     result = verify_quick(backup)
     assert not result.ok
-    assert [(each.topic, each.partition, each.start, each.end, each.commit) for each in result.unaccounted] == [
-        ("orders", 0, 30, 50, 2)
-    ]
+    assert [
+        (passed.topic, passed.partition, passed.start, passed.end, passed.commit) for passed in result.unaccounted
+    ] == [("orders", 0, 40, 50, 2)]
+    (status,) = read_status(Repository.open(backup.store)).backups
+    assert not status.safe
+    assert status.problems[0].startswith("10 offsets of orders are in no segment")
+    later = backup.commit(moved(0, 60, gaps=((50, 60),)), base=state, writer="w")
+    assert later.holes == state.holes
+
+
+def test_a_catalog_does_not_forget_that_commits_account_for_all(
+    backup: Backup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    state = backup.commit(moved(0, 30, gaps=((0, 30),)), base=backup.state(), writer="w")
+    state = backup.commit(moved(0, 40, gaps=((30, 40),)), base=state, writer="w")
+    append_unchecked(backup, state, replace(moved(0, 50), accounted=False), committed_at_ms=state.committed_at_ms)
+    assert backup.catalog.read(1).accounted
+    assert [(hole.start, hole.end, hole.reason) for hole in backup.state().holes] == [(40, 50, UNACCOUNTED)]
 
 
 def test_commits_of_earlier_versions_are_told_apart_and_stay_sound(backup: Backup) -> None:

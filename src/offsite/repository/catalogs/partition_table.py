@@ -111,8 +111,10 @@ def decode_partitions(
         }
     except (ValueError, TypeError, IndexError, OffsiteError) as error:
         raise damaged_catalog(f"{key}: a row is no partition: {error}") from error
+    state = state_from_json(item)
     return replace(
-        state_from_json(item),
+        state,
+        accounted=state.accounted or any(position.is_exact for position in positions),  # both came with one version
         positions=LayeredMap({each.partition_id: each for each in positions}),
         segments=LayeredMap(segments),
     )
@@ -137,6 +139,7 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
         "metadata": ref_to_json(state.metadata),
         **({"cut": ref_to_json(state.cut)} if state.cut else {}),
         **({"cuts": list(map(_cut_to_json, state.cuts))} if state.cuts else {}),
+        **({"accounted": True} if state.accounted else {}),
     }
     more: dict[str, JsonValue] = {
         "branches": list(map(_branch_to_json, state.branches)),
@@ -216,6 +219,7 @@ def state_from_json(item: JsonObject) -> BackupState:
         compacted=_spans(compacted),
         compacted_until=_latest_times(compacted),
         pins=tuple(map(pin_from_json, item.children("pins"))),
+        accounted=item.optional_flag("accounted"),
     )
 
 

@@ -14,6 +14,7 @@ from offsite.model.selections.selection import ALL_GROUPS
 from offsite.model.uninterrupted import uninterrupted
 from offsite.repository.backup import Backup
 from offsite.repository.commit import (
+    UNACCOUNTED,
     Changes,
     Checkpoint,
     LeftBehind,
@@ -156,7 +157,7 @@ class PassCommits:
         """Find the holes that are no loss: they were declared, or whoever reads there had read what was deleted. Those
         of earlier runs as well, which may have been broken off before they knew."""
         plan, cut = self._plan, judged.cut
-        earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss)
+        earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss and hole.reason != UNACCOUNTED)
         holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
         are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
         if are_all_seen:  # else a group that nobody has seen may read there

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from offsite.model.named import named
 from offsite.model.time import format_duration, format_time
+from offsite.repository.commit import UNACCOUNTED, RecordedHole
 from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
 
@@ -51,11 +52,26 @@ def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> I
         told = [f"{each.partition_id} ({each.error})" for each in state.left_behind]
         yield f"the newest run could not back up {named(told, most=_NAMED_MAX)}"
     yield from (str(each) for each in branch_reports(state) if _is_new(state, each, now_ms))
-    if losses := [hole for hole in state.holes if hole.is_loss]:
-        lost = sum(hole.end - hole.start for hole in losses)
-        older = len(losses) - sum(hole.is_loss for hole in state.as_point().holes)
+    yield from _lost_offsets(state)
+
+
+def _lost_offsets(state: BackupState) -> Iterable[str]:
+    holes = [hole for hole in state.holes if hole.is_loss]
+    if losses := [hole for hole in holes if hole.reason != UNACCOUNTED]:
+        newest = sum(hole.is_loss and hole.reason != UNACCOUNTED for hole in state.as_point().holes)
+        older = len(losses) - newest
         only = f" ({older} of the holes only in older restore points that are kept)" if older else ""
-        yield f"{len(losses)} holes: {lost:,} offsets were gone before they were backed up{only}"
+        yield f"{len(losses)} holes: {_offsets(losses):,} offsets were gone before they were backed up{only}"
+    if unaccounted := [hole for hole in holes if hole.reason == UNACCOUNTED]:
+        topics = sorted({hole.partition_id.topic for hole in unaccounted})
+        yield (
+            f"{_offsets(unaccounted):,} offsets of {named(topics, most=_NAMED_MAX)} are in no segment, and the commit "
+            "that passed over them does not say why: no offsite writes such a commit; offsite verify names it"
+        )
+
+
+def _offsets(holes: Iterable[RecordedHole]) -> int:
+    return sum(hole.end - hole.start for hole in holes)
 
 
 def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
@@ -106,7 +122,7 @@ def _expected_deletions(state: BackupState) -> Iterable[str]:
     """No loss: applications empty some topics by themselves."""
     topics = sorted({hole.partition_id.topic for hole in state.holes if not hole.is_loss})
     if topics:
-        deleted = sum(hole.end - hole.start for hole in state.holes if not hole.is_loss)
+        deleted = _offsets(hole for hole in state.holes if not hole.is_loss)
         yield (
             f"{deleted:,} offsets of {named(topics, most=_NAMED_MAX)} were deleted at the source after all groups had "
             "read them, or as declared"

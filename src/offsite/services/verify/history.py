@@ -149,7 +149,7 @@ class _Walk:
             passed = PassedOver(
                 topic=where.topic, partition=where.partition, start=left.start, end=left.end, commit=commit.seq
             )
-            self.passed_over.append((passed, commit.changes.accounted))
+            self.passed_over.append((passed, self.coverage.is_accounted))
 
     def _lose(self, seq: int, error: DamagedCommit) -> None:
         if self.folding is not None:
