@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -138,19 +139,20 @@ def behind_the_readings(monkeypatch: pytest.MonkeyPatch, act: Callable[[], objec
     monkeypatch.setattr(planned, "find_truncations", first)
 
 
+def pay_and_delete(groups: Groups, payments: Payments) -> None:
+    """Pay the next three orders, and delete all that are paid, as applications do."""
+    for _ in range(3):
+        payments.pay()
+    groups.site.delete_before(payments.orders, payments.done)
+
+
 def test_a_group_that_deletes_what_it_has_read_behind_the_readings(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cut's offset would lie below the log that is copied: the ends are read again."""
     payments = Payments(groups.source)
     payments.pay()
-
-    def pay_and_delete() -> None:
-        for _ in range(3):
-            payments.pay()
-        groups.site.delete_before(payments.orders, payments.done)
-
-    behind_the_readings(monkeypatch, pay_and_delete)
+    behind_the_readings(monkeypatch, partial(pay_and_delete, groups, payments))
     result = groups.back_up(payments.orders, payments.paid)
     assert (result.commits, result.no_cut, result.holes) == (2, "", ())
     assert [(each.topic, each.end) for each in result.expected_deletions] == [(payments.orders, 4)]
@@ -164,13 +166,7 @@ def test_a_group_that_commits_first_behind_the_readings_and_deletes(
 ) -> None:
     """Nobody knew of it at the readings: it would begin behind what it had read and deleted."""
     payments = Payments(groups.source)
-
-    def pay_and_delete() -> None:
-        for _ in range(3):
-            payments.pay()
-        groups.site.delete_before(payments.orders, payments.done)
-
-    behind_the_readings(monkeypatch, pay_and_delete)
+    behind_the_readings(monkeypatch, partial(pay_and_delete, groups, payments))
     result = groups.back_up(payments.orders, payments.paid)
     assert (result.commits, result.no_cut, result.holes) == (2, "", ())
     assert_paid_as_often_as_read(groups, payments)
