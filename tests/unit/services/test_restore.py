@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,9 +21,11 @@ from offsite.model.errors import (
     TargetNotEmpty,
 )
 from offsite.model.time import format_time
+from offsite.repository.commit import Changes
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed, OnProgress
+from tests.backups import append_unchecked
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
@@ -437,6 +440,19 @@ def test_holes_of_the_backup_are_lacking_in_what_comes_back(site: Site) -> None:
     result = site.restore(offsets="translate")
     assert result.lacking == (HoleReport(topic="orders", partition=0, start=2, end=3, reason="retention"),)
     assert (result.holes, result.verified) == (1, True)
+
+
+def test_what_a_stranger_had_the_backup_skip_is_lacking_in_what_comes_back(site: Site) -> None:
+    """Two records were copied, two are passed over, and the honest run goes on behind them."""
+    backed_up(site)
+    site.source.write("orders", [b"d", b"e", b"f"])
+    base = site.backup.state()
+    position = next(at for at in base.positions.values() if at.end == 2)
+    forged = Changes(positions=(replace(position, end=4, last_batch=None),))
+    append_unchecked(site.backup, base, forged, committed_at_ms=base.committed_at_ms)
+    site.back_up()
+    result = site.restore(offsets="translate")
+    assert result.lacking == (HoleReport(topic="orders", partition=0, start=2, end=4, reason="unaccounted"),)
 
 
 def test_a_registry_that_is_in_use_keeps_its_schemas(site: Site) -> None:
