@@ -56,11 +56,6 @@ def file_mode(root: Path, *, is_public: bool = False) -> int:
     return folder_mode(root, is_public=is_public) & 0o666
 
 
-def is_of_another(status: os.stat_result) -> bool:
-    """Whether another user than this one and root owns the file, and so may read and write it whatever its mode is."""
-    return status.st_uid not in {0, os.geteuid()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
     """The plain files below `root`, by their keys. Anything else on the way or in their place raises `refused` with

@@ -145,7 +145,7 @@ def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     file.chmod(0o604)
     unchecked, exposed = read_client_properties(file).warnings
     assert "no host name of a broker is checked" in unchecked
-    assert "every user of this machine can read it" in exposed
+    assert "every user of this machine can read or change it" in exposed
     file.chmod(0o640)
     assert len(read_client_properties(file).warnings) == 1
     (key := tmp_path / "key.pem").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")

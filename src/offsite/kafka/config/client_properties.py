@@ -17,6 +17,7 @@ from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
 from offsite.kafka.config.settings import Settings
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
+from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -46,8 +47,9 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
     found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
     config = found.config
-    if config.has_secret and (exposed := [file for file in (path, *_key_files(text)) if _is_read_by_all(file)]):
-        told = (f"{file} holds a secret, and every user of this machine can read it: chmod 600" for file in exposed)
+    if config.has_secret:
+        files = [(file, exposure(file.stat())) for file in (path, *_key_files(text)) if file.is_file()]
+        told = (f"{file} holds a secret, and {why}" for file, why in files if why)
         found = replace(found, warnings=(*found.warnings, *told))
     again = ReadOnExecutor(
         path=str(path),
@@ -56,10 +58,6 @@ def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperti
         mechanism=_mechanism(config),
     )
     return replace(found, config=replace(config, read_again=again))
-
-
-def _is_read_by_all(file: Path) -> bool:
-    return file.is_file() and bool(file.stat().st_mode & 0o007)
 
 
 def _key_files(text: str) -> Iterator[Path]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from offsite.model.errors import AccountClosed, BadResource
 from offsite.model.journal import warned
+from offsite.model.untrusted.file_access import exposure
 from offsite.operator.decide.prefixes import folder_of, is_below
 from offsite.operator.decide.wanted import Account, Place
 from offsite.operator.folder.documents import read_text
@@ -171,9 +171,9 @@ _told: set[Path] = set()
 def _warn_if_readable(path: Path) -> None:
     """Once in a process."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        why = exposure(path.stat())
     except OSError:
         return  # whoever reads it says so
-    if mode & (stat.S_IROTH | stat.S_IWOTH) and path not in _told:
+    if why and path not in _told:
         _told.add(path)
-        warned("readable_by_others", why=f"it may hold secrets: chmod 600 {path.name}", file=path)
+        warned("readable_by_others", why=f"it may hold secrets, and {why}", file=path)

@@ -48,7 +48,16 @@ def forget_jobs(store: Store, *, older_than_s: float) -> JobsForgotten:
 
 def forget_searches(store: Store) -> JobsForgotten:
     """Delete what was searched for and found more than `FOUND_KEPT_S` ago: copies of records, and words of them, which
-    no retention of a backup reaches. Raises what the store raises."""
+    no retention of a backup reaches. It goes along with other work, so what hinders it is told in the log alone: the
+    next one finds what was left."""
+    try:
+        return _searches_forgotten(store)
+    except OffsiteError as error:
+        warned("forget_jobs", error=error.id, why=error.message)
+        return JobsForgotten(jobs=(), kept=0)
+
+
+def _searches_forgotten(store: Store) -> JobsForgotten:
     now_ms = store.now_ms()
     first_kept = dated_id(now_ms - int(FOUND_KEPT_S * 1000), "")
     old = [job for job in list_jobs(store, most=_ALL, now_ms=now_ms) if job < first_kept]

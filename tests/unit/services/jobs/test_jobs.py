@@ -21,6 +21,7 @@ from offsite.model.errors import (
     JobNotFound,
     RequestRepeated,
     RestoreRunning,
+    StoreDenied,
     TooManyJobs,
 )
 from offsite.model.ids import dated_id
@@ -417,3 +418,16 @@ def test_the_process_of_a_job_that_was_given_up_does_nothing(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert not Path(report).exists()
     assert job_report(store, job).exit_code == GIVEN_UP
+
+
+def test_what_hinders_that_old_searches_go_is_told_and_stops_nothing_else(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes along with other work, which was done: a retention that was applied did not fail."""
+
+    def denied(_: object) -> int:
+        raise StoreDenied("the store said no")
+
+    monkeypatch.setattr(type(store), "now_ms", denied)
+    assert forget_searches(store).jobs == ()
+    assert "the store said no" in caplog.text
