@@ -73,7 +73,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         )
         assert process.stderr is not None
         line = next(each for each in process.stderr if each.startswith("serving"))
-        login = "" if is_open else next(each for each in process.stderr if each.startswith("open")).split()[-1]
+        login = "" if is_open else next(each for each in process.stderr if each.startswith("open")).split()[1]
         begun.append(Coordinator(process=process, url=line.split()[-1], login=login))
         return begun[-1]
 

@@ -119,17 +119,19 @@ def test_who_says_nothing_does_not_keep_others_out(serve: Serve, repository: Rep
 
 
 def test_another_user_of_this_machine_is_a_stranger(serve: Serve, repository: Repository) -> None:
-    """Whoever started it has the token, in the address that it told."""
+    """Whoever started it has a code, in the address that it told, which begins one session."""
     assert repository
     coordinator = serve(is_open=False)
     with coordinator.client() as stranger:
         assert stranger.get("/api/v1/status").status_code == 401
         assert stranger.post("/api/v1/backups/b/runs", json={}).status_code == 401
-    token = coordinator.login.partition("token=")[2]
-    with coordinator.client(token) as owner:
-        assert owner.get("/api/v1/status").status_code == 200
+    with coordinator.client(coordinator.login.partition("code=")[2]) as stranger:
+        assert stranger.get("/api/v1/status").status_code == 401
     with coordinator.client() as browser:
         assert browser.get(coordinator.login, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # the form
         assert browser.get("/api/v1/status").status_code == 401
         assert browser.get(coordinator.login).headers["Location"] == "/"
         assert browser.get("/api/v1/status").status_code == 200
+        assert browser.get(coordinator.login).headers["Location"] == "/"
+    with coordinator.client() as late:
+        assert late.get(coordinator.login).status_code == 401

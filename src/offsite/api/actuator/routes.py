@@ -90,7 +90,7 @@ _WORDS = {
     413: "the body is too large",
     421: "the server was called by another name",
     422: "what is stored is damaged",
-    429: "too many jobs run here",
+    429: "too many jobs run here, or too many requests of one caller",
     502: "the cluster did not answer",
     503: "the store did not answer, or nobody takes checkpoints",
     504: "no partition has started in time",

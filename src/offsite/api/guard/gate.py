@@ -19,18 +19,22 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offsite.api.answers import problem
+from offsite.api.guard.bounds import AT_ONCE, RefusalLines, Turns
 from offsite.api.guard.hosts import Hosts
+from offsite.api.guard.login_code import LoginCode
 from offsite.api.guard.roles import SAFE, Needed, Role, needed
 from offsite.api.guard.sessions import COOKIE, Sessions
 from offsite.api.guard.tokens import Caller, Tokens
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.journal import noted
-from offsite.model.size import MIB
+from offsite.model.size import KIB, MIB
 
 BODY_MAX = MIB
 BODY_S = 10.0
 """Seconds within which a body must have come."""
+PIECE_BYTES = 256 * KIB
 _TOLD_MAX = 400
+"""Characters of a path: more than the longest of ours has, so that no long name hides what was asked behind it."""
 _ANYBODY = Caller(name="this machine", role=Role.RESTORE)
 _STRANGER = Caller(name="", role=Role.WATCH)
 
@@ -48,12 +52,13 @@ _HEADERS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
     """By which rules: `tokens` None lets everybody on this machine do everything; `read_only` lets nobody change
-    anything."""
+    anything; `login_code` begins a session of the owner, where there are no other tokens."""
 
     hosts: Hosts
     sessions: Sessions
     tokens: Callable[[], Tokens] | None
     read_only: bool
+    login_code: LoginCode | None = None
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -70,6 +75,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, guarded: Guarded) -> None:
         self._app, self._guarded = app, guarded
+        self._turns, self._lines = Turns(), RefusalLines(guarded.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,16 +85,32 @@ class Gate:
         answer = _Answer(send, is_private=wanted.role is not None)
         try:
             body = await self._checked(scope, receive, wanted)
-            await self._app(scope, _replayed(body, receive), answer)
+            await self._let_through(scope, _replayed(body, receive), answer)
         except Refusal as refusal:
             await refusal.response(scope, receive, answer)
         finally:
-            if wanted.changes or answer.status in _REFUSED:
-                caller = scope.get("state", {}).get("caller", _STRANGER)
-                noted(
-                    "asked", by=caller.name or "a stranger", what=f"{scope['method']} {scope['path'][:_TOLD_MAX]}",
-                    answer=answer.status,
-                )  # fmt: skip
+            self._tell(scope, wanted, answer.status)
+
+    async def _let_through(self, scope: Scope, receive: Receive, answer: Send) -> None:
+        """Have it answered. Raises `Refusal` where as many requests of this caller are being answered as may be."""
+        name = scope["state"]["caller"].name
+        if name and not self._turns.take(name):
+            raise _refused(HTTPStatus.TOO_MANY_REQUESTS, f"{AT_ONCE} requests of {name} are being answered", _TURN_HINT)
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            if name:
+                self._turns.give_back(name)
+
+    def _tell(self, scope: Scope, wanted: Needed, status: int) -> None:
+        is_refused = status in _REFUSED
+        if not wanted.changes and not is_refused:
+            return
+        by = scope.get("state", {}).get("caller", _STRANGER).name or "a stranger"
+        note = self._lines.note_of(by) if is_refused else ""
+        if note is not None:
+            what = f"{scope['method']} {scope['path'][:_TOLD_MAX]}"
+            noted("asked", by=by, what=what, answer=status, then=note or None)
 
     async def _checked(self, scope: Scope, receive: Receive, wanted: Needed) -> bytes:
         """The body of a request that gets through. Raises `Refusal`."""
@@ -96,6 +118,8 @@ class Gate:
         host = headers.get("host", "")
         if not self._guarded.hosts.allow(host):
             raise _refused(HTTPStatus.MISDIRECTED_REQUEST, "this server has another name", _HOST_HINT)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise _ambiguous()
         has_effect = scope["method"] not in SAFE or wanted.is_more_than_reading
         if has_effect and not self._is_of_ours(headers, host):
             raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
@@ -137,6 +161,7 @@ class Gate:
 
 
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_TURN_HINT = "wait for an answer before you ask more"
 _HOST_HINT = "call it by the name it was told with --allow-host, or from this machine as 127.0.0.1"
 
 
@@ -155,7 +180,12 @@ class _Answer:
                 headers.setdefault(name, value)
             if self._is_private:
                 headers["Cache-Control"] = "no-store"
-        await self._send(message)
+            headers.setdefault("Cache-Control", "no-store")
+        body, at = message.get("body", b""), 0
+        while len(body) - at > PIECE_BYTES:  # so that it is under way until it is taken
+            await self._send({"type": message["type"], "body": body[at : at + PIECE_BYTES], "more_body": True})
+            at += PIECE_BYTES
+        await self._send({**message, "body": body[at:]} if at else message)
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
@@ -209,6 +239,13 @@ def _unknown(scope: Scope) -> Refusal:
         HTTPStatus.UNAUTHORIZED, "a token is needed", "send it as Authorization: Bearer TOKEN, or log in at /login"
     )
     refusal.response.headers["WWW-Authenticate"] = "Bearer"
+    return refusal
+
+
+def _ambiguous() -> Refusal:
+    """A proxy before us may have taken another length for the true one, and what follows for the next request."""
+    refusal = _refused(HTTPStatus.BAD_REQUEST, "the length of the body is told in two ways", "send one of them")
+    refusal.response.headers["Connection"] = "close"
     return refusal
 
 

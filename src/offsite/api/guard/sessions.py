@@ -2,7 +2,7 @@
 
 A session holds a name and when it ends; whether the name still has a token, and which role, is looked up each time. The
 key is drawn when a coordinator starts, so sessions end with it; several behind one address share a key file, and each
-knows for itself which sessions were ended before their time.
+knows for itself which sessions were ended before their time: so many of each name one by one, then all of that name.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import threading
 from collections.abc import Callable
 
 COOKIE = "offsite_session"
 LASTS_S = 12 * 60 * 60
 _PARTS = 4
+_ENDED_MAX = 100
 
 
 class Sessions:
@@ -22,7 +24,9 @@ class Sessions:
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
-        self._ended: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._ended: dict[str, dict[str, int]] = {}
+        self._ended_upto_s: dict[str, int] = {}
 
     def begin(self, name: str, *, now_s: int, of: str = "") -> str:
         """The cookie of a new session of `name`, begun with the token whose hash is `of`: it ends with that token."""
@@ -36,15 +40,21 @@ class Sessions:
             self._sign("session", "|".join([*parts[:-1], of(parts[0])])).encode(), parts[-1].encode("utf-8", "replace")
         ):
             return None
-        return parts[0] if int(parts[1]) > now_s and parts[-1] not in self._ended else None
+        is_ended = parts[-1] in self._ended.get(parts[0], ()) or int(parts[1]) <= self._ended_upto_s.get(parts[0], 0)
+        return parts[0] if int(parts[1]) > now_s and not is_ended else None
 
     def end(self, cookie: str, *, now_s: int, of: Callable[[str], str] = lambda _: "") -> None:
         """End a session before its time: whoever has a copy of its cookie is shut out, too. What is no session of ours
         is not remembered: anybody can make up as many as he likes."""
-        if self.name(cookie, now_s=now_s, of=of) is not None:
-            parts = cookie.split("|")
-            self._ended = {each: until_s for each, until_s in self._ended.items() if until_s > now_s}
-            self._ended[parts[-1]] = int(parts[1])
+        if (name := self.name(cookie, now_s=now_s, of=of)) is None:
+            return
+        parts = cookie.split("|")
+        with self._lock:
+            ended = {each: until_s for each, until_s in self._ended.get(name, {}).items() if until_s > now_s}
+            ended[parts[-1]] = int(parts[1])
+            if len(ended) > _ENDED_MAX:
+                self._ended_upto_s[name], ended = max(ended.values()), {}
+            self._ended[name] = ended
 
     def form_word(self, cookie: str) -> str:
         """What each form of this session holds. Without a session (`cookie` empty) it is that of this coordinator."""

@@ -16,12 +16,11 @@ from pathlib import Path
 from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
-from offsite.stores.plain_files import is_of_another
+from offsite.model.untrusted.file_access import can_others_write
 
 _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
 _FORM = re.compile(f"{_NAME}:{_ROLE}")
-_WRITABLE_BY_OTHERS = 0o022
 _PREFIX = "offsite_"
 _HINT = "a line is: NAME ROLE sha256:HEX; make one with: offsite tokens add NAME:ROLE --token-file FILE"
 
@@ -63,11 +62,14 @@ class Tokens:
         return next((each.caller for each in self.known if each.caller.name == name), None)
 
 
-def token_of_owner() -> tuple[str, Tokens]:
-    """A new token that may do everything, and the tokens of a coordinator that knows no other one."""
-    token = _PREFIX + secrets.token_urlsafe(32)
-    owner = Caller(name="owner", role=Role.RESTORE)
-    return token, Tokens(known=(KnownToken(caller=owner, sha256=_digest(token)),))
+OWNER = Caller(name="owner", role=Role.RESTORE)
+"""Whoever started a coordinator that has no file of tokens."""
+
+
+def owner_alone() -> Tokens:
+    """The tokens of such a coordinator: its owner may do everything, by a session alone, since no token has that
+    hash. It is drawn anew each time, so that no session of an earlier start counts."""
+    return Tokens(known=(KnownToken(caller=OWNER, sha256=secrets.token_hex(32)),))
 
 
 class TokenFile:
@@ -103,8 +105,7 @@ class TokenFile:
 def read_tokens(path: Path) -> Tokens:
     """Raises `BadOption` for a file that cannot be read, has no token, or a line that is none."""
     try:
-        status = path.stat()
-        if status.st_mode & _WRITABLE_BY_OTHERS or is_of_another(status):
+        if can_others_write(path.stat()):
             raise BadOption(
                 f"the token file {path} can be written by others, who could let themselves in",
                 hint="own it, and: chmod go-w FILE",

@@ -10,12 +10,18 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 
 from offsite.api.guard.gate import Guarded
 from offsite.api.guard.sessions import COOKIE, LASTS_S
-from offsite.api.guard.tokens import Tokens
+from offsite.api.guard.tokens import OWNER, Caller, Tokens
 from offsite.api.pages.act import Form
 from offsite.api.pages.templates import page
+from offsite.model.journal import noted
 from offsite.services.reports.look import STYLE_FILE
 
 router = APIRouter(include_in_schema=False)
+
+_USED = (
+    "This code does not count, or no more: each begins one session. offsite serve tells the next one where it was"
+    " started. If it was not you who used this one, end offsite serve: somebody else may do everything with it."
+)
 
 _STATIC = Path(__file__).parent / "static"
 _FILES = {
@@ -26,26 +32,45 @@ _FILES = {
 
 
 @router.get("/login")
-def form(request: Request, token: str = "") -> Response:
-    """The form; or the session itself, where somebody opened the address that a coordinator told as it started. A page
-    of somebody else's that leads here logs nobody in."""
-    if token and request.headers.get("sec-fetch-site", "none") in {"same-origin", "none"}:
-        return _begun(request, token)
-    return page(request, "login.html", problem="")
+def form(request: Request, code: str = "") -> Response:
+    """The form; or the session itself, where somebody opened the address that a coordinator told. A page of somebody
+    else's that leads here logs nobody in, nor does a token: it would stay in the history of the browser."""
+    if not code or request.headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
+        return _login_page(request)
+    if _uses_code(request, code):
+        return _begun(request, OWNER)
+    if request.state.caller.name:  # an address that this browser has used
+        return RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
+    return _login_page(request, _USED)
 
 
 @router.post("/login")
 def login(request: Request, form: Form) -> Response:
-    return _begun(request, form.get("token", "").strip())
+    word = form.get("token", "").strip()
+    caller = OWNER if _uses_code(request, word) else _tokens_of(request.app.state.guarded).caller(word)
+    if caller is None:
+        return _login_page(request, _USED if _has_code(request) else "This is no token that counts here.")
+    return _begun(request, caller)
 
 
-def _begun(request: Request, token: str) -> Response:
+def _login_page(request: Request, problem: str = "") -> Response:
+    status = HTTPStatus.UNAUTHORIZED if problem else HTTPStatus.OK
+    return page(request, "login.html", status, problem=problem, has_code=_has_code(request))
+
+
+def _has_code(request: Request) -> bool:
+    return request.app.state.guarded.login_code is not None
+
+
+def _uses_code(request: Request, code: str) -> bool:
+    return _has_code(request) and request.app.state.guarded.login_code.use(code)
+
+
+def _begun(request: Request, caller: Caller) -> Response:
     """The answer that begins a session."""
     guarded = request.app.state.guarded
     tokens = _tokens_of(guarded)
-    caller = tokens.caller(token)
-    if caller is None:
-        return page(request, "login.html", HTTPStatus.UNAUTHORIZED, problem="This is no token that counts here.")
+    noted("session", by=caller.name)
     answer = RedirectResponse("/", status_code=HTTPStatus.SEE_OTHER)
     answer.set_cookie(
         COOKIE,
@@ -79,7 +104,7 @@ def logout(request: Request, _: Form) -> Response:
 
 
 @router.get("/static/{name}")
-def static(name: str) -> Response:
+async def static(name: str) -> Response:
     if name not in _FILES:
         return PlainTextResponse("there is no such file", status_code=HTTPStatus.NOT_FOUND)
     file, kind = _FILES[name]
@@ -87,5 +112,6 @@ def static(name: str) -> Response:
 
 
 @router.get("/healthz")
-def healthz() -> Response:
+async def healthz() -> Response:
+    """In no thread: it is answered also where all of them are busy."""
     return PlainTextResponse("ok")

@@ -51,7 +51,7 @@ _WORDS = {
     413: "the body is too large",
     421: "the server was called by another name",
     422: "what is stored is damaged, or cannot be used",
-    429: "too many jobs run here",
+    429: "too many jobs run here, or too many requests of one caller",
     502: "the cluster did not answer, or denied it",
     503: "the store did not answer, or holds no repository",
 }

@@ -41,7 +41,7 @@ _Some = Annotated[str, Field(max_length=1_000)]
 
 
 _OPTIONS = {"topic": "topics", "start": "from", "end": "to"}
-_SHOWN_MAX = 16 * MIB
+_SHOWN_MAX = 4 * MIB
 """Characters of keys and values after which no further record is read."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,12 +16,16 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.model.errors import BadOption, OffsiteError
+from offsite.model.untrusted.file_access import can_others_reach, exposure
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from offsite.api.guard.gate import Guarded
+    from offsite.api.guard.tokens import Tokens
     from offsite.api.site import Place, Site
 
 LOOPBACK = "127.0.0.1"
@@ -84,36 +89,41 @@ class TokenMade:
 def serve(options: ServeOptions, engine: SparkOptions) -> None:
     """Serve backups over HTTP: an API, and pages for a browser. Needs: pip install 'offsite[serve]'.
 
-    Nothing is kept but in the repository: any number of coordinators may serve it. It serves whoever has a token: one
-    of --token-file, or the one in the address that it tells as it starts.
+    Nothing is kept but in the repository: any number of coordinators may serve it. It serves whoever has a token of
+    --token-file, or opens the address that it tells, in which each code begins one session.
     """
     _check_installed()
     from offsite.api.app import make_app
+    from offsite.api.guard.login_code import LoginCode
     from offsite.api.serve import listen
     from offsite.api.serve import serve as run
 
-    (token, guarded), site = _guarded(options), _site(options, engine)
+    guarded, site = _guarded(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
-        address = f"{scheme}://{_shown(options.host)}:{sockets.port}"
+        address = f"{scheme}://{_shown(sockets.host if options.host in _LOOPBACKS else options.host)}:{sockets.port}"
         note(f"serving {options.repo} at {address}")
-        if token:
-            note(f"open {address}/login?token={token}")
+        if options.token_file is None and not options.no_token:
+            code = LoginCode(lambda code: _tell(f"open {address}/login?code={code} (once; the next one is told then)"))
+            code.renew()
+            guarded = replace(guarded, login_code=code)
         if not options.read_only:
             threading.Thread(target=_tidy, args=(site,), name="tidy", daemon=True).start()
         run(make_app(site, guarded), sockets=sockets, tls=_tls(options))
 
 
+def _tell(line: str) -> None:
+    with suppress(OSError):  # the terminal that it was started in is gone
+        note(line)
+
+
 def _tidy(site: Site) -> None:
     """Delete what searches have found, when its time is over."""
-    from offsite.model.journal import warned
     from offsite.services.jobs.forget import forget_searches
 
     while True:
-        try:
+        with suppress(OffsiteError):  # there is no repository: whoever asks is told so
             forget_searches(site.repository().store)
-        except OffsiteError as error:
-            warned("forget_jobs", error=error.id, why=error.message)
         time.sleep(TIDIED_EACH_S)
 
 
@@ -142,12 +152,11 @@ def _check_installed() -> None:
         raise BadOption(f"{', '.join(missing)} is not installed", hint="install it: pip install 'offsite[serve]'")
 
 
-def _guarded(options: ServeOptions) -> tuple[str, Guarded]:
-    """The token that was made for whoever starts it, empty where there are others or none is needed; and the rules."""
+def _guarded(options: ServeOptions) -> Guarded:
+    """The rules. Raises `BadOption`."""
     from offsite.api.guard.gate import Guarded
     from offsite.api.guard.hosts import Hosts
     from offsite.api.guard.sessions import Sessions
-    from offsite.api.guard.tokens import TokenFile, token_of_owner
 
     if options.no_token and options.token_file is not None:
         raise BadOption("--no-token and --token-file exclude each other", hint="leave one of them out")
@@ -158,15 +167,23 @@ def _guarded(options: ServeOptions) -> tuple[str, Guarded]:
         )
     if options.host not in _LOOPBACKS and options.tls_cert is None:
         note("warning: tokens go over the network as they are: give --tls-cert and --tls-key, or put TLS before it")
-    token, own = token_of_owner()
-    tokens = TokenFile(options.token_file) if options.token_file else lambda: own
-    is_made = options.token_file is None and not options.no_token
-    return token if is_made else "", Guarded(
+    return Guarded(
         hosts=Hosts.of([*(options.allow_host or ()), options.host]),
         sessions=Sessions(_session_key(options.session_key_file)),
-        tokens=None if options.no_token else tokens,
+        tokens=_tokens(options),
         read_only=options.read_only,
     )
+
+
+def _tokens(options: ServeOptions) -> Callable[[], Tokens] | None:
+    from offsite.api.guard.tokens import TokenFile, owner_alone
+
+    if options.no_token:
+        return None
+    if options.token_file is not None:
+        return TokenFile(options.token_file)
+    own = owner_alone()
+    return lambda: own
 
 
 def _site(options: ServeOptions, engine: SparkOptions) -> Site:
@@ -203,19 +220,16 @@ def _tls(options: ServeOptions) -> tuple[Path, Path] | None:
         return None
     if options.tls_cert is None or options.tls_key is None:
         raise BadOption("--tls-cert and --tls-key belong together", hint="give both")
-    if options.tls_key.is_file() and options.tls_key.stat().st_mode & 0o007:
-        note(f"warning: every user of this machine can read {options.tls_key}: chmod 600")
+    if options.tls_key.is_file() and (why := exposure(options.tls_key.stat())):
+        note(f"warning: {options.tls_key} holds a secret, and {why}")
     return options.tls_cert, options.tls_key
 
 
 def _session_key(file: Path | None) -> bytes | None:
     if file is None:
         return None
-    from offsite.stores.plain_files import is_of_another
-
     try:
-        status = file.stat()
-        if status.st_mode & 0o077 or is_of_another(status):
+        if can_others_reach(file.stat()):
             raise BadOption(
                 f"{file} can be read by others, who could make sessions of their own",
                 hint="own it, and: chmod 600 FILE",
