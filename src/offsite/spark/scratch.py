@@ -51,7 +51,7 @@ def _sweep(parent: Path, prefix: str) -> None:
     """Delete this user's folders whose owner was killed a while ago. Other sessions may be doing the same."""
     for folder in parent.glob(f"{prefix}[0-9]*-*"):
         with suppress(FileNotFoundError):
-            found = folder.stat()
+            found = folder.lstat()
             is_old = SystemClock().now_ms() / 1000 - found.st_mtime > ORPHANED_AFTER_S
             if is_old and found.st_uid == os.getuid() and not _is_alive(folder, prefix):
                 shutil.rmtree(folder, ignore_errors=True)

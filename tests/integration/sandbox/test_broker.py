@@ -56,6 +56,14 @@ def test_a_started_sandbox_takes_and_gives_records(broker: SandboxInfo) -> None:
     assert first_value(broker.bootstrap, "first") == b"hello"
 
 
+def test_what_a_broker_unpacks_and_loads_lies_where_nobody_else_may_write(broker: SandboxInfo) -> None:
+    """Kafka's codecs unpack their libraries under names that others see a moment before they are made."""
+    command = Path(f"/proc/{broker.pid}/cmdline").read_bytes().decode().split("\0")
+    folder = next(each.partition("=")[2] for each in command if each.startswith("-Djava.io.tmpdir="))
+    assert Path(folder).is_relative_to(broker.dir)
+    assert broker.dir.stat().st_mode & 0o022 == 0
+
+
 def test_two_sandboxes_are_two_clusters(broker: SandboxInfo, second_broker: SandboxInfo) -> None:
     assert cluster_id(broker.bootstrap) != cluster_id(second_broker.bootstrap)
 
