@@ -117,3 +117,32 @@ def test_no_number_of_logouts_fills_the_memory_and_none_is_forgotten() -> None:
     assert [cookie for cookie in cookies if sessions.name(cookie, now_s=1_000)] == []
     assert sessions.name(other, now_s=1_000) == "bob"
     assert sessions.name(sessions.begin("ann", now_s=1_001), now_s=LASTS_S) == "ann"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/api/v1/backups/b/runs", 401), ("/login", 413)])
+def test_no_large_body_of_a_stranger_is_kept(tokens: TokenFile, path: str, status: int) -> None:
+    """Two hundred of them were, until each had come, or ten seconds had passed."""
+
+    async def run() -> int:
+        gate, read, statuses = Gate(Response("ok"), guarded(tokens)), 0, []
+
+        async def receive() -> Message:
+            nonlocal read
+            read += 8_192
+            return {"type": "http.request", "body": b"x" * 8_192, "more_body": True}
+
+        async def send(message: Message) -> None:
+            statuses.append(message.get("status"))
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }
+        await gate(scope, receive, send)
+        assert read < 32_768
+        return statuses[0]
+
+    assert asyncio.run(run()) == status

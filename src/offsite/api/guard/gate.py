@@ -1,7 +1,7 @@
 """The gate that every request goes through, before any of ours is reached: an ASGI application around another.
 
-In this order: the name it was called by, the size and the time of its body, who asks, what that needs, whether a page
-of somebody else's has sent it. What is refused costs next to nothing. Whatever changes something is told in the
+In this order: the name it was called by, whether a page of somebody else's has sent it, who asks, what that needs, the
+size and the time of its body. What is refused costs next to nothing. Whatever changes something is told in the
 journal, with its outcome.
 """
 
@@ -30,6 +30,8 @@ from offsite.model.journal import noted
 from offsite.model.size import KIB, MIB
 
 BODY_MAX = MIB
+LOGIN_MAX = 16 * KIB
+"""Bytes of a body of those who are nobody yet."""
 BODY_S = 10.0
 """Seconds within which a body must have come."""
 PIECE_BYTES = 256 * KIB
@@ -123,9 +125,8 @@ class Gate:
         has_effect = scope["method"] not in SAFE or wanted.is_more_than_reading
         if has_effect and not self._is_of_ours(headers, host):
             raise _refused(HTTPStatus.FORBIDDEN, "a page of another server has sent this", "use the pages of this one")
-        body = await _body(headers, receive)
         self._admit(scope, headers, wanted)
-        return body
+        return await _body(headers, receive, most=BODY_MAX if wanted.role else LOGIN_MAX)
 
     def _admit(self, scope: Scope, headers: Headers, wanted: Needed) -> None:
         cookie = _cookie(headers)
@@ -188,18 +189,18 @@ class _Answer:
         await self._send({**message, "body": body[at:]} if at else message)
 
 
-async def _body(headers: Headers, receive: Receive) -> bytes:
+async def _body(headers: Headers, receive: Receive, *, most: int) -> bytes:
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal()) or int(length[:20]) > BODY_MAX:
-        raise _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_MAX} bytes", "send less")
+    if not (length.isascii() and length.isdecimal()) or int(length[:20]) > most:
+        raise _too_large(most)
     try:
         async with asyncio.timeout(BODY_S):
-            return await _read(receive)
+            return await _read(receive, most=most)
     except TimeoutError:
         raise _refused(HTTPStatus.REQUEST_TIMEOUT, f"the body took more than {BODY_S:.0f} s", "send it again") from None
 
 
-async def _read(receive: Receive) -> bytes:
+async def _read(receive: Receive, *, most: int) -> bytes:
     parts, size, is_more = [], 0, True
     while is_more:
         message = await receive()
@@ -207,8 +208,8 @@ async def _read(receive: Receive) -> bytes:
             break
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > BODY_MAX:
-            raise _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {BODY_MAX} bytes", "send less")
+        if size > most:
+            raise _too_large(most)
         is_more = message.get("more_body", False)
     return b"".join(parts)
 
@@ -240,6 +241,10 @@ def _unknown(scope: Scope) -> Refusal:
     )
     refusal.response.headers["WWW-Authenticate"] = "Bearer"
     return refusal
+
+
+def _too_large(most: int) -> Refusal:
+    return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {most} bytes", "send less")
 
 
 def _ambiguous() -> Refusal:
