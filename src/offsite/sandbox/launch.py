@@ -166,7 +166,7 @@ class Launch:
             *archive_flags(self.jvm, self.node.folder, leave=self.node.node_id == 1),
             f"-Xmx{self._heap_mib()}m",
             f"-XX:ErrorFile={self.node.folder}/hs_err_%p.log",
-            f"-Djava.io.tmpdir={self.node.folder}",  # libraries are unpacked there, and loaded: nobody else may write it
+            f"-Djava.io.tmpdir={self.node.folder}",  # libraries are unpacked and loaded there
             *known_version(self.jvm.version).jvm_flags,
             *self._log_flags(),
         )

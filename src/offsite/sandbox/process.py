@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import SandboxFailed
+from offsite.model.untrusted.own_python import OWN_PYTHON
 
 POLL_S = 0.02  # short against a broker's 0.4 s shutdown, long against the cost of a look
 FILE_NAME = "sandbox.json"
@@ -128,7 +128,7 @@ class Guard:
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "offsite.sandbox.end_with_owner", str(folder)],
+            [*OWN_PYTHON, "-m", "offsite.sandbox.end_with_owner", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the owner, which then lets go of the pipe

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from offsite.model.errors import BadOption, BadSparkArchive
+from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.archive import MANIFEST, ArchiveManifest, manifest_json, own_manifest
 
 PACKAGES = ("offsite", "pyspark_offsite")
@@ -124,7 +125,7 @@ def _build(plan: PackPlan, scratch: Path, *, compress: bool) -> Path:
 def _command(plan: PackPlan, sources: Path, made: Path, root: Path) -> list[str]:
     """`--inherit-path=fallback`: what Spark puts into PYTHONPATH comes after what is in the archive. `--sh-boot`: a
     shell looks for the Python, and says so when there is none."""
-    own = [sys.executable, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
+    own = [*OWN_PYTHON, "-m", "pex", *plan.requirements, "--venv-repository", sys.prefix, "-D", str(sources)]
     boot = ["--inherit-path=fallback", "--sh-boot", "--no-emit-warnings"]
     return [*own, *boot, "--pex-root", str(root), "-o", str(made)]
 

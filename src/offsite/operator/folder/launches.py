@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offsite.model.errors import BadResource
+from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.model.version import __version__
 from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts, only_of_stores, variables_of
@@ -19,7 +19,7 @@ from offsite.operator.resources.backup import Expiry
 from offsite.operator.world.processes import Launch
 from offsite.spark.sessions.master import runs_in_one_jvm
 
-OFFSITE = (sys.executable, "-c", "from offsite.cli.main import main; main()")
+OFFSITE = (*OWN_PYTHON, "-c", "from offsite.cli.main import main; main()")
 PLACES = "OFFSITE_PLACES"
 """A variable of expiry jobs over several accounts: the variables that open each place, in the order of `--place`. Two
 accounts may have repositories of one URL, at stores that only their variables tell apart."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import IO
 
 from offsite.model.errors import CheckpointNotTaken
+from offsite.model.untrusted.own_python import OWN_PYTHON
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MODULE = "from offsite.cli.main import main; main()"
@@ -35,7 +35,7 @@ class Background:
         """Begin it in a session of its own, unless it was begun."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _MODULE, *self._arguments],
+                [*OWN_PYTHON, "-c", _MODULE, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from offsite.model.errors import JobNotBegun, TooManyJobs
+from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.choice import VARIABLES
 
 AT_ONCE = 2
@@ -65,7 +65,7 @@ class Workers:
         """Begin the process of a job: the command line `arguments`, which it reads from its input, where nobody else on
         this machine sees them. No terminal, and no end of this process, ends it. `environment` is added to that of all.
         Raises `JobNotBegun`."""
-        command = [sys.executable, "-c", _MODULE, job]
+        command = [*OWN_PYTHON, "-c", _MODULE, job]
         mine = os.environ if self._inherited is None else self._inherited
         inherited = {name: value for name, value in mine.items() if name not in _NOT_INHERITED}
         try:

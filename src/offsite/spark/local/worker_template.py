@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
 
 
@@ -22,7 +22,7 @@ class WorkerTemplate:
         path = str(self.socket_in(folder))
         if len(path.encode()) <= MAX_SOCKET_PATH_BYTES:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "offsite.spark.local.daemon", "template", path, *modules],
+                [*OWN_PYTHON, "-m", "offsite.spark.local.daemon", "template", path, *modules],
                 env={**os.environ, **WORKER_ENVIRONMENT},
                 stdin=subprocess.PIPE,  # never written to: its end tells the template that the driver is gone
                 stdout=subprocess.DEVNULL,
