@@ -73,6 +73,7 @@ def serve(app: ASGIApp, *, sockets: Listening, tls: tuple[Path, Path] | None) ->
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # warnings are about what strangers send, a line for each
         access_log=False,
         server_header=False,
         proxy_headers=False,

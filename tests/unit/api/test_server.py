@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from offsite.api import serve
-from offsite.api.serve import Protocol
+from offsite.api.serve import Protocol, listen
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"x" * (32 << 20)
@@ -42,7 +43,7 @@ def served(app: ASGIApp, talk: Callable[[int, ServerState], Awaitable[Any]]) -> 
         finally:
             server.close()
             for each in list(state.connections):
-                each.transport.abort()  # type: ignore[union-attr]
+                each.transport.abort()
 
     return asyncio.run(run())
 
@@ -75,6 +76,24 @@ def test_whoever_holds_connections_and_says_nothing_keeps_nobody_out(monkeypatch
         return answer
 
     assert served(answer_small, talk).startswith(b"HTTP/1.1 200")
+
+
+def test_nonsense_of_strangers_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("uvicorn.error")
+    before = log.level
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    try:
+        with listen("127.0.0.1", 0) as sockets:
+            serve.serve(answer_small, sockets=sockets, tls=None)
+        assert not log.isEnabledFor(logging.WARNING)
+    finally:
+        log.setLevel(before)
+
+
+def test_a_name_with_several_addresses_is_told_as_the_one_that_is_listened_on() -> None:
+    """Somebody else may listen on the other address of localhost, with the same port."""
+    with listen("localhost", 0) as sockets:
+        assert sockets.host in {"127.0.0.1", "::1"}
 
 
 def test_an_answer_that_nobody_takes_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,8 @@ def test_no_large_body_of_a_stranger_is_kept(tokens: TokenFile, path: str, statu
     """Two hundred of them were, until each had come, or ten seconds had passed."""
 
     async def run() -> int:
-        gate, read, statuses = Gate(Response("ok"), guarded(tokens)), 0, []
+        gate, read = Gate(Response("ok"), guarded(tokens)), 0
+        statuses: list[int] = []
 
         async def receive() -> Message:
             nonlocal read
@@ -132,7 +133,7 @@ def test_no_large_body_of_a_stranger_is_kept(tokens: TokenFile, path: str, statu
             return {"type": "http.request", "body": b"x" * 8_192, "more_body": True}
 
         async def send(message: Message) -> None:
-            statuses.append(message.get("status"))
+            statuses.extend([message["status"]] if "status" in message else [])
 
         scope = {
             "type": "http",

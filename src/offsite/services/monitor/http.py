@@ -1,9 +1,9 @@
 """An HTTP server in a thread beside a backup: `/metrics`, `/healthz`, `/readyz`.
 
 Nothing that a client does may hold up the backup, or grow with the number of clients. So a connection gets one answer
-and a few seconds in all, however slowly it talks; only so many are served at once, and one more is closed at once; a
-request has no body that anybody reads. What is answered is made of what the backup has handed over, so it waits for
-nothing.
+and a few seconds in all, however slowly it talks; only so many are served at once, and for one more the oldest goes, so
+that whoever holds connections keeps no scrape and no probe out; a request has no body that anybody reads. What is
+answered is made of what the backup has handed over, so it waits for nothing.
 """
 
 from __future__ import annotations
@@ -114,13 +114,14 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         """Without the look-up of the machine's name, which HTTPServer makes and which can take long."""
         socketserver.TCPServer.server_bind(self)
 
-    def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002  # the base class's
-        with self._lock:
-            return len(self._open) < CONNECTIONS_MAX
-
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= CONNECTIONS_MAX else None
+            if oldest is not None:
+                del self._open[oldest]
             self._open[request] = self._clock.monotonic_s()
+        if oldest is not None:
+            _end(oldest)
         serve = partial(self.process_request_thread, request, client_address)
         threading.Thread(target=serve, name="monitor-connection", daemon=True).start()
 
@@ -138,8 +139,7 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         with self._lock:
             late = [each for each, began_s in self._open.items() if since_s is None or began_s < since_s]
         for each in late:
-            with suppress(OSError):  # it ended by itself meanwhile
-                each.shutdown(socket.SHUT_RDWR)
+            _end(each)
 
     def get_request(self) -> tuple[socket.socket, object]:
         try:
@@ -153,6 +153,12 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             failed("monitor", why=type(error).__name__, trace=safe_trace(error))
+
+
+def _end(connection: socket.socket) -> None:
+    """Its thread wakes up and goes."""
+    with suppress(OSError):  # it ended by itself meanwhile
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

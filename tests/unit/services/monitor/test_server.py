@@ -180,14 +180,15 @@ def test_a_client_that_does_not_read_its_answer_is_let_go(clock: AheadClock, pat
         until(lambda: not handlers())
 
 
-def test_more_connections_than_are_served_are_closed_and_make_no_threads(monitor: MonitorServer) -> None:
+def test_whoever_holds_all_connections_keeps_nobody_out_and_makes_no_more_threads(monitor: MonitorServer) -> None:
     with ExitStack() as stack:
-        for _ in range(served.CONNECTIONS_MAX):
-            stack.enter_context(opened(monitor))
+        silent = [stack.enter_context(opened(monitor)) for _ in range(served.CONNECTIONS_MAX)]
         until(lambda: handlers() == served.CONNECTIONS_MAX)
-        more = [stack.enter_context(opened(monitor)) for _ in range(5)]
-        assert [read_all(each) for each in more] == [b""] * 5
-        assert handlers() == served.CONNECTIONS_MAX
+        for _ in range(5):
+            stack.enter_context(opened(monitor))
+        assert [read_all(each) for each in silent[:5]] == [b""] * 5
+        until(lambda: handlers() == served.CONNECTIONS_MAX)
+        assert ask(monitor, "/healthz")[0] == 200
     until(lambda: not handlers())
     assert ask(monitor, "/healthz")[0] == 200
 
