@@ -202,6 +202,12 @@ class AccountClosed(BadResource):
     id = "OFF-0231"
 
 
+class ClusterClosed(BadResource):
+    """A cluster of the operator's is for other namespaces than that of the resource."""
+
+    id = "OFF-0232"
+
+
 class FolderCopied(UserError):
     """The folder of an operator is a copy, with the identities of the resources of another one; nothing was done."""
 

@@ -152,6 +152,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         Repository.init(PosixStore(root=tmp_path / "backups"))
         accounts = [{"name": "main", "endpoint": str(tmp_path / "backups"), "namespaces": ["*"]}]
         (tmp_path / "accounts.yaml").write_text(yaml.safe_dump(accounts))
+        clusters = [{"name": name, "namespaces": ["default"]} for name in ("shop", "silent")]
+        (tmp_path / "clusters.yaml").write_text(yaml.safe_dump(clusters))
         (tmp_path / "shop.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
         found = Cluster(client=server.client, proxy=proxy, folder=tmp_path)
         with said_at_failure(found):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
@@ -31,6 +31,11 @@ _OF_STORES = ("AWS_", "GOOGLE_", "AZURE_")
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
+Namespaces = Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], ...], Field(max_length=256)]
+"""In Kubernetes: whose resources may use it. `*`: all."""
+Entry = TypeVar("Entry")
+
+
 class AccountEntry(Strict):
     """One account of `accounts.yaml`."""
 
@@ -40,15 +45,22 @@ class AccountEntry(Strict):
     opens: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
     """What resources may name beside it: folders and URLs, each with all below it. What follows `?` says how these are
     reached."""
-    namespaces: Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], ...], Field(max_length=256)] = ()
-    """In Kubernetes: whose resources may use it. `*`: all."""
+    namespaces: Namespaces = ()
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
     """Variables that open it."""
     environment_file: Text = ""
     """A file with more of them, `NAME=value` in each line. A path from the folder on."""
 
 
-_ENTRIES = TypeAdapter(tuple[AccountEntry, ...])
+class ClusterEntry(Strict):
+    """One cluster of `clusters.yaml`, which there is in Kubernetes alone."""
+
+    name: Name
+    namespaces: Namespaces = ()
+
+
+_ACCOUNTS = TypeAdapter(tuple[AccountEntry, ...])
+_CLUSTERS = TypeAdapter(tuple[ClusterEntry, ...])
 
 
 def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
@@ -56,15 +68,24 @@ def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
     if not layout.accounts.exists():
         return ()
     _warn_if_readable(layout.accounts)
-    (document, *_) = load_documents(read_text(layout.accounts), source=layout.accounts.name)
+    hint = "write a list of accounts: name, endpoint, opens, namespaces, environment, environmentFile"
+    return tuple(_account(entry, layout.root) for entry in _entries(layout.accounts, _ACCOUNTS, hint))
+
+
+def read_clusters(path: Path) -> Mapping[str, tuple[str, ...]]:
+    """The namespaces of each cluster that names any; nothing where there is no file. Raises `BadResource`."""
+    entries = _entries(path, _CLUSTERS, "write a list of clusters: name, namespaces") if path.exists() else ()
+    return {entry.name: entry.namespaces for entry in reversed(entries) if entry.namespaces}
+
+
+def _entries(path: Path, model: TypeAdapter[tuple[Entry, ...]], hint: str) -> tuple[Entry, ...]:
+    (document, *_) = load_documents(read_text(path), source=path.name)
     try:
-        entries = _ENTRIES.validate_python(document)
+        return model.validate_python(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        hint = "write a list of accounts: name, endpoint, opens, namespaces, environment, environmentFile"
-        raise BadResource(f"{layout.accounts.name}: {where}: {first['msg']}", hint=hint) from None  # it shows values
-    return tuple(_account(entry, layout.root) for entry in entries)
+        raise BadResource(f"{path.name}: {where}: {first['msg']}", hint=hint) from None  # it shows values
 
 
 def variables_of(account: Account | None, inherited: Mapping[str, str]) -> dict[str, str]:

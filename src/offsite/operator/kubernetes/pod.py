@@ -4,18 +4,21 @@ checkpoints, drills, expiry) run in this pod, and are begun with it."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from offsite.model.errors import BadResource
+from offsite.model.errors import BadResource, ClusterClosed
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.decide.wanted import Account, AgentsWanted
-from offsite.operator.folder.accounts import Accounts, read_accounts, variables_of
+from offsite.operator.folder.accounts import Accounts, read_accounts, read_clusters, variables_of
 from offsite.operator.folder.keepers import Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.stores.open_store import open_store
+
+CLUSTERS = "clusters.yaml"
+"""Beside the accounts: whose resources may use which cluster of the operator's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +56,11 @@ class PodLayout(FolderLayout):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLaunches(Launches):
-    """Agents find their cluster in a Secret that the operator does not read. `images`: all that agents may run."""
+    """Agents find their cluster in a Secret that the operator does not read. `images`: all that agents may run;
+    `closed`: why resources of the namespace may not use a cluster of the operator's, empty where they may."""
 
     images: Sequence[str]
+    closed: Callable[[str], str]
 
     def check(self, agents: AgentsWanted) -> None:
         Launches.check(self, agents)  # slots make another class, which super() does not know
@@ -68,6 +73,13 @@ class PodLaunches(Launches):
 
     def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
         return b""
+
+    def reach(self, cluster: str) -> bytes:
+        """Raises `ClusterClosed` as well."""
+        data = Launches.reach(self, cluster)
+        if problem := self.closed(cluster):
+            raise ClusterClosed(f"cluster {cluster} {problem}")
+        return data
 
 
 class Pod:
@@ -89,26 +101,38 @@ class Pod:
                 hint="put it into the Secret offsite-configuration of the operator",
             )
         opened = self._accounts.opened if self._accounts is not None else {}
-        known = [_for(namespace, account, self._rules.namespaces) for account in read_accounts(self._layout)]
+        known = [self._for(namespace, account) for account in read_accounts(self._layout)]
+        clusters = read_clusters(self._layout.root / CLUSTERS)
         accounts = self._accounts = Accounts(known=known, opened=opened)
         if self.shared is None:
             self.shared = _shared(self._rules, accounts)
         images = (self._rules.image, *self._rules.images)
-        command = self._rules.command
-        return PodLaunches(layout=self._layout, accounts=accounts, command=command, images=images), self.shared
 
+        def closed(cluster: str) -> str:
+            bound = clusters.get(cluster, ())
+            add = f"add {namespace} to the namespaces of {cluster} in {CLUSTERS}"
+            line = add if bound else f"write into {CLUSTERS} {{name: {cluster}, namespaces: [{namespace}]}}"
+            return self._closed(namespace, bound, line)
 
-def _for(namespace: str, account: Account, looked_after: Sequence[str]) -> Account:
-    """The account as the resources of a namespace have it. One that names none is for the only one that is looked
-    after: who looks after more says whose it is."""
-    bound = account.namespaces or (looked_after if len(looked_after) == 1 else ())
-    if namespace in bound or "*" in bound:
-        return account
-    line = f"add {namespace} to its namespaces" if account.namespaces else f"write into it namespaces: [{namespace}]"
-    return replace(
-        account,
-        closed=f"is not for namespace {namespace}; if it is to be, {line} in accounts.yaml",
-    )
+        launches = PodLaunches(
+            layout=self._layout, accounts=accounts, command=self._rules.command, images=images, closed=closed
+        )
+        return launches, self.shared
+
+    def _for(self, namespace: str, account: Account) -> Account:
+        """The account as the resources of a namespace have it."""
+        bound = account.namespaces
+        line = f"add {namespace} to its namespaces" if bound else f"write into it namespaces: [{namespace}]"
+        return replace(account, closed=self._closed(namespace, bound, f"{line} in accounts.yaml"))
+
+    def _closed(self, namespace: str, bound: Sequence[str], line: str) -> str:
+        """Why resources of a namespace may not use what is bound to others; empty: they may. What names none is for the
+        only one that is looked after: who looks after more says whose it is."""
+        looked_after = self._rules.namespaces
+        bound = bound or (looked_after if len(looked_after) == 1 else ())
+        if namespace in bound or "*" in bound:
+            return ""
+        return f"is not for namespace {namespace}; if it is to be, {line}"
 
 
 def _shared(rules: HomeRules, accounts: Accounts) -> Shared:

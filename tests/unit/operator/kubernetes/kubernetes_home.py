@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.kubernetes.pod import HomeRules
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.definition import DEFINITIONS
+from offsite.operator.world.timeline import Timeline
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -189,6 +190,16 @@ class World:
         return {int(line.split()[0]) for line in self.begun()}
 
 
+def begin_in_the_past(world: World, uid: str) -> None:
+    """As if the operator had looked after it for ten minutes."""
+    home = PosixStore(root=world.root / "pod" / "state")
+    timeline = Timeline(store=home, uid=uid)
+    newest = next(timeline.newest_first())
+    for key in [each.key for each in home.list(timeline.prefix)]:
+        home.delete(key)
+    assert timeline.append(replace(newest.decided, time_ms=newest.decided.time_ms - 600_000), None, behind=0)
+
+
 @contextmanager
 def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     """A world whose processes end with the block."""
@@ -208,6 +219,7 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     (root / "shop.properties").write_text("bootstrap.servers=localhost:9092\n")
     (root / "accounts.yaml").write_text(yaml.safe_dump(accounts))
     (root / "accounts.yaml").chmod(0o600)
+    (root / "clusters.yaml").write_text(yaml.safe_dump([{"name": "shop", "namespaces": ["shops", "others"]}]))
     world = World(root=root)
     for name in ("account-backups", "account-elsewhere", "cluster-shop", "cluster-fair"):
         metadata = {"name": f"offsite-{name}", "labels": {"offsite.dev/for-agents": "true"}}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from offsite.operator.kubernetes.cluster import Named
 from offsite.operator.kubernetes.home import wants_finalizer
-from offsite.operator.world.timeline import Timeline
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
-from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
+from tests.unit.operator.kubernetes.kubernetes_home import World, begin_in_the_past, opened_world
 
 NIGHTLY = ("nightly", "Schedule")
 
@@ -22,16 +20,6 @@ NIGHTLY = ("nightly", "Schedule")
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with opened_world(tmp_path, monkeypatch) as found:
         yield found
-
-
-def begin_in_the_past(world: World, uid: str) -> None:
-    """As if the operator had looked after it for ten minutes."""
-    home = PosixStore(root=world.root / "pod" / "state")
-    timeline = Timeline(store=home, uid=uid)
-    newest = next(timeline.newest_first())
-    for key in [each.key for each in home.list(timeline.prefix)]:
-        home.delete(key)
-    assert timeline.append(replace(newest.decided, time_ms=newest.decided.time_ms - 600_000), None, behind=0)
 
 
 def test_a_time_that_is_due_is_a_job_once_whichever_operator_looks(world: World) -> None:

@@ -19,7 +19,15 @@ from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
-from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, SECRETS, SHOP, World, opened_world
+from tests.unit.operator.kubernetes.kubernetes_home import (
+    DEPLOYMENT,
+    IMAGE,
+    SECRETS,
+    SHOP,
+    World,
+    begin_in_the_past,
+    opened_world,
+)
 
 
 @pytest.fixture
@@ -97,6 +105,86 @@ def test_a_restore_with_the_account_of_another_namespace_begins_nothing(world: W
 
     assert "account backups is not for namespace shops" in restored(world, account="backups")["MisconfiguredRestore"]
     assert world.jobs.begun == {}
+
+
+def bind_clusters(world: World, **namespaces: list[str] | None) -> None:
+    """Clusters for these namespaces; for None without a word of them."""
+    entries = [{"name": name, **({} if bound is None else {"namespaces": bound})} for name, bound in namespaces.items()]
+    (world.root / "clusters.yaml").write_text(yaml.safe_dump(entries))
+
+
+def test_a_restore_into_a_cluster_of_another_namespace_begins_nothing_and_is_told_the_line_to_add(world: World) -> None:
+    bind_clusters(world, shop=["others"])
+    told = restored(world)["MisconfiguredRestore"]
+
+    assert "OFF-0232: cluster shop is not for namespace shops" in told
+    assert "add shops to the namespaces of shop in clusters.yaml" in told
+    assert "others" not in told, "whose it is, is nobody else's business"
+    assert world.jobs.begun == {}
+
+
+@pytest.mark.parametrize("bound", [{"shop": None}, {"fair": ["shops"]}, {}])
+def test_a_cluster_that_names_no_namespace_is_for_the_only_one_that_is_looked_after(
+    world: World, bound: dict[str, list[str] | None]
+) -> None:
+    bind_clusters(world, **bound)
+    line = "write into clusters.yaml {name: shop, namespaces: [shops]}"
+    assert line in restored(world)["MisconfiguredRestore"]
+    world.look(world.home(namespaces=["shops", "others"]))
+    assert line in world.conditions("back", "Restore")["MisconfiguredRestore"]
+    assert world.jobs.begun == {}
+
+    world.look(world.home(namespaces=["shops"]))
+    assert len(world.jobs.begun) == 1
+
+
+def test_where_there_are_no_words_of_clusters_one_namespace_alone_may_use_them(world: World) -> None:
+    (world.root / "clusters.yaml").unlink()
+    assert "cluster shop is not for namespace shops" in restored(world)["MisconfiguredRestore"]
+
+    world.look(world.home(namespaces=["shops"]))
+    assert len(world.jobs.begun) == 1
+
+
+@pytest.mark.parametrize("bound", [["shops"], ["others", "shops"], ["*"]])
+def test_a_cluster_is_for_the_namespaces_that_it_names(world: World, bound: list[str]) -> None:
+    bind_clusters(world, shop=bound)
+
+    assert "MisconfiguredRestore" not in restored(world)
+    assert len(world.jobs.begun) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "shop: [shops]", "- {name: shop, namespaces: shops}", "- {nam: shop}"])
+def test_words_of_clusters_that_cannot_be_read_open_none_and_are_told(world: World, text: str) -> None:
+    (world.root / "clusters.yaml").write_text(text)
+
+    assert "clusters.yaml" in restored(world)["MisconfiguredRestore"]
+    assert world.jobs.begun == {}
+
+
+@pytest.mark.parametrize("action", ["checkpoint", "drill"])
+def test_a_schedule_reaches_no_cluster_of_another_namespace(world: World, action: str) -> None:
+    """A checkpoint is taken of the cluster that a Backup names, with the operator's own properties of it. Its agents
+    may have copied from a broker of that name which the tenant put into a Secret of his own."""
+    home, _ = world.running()
+    bind_clusters(world, shop=["others"])
+    cluster = {"cluster": "shop"} if action == "drill" else {}
+    uid = world.declare("Schedule", "nightly", backup="shop", action=action, cron="* * * * *", **cluster)
+    world.look(home, times=1)
+    begin_in_the_past(world, uid)
+    world.look(home)
+
+    assert world.jobs.begun == {}
+    told = world.conditions("nightly", "Schedule")["MisconfiguredSchedule"]
+    assert "cluster shop is not for namespace shops" in told
+
+
+def test_a_restore_that_runs_goes_on_when_its_cluster_is_closed(world: World) -> None:
+    restored(world)
+    bind_clusters(world, shop=["others"])
+    world.look(world.home())
+
+    assert world.status("back", "Restore")["phase"] == "Running"
 
 
 def test_what_was_accepted_once_and_is_refused_now_goes_on_and_can_be_deleted(world: World) -> None:
