@@ -47,7 +47,12 @@ class RunOptions(KubernetesOptions):
 
     every: Annotated[str, typer.Option("--every", help="From one look to the next.")] = "2s"
     initial_copies: Annotated[
-        int, typer.Option("--initial-copies", min=1, help="So many backups copy everything for the first time at once.")
+        int,
+        typer.Option(
+            "--initial-copies",
+            min=1,
+            help="So many backups copy everything for the first time at once; with --kubernetes of each namespace.",
+        ),
     ] = 1
     expiry_at_once: Annotated[int, typer.Option("--expiry-at-once", min=1, help="So many expiry jobs run at once.")] = 1
     expiry_retry: Annotated[

@@ -59,8 +59,8 @@ class _Calm:
 
 @dataclass(slots=True, kw_only=True)
 class BackupKeeper:
-    """`hands` and `launches` are those of the look, with the accounts as they are. `asked`: what is to be in the expiry
-    queue, collected in a look."""
+    """`hands`, `launches` and `namespace` are those of the look, with the accounts as they are. `asked`: what is to be
+    in the expiry queue, collected in a look."""
 
     records: Changes
     agents: TendedAgents
@@ -69,6 +69,7 @@ class BackupKeeper:
     clock: Clock
     hands: Hands | None = None
     launches: Launches | None = None
+    namespace: str = ""
     asked: dict[str, Asked] = field(default_factory=dict)
     places: Places = field(default_factory=Places)
     _calm: dict[str, _Calm] = field(default_factory=dict)
@@ -150,7 +151,8 @@ class BackupKeeper:
             return None
         message = "what runs is stopped first"
         if seen is not None and not self.agents.alive(record.uid):
-            self.asked[record.uid] = Asked(launch=self._launch(record, backup, is_deletion=True), is_deletion=True)
+            launch = self._launch(record, backup, is_deletion=True)
+            self.asked[record.uid] = Asked(launch=launch, is_deletion=True, namespace=self.namespace)
             ended = f": {job.said}" if job is not None and job.is_deletion and job.ended_ms and job.said else ""
             message = f"its backups are deleted, in the order of the expiry queue{ended}"
         return _going(message, seen)
@@ -224,7 +226,8 @@ class BackupKeeper:
         may_return = self.clock.now_ms() - seen.removed_ms < 2 * KEPT_MS
         if backup.spec.expiry.maximum_retention or len(seen.backups) > 1 or may_return:
             launch = self._launch(record, backup)
-            self.asked[record.uid] = Asked(launch=launch, is_deletion=False, words=_words(backup))
+            words = _words(backup)
+            self.asked[record.uid] = Asked(launch=launch, is_deletion=False, words=words, namespace=self.namespace)
         else:
             self.asked.pop(record.uid, None)
 

@@ -49,11 +49,13 @@ class ExpiryJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a job of a backup would be. `launch` raises `BadResource` where it cannot be begun. `words`: what it is
-    asked: a job that was asked something else goes by a spec that is not in force any more."""
+    asked: a job that was asked something else goes by a spec that is not in force any more. `namespace`: whose it is,
+    where there are any."""
 
     launch: Callable[[], Launch]
     is_deletion: bool
     words: str = ""
+    namespace: str = ""
 
 
 class ExpiryJobs:
@@ -62,6 +64,7 @@ class ExpiryJobs:
         self._queue = ExpiryQueue()
         self._shown: Mapping[str, JsonValue] = {}
         self._signs: dict[str, tuple[tuple[int, int], float]] = {}
+        self._begun: dict[tuple[str, int], float] = {}
 
     def step(self, asked: Mapping[str, Asked]) -> None:
         """One look at the queue. `asked`: by the uids of all that are to be in it."""
@@ -69,7 +72,11 @@ class ExpiryJobs:
             jobs = self._jobs()
             alive = {uid: each for uid, each in jobs.items() if not each.ended_ms}
             now_s = self._clock.monotonic_s()
-            running = tuple(RunningJob(uid=uid, since_s=self._sign_s(each, now_s)) for uid, each in alive.items())
+            self._begun = {key: self._begun.get(key, now_s) for key in map(_key, alive.values())}
+            running = tuple(
+                RunningJob(uid=uid, since_s=self._sign_s(each, now_s), begun_s=self._begun[_key(each)])
+                for uid, each in alive.items()
+            )
             done = step(
                 replace(self._queue, running=running),
                 self._rules,
@@ -78,12 +85,15 @@ class ExpiryJobs:
                     known=[uid for uid, each in asked.items() if not self._rests(jobs.get(uid), each)],
                     deleting={uid for uid, each in asked.items() if each.is_deletion},
                     alive=alive.keys(),
+                    owners={uid: each.namespace for uid, each in asked.items()},
                 ),
             )
             for uid in done.kill:
                 why = f"nothing shows that it got on for {self._rules.job_max_s:.0f} s"
                 warned("expiry_killed", why=why, uid=uid)
                 kill(alive[uid].identity)
+            for uid in done.end:
+                self._stop(alive[uid], "another namespace has its turn")
             for uid in done.begin:
                 self._begin(uid, asked[uid])
             self._queue = done.queue
@@ -100,9 +110,13 @@ class ExpiryJobs:
             job = self.job(uid)
             if job is None or job.ended_ms or job.is_deletion or job.words in {"", words}:
                 return
-            warned("expiry_killed", why="the spec was changed", uid=uid)
-            kill(job.identity)
-            self._noted(replace(job, ended_ms=self._clock.now_ms(), said="stopped: the spec was changed"))
+            self._stop(job, "the spec was changed")
+
+    def _stop(self, job: ExpiryJob, why: str) -> None:
+        """End a job that has not failed."""
+        warned("expiry_killed", why=why, uid=job.uid)
+        kill(job.identity)
+        self._noted(replace(job, ended_ms=self._clock.now_ms(), said=f"stopped: {why}"))
 
     def _sign_s(self, job: ExpiryJob, now_s: float) -> float:
         """When this process saw last that a job gets on: its log grows as it does."""
@@ -145,6 +159,7 @@ class ExpiryJobs:
                 failure=before.failure if before is not None else "",
                 words=asked.words,
             )
+            self._begun[_key(fresh)] = self._clock.monotonic_s()
             self._sign_s(self._noted(fresh), self._clock.monotonic_s())
 
         try:
@@ -209,6 +224,11 @@ class ExpiryJobs:
 
     def _folder(self, uid: str) -> Path:
         return self._layout.jobs / uid
+
+
+def _key(job: ExpiryJob) -> tuple[str, int]:
+    """Tells a job from the next one of the same backup."""
+    return job.uid, job.started_ms
 
 
 def _job(uid: str, item: JsonObject) -> ExpiryJob:

@@ -24,6 +24,7 @@ from offsite.operator.folder.status import Told
 from offsite.operator.world.act import Hands, seal
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.job_processes import JobProcesses, Jobs
+from offsite.operator.world.job_turns import JobTurns
 from offsite.operator.world.look import Eyes
 from offsite.operator.world.restores import RestoreHands
 from offsite.operator.world.schedules import ScheduleHands
@@ -37,15 +38,17 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all operators of a home agree on, and the store that it is in."""
+    """What all operators of a home agree on, and the store that it is in. In Kubernetes, for one `namespace`."""
 
     store: Store
     slots: Slots
     tags: Tags
+    namespace: str = ""
 
     @classmethod
-    def of(cls, store: Store, *, initial_copies: int) -> Shared:
-        return cls(store=store, slots=Slots(store, limit=initial_copies), tags=Tags(store))
+    def of(cls, store: Store, *, initial_copies: int, namespace: str = "") -> Shared:
+        slots = Slots(store, limit=initial_copies, namespace=namespace)
+        return cls(store=store, slots=slots, tags=Tags(store), namespace=namespace)
 
 
 class Keepers:
@@ -55,7 +58,7 @@ class Keepers:
         self, records: Changes, agents: TendedAgents, queue: ExpiryJobs, *, processes: JobProcesses, clock: Clock
     ) -> None:
         self._records, self._agents, self._facts = records, agents, RepositoryFacts()
-        self._processes = processes
+        self._turns = JobTurns(processes=processes, clock=clock)
         telling = Telling(clock=clock)
         self._backups = BackupKeeper(records=records, agents=agents, jobs=queue, telling=telling, clock=clock)
         self._restores = RestoreKeeper(records=records, telling=telling)
@@ -79,9 +82,12 @@ class Keepers:
             open_store=accounts.open_store, facts=self._facts, agents=self._agents, identity=ProcessIdentity.mine()
         )
         self._backups.hands = Hands(eyes=eyes, slots=shared.slots, seal=seal, in_force=self._in_force)
-        self._backups.launches = launches
-        jobs = Jobs(eyes=eyes, processes=self._processes, environment_of=launches.job)
-        self._restores.hands = RestoreHands(jobs=jobs, tags=shared.tags, in_force=self._may_begin)
+        self._backups.launches, self._backups.namespace = launches, shared.namespace
+        processes = self._turns.of(shared.namespace)
+        jobs = Jobs(eyes=eyes, processes=processes, environment_of=launches.job)
+        self._restores.hands = RestoreHands(
+            jobs=jobs, tags=shared.tags, namespace=shared.namespace, in_force=self._may_begin
+        )
         self._schedules.hands = ScheduleHands(jobs=jobs, home=shared.store)
         self._restores.accounts = self._schedules.accounts = accounts.known
 

@@ -30,6 +30,7 @@ from offsite.operator.kubernetes.status import status_patch, status_told
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.parse import KINDS
 from offsite.operator.world.job_processes import JobProcesses, local_processes
+from offsite.operator.world.slots import Slots
 
 SELDOM_MS = 30_000
 """Between two looks at a resource that is as declared, or done for good."""
@@ -100,7 +101,7 @@ class KubernetesHome:
     def round(self) -> None:
         """One look at all resources that are not as declared, and seldom at the others; then at the queue. Raises what
         the API does where it does not tell what there is."""
-        held = self._pod.shared.slots.held() if self._pod.shared is not None else ()
+        held = {each: each.held() for each in self._slots()}
         bodies = self._list()
         for body in bodies:
             if self._clock.now_ms() >= self._rests_until_ms.get(Named.of(body).uid, 0):
@@ -168,16 +169,19 @@ class KubernetesHome:
         self._keepers.open(launches, shared)
         return self._keepers.look(record)
 
-    def _tidy(self, uids: Collection[str], held: Collection[str]) -> None:
-        """An end to what is kept of resources that are gone. `held`: slots, from before it was asked which resources
-        there are."""
+    def _slots(self) -> list[Slots]:
+        return [each.slots for each in list(self._pod.shared.values())]
+
+    def _tidy(self, uids: Collection[str], held: Mapping[Slots, Collection[str]]) -> None:
+        """An end to what is kept of resources that are gone. `held`: who holds slots, from before it was asked which
+        resources there are."""
         for known in (self._keepers.asked, self._agents.named, self._rests_until_ms):
             for uid in known.keys() - uids:
                 del known[uid]
         self._queue.forget_others(uids)
-        for uid in set(held) - set(uids):
-            if self._pod.shared is not None:
-                self._pod.shared.slots.give(uid)
+        for slots, holders in held.items():
+            for uid in set(holders) - set(uids):
+                slots.give(uid)
 
 
 def wants_finalizer(body: Body) -> bool:

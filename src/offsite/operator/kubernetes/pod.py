@@ -16,6 +16,7 @@ from offsite.operator.folder.keepers import Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
 
 CLUSTERS = "clusters.yaml"
 """Beside the accounts: whose resources may use which cluster of the operator's."""
@@ -89,8 +90,9 @@ class Pod:
         self._rules = rules
         self._layout = PodLayout(root=rules.accounts.parent, file=rules.accounts)
         self._accounts: Accounts | None = None
-        self.shared: Shared | None = None
-        """None until it was opened once."""
+        self._store: Store | None = None
+        self.shared: dict[str, Shared] = {}
+        """Of the namespaces that were looked at."""
 
     def open(self, namespace: str) -> tuple[Launches, Shared]:
         """What resources of a `namespace` are looked at with. Raises `BadResource` where the accounts cannot be read:
@@ -104,8 +106,11 @@ class Pod:
         known = [self._for(namespace, account) for account in read_accounts(self._layout)]
         clusters = read_clusters(self._layout.root / CLUSTERS)
         accounts = self._accounts = Accounts(known=known, opened=opened)
-        if self.shared is None:
-            self.shared = _shared(self._rules, accounts)
+        if self._store is None:
+            self._store = _opened(self._rules, accounts)
+        if namespace not in self.shared:
+            copies = self._rules.initial_copies
+            self.shared[namespace] = Shared.of(self._store, initial_copies=copies, namespace=namespace)
         images = (self._rules.image, *self._rules.images)
 
         def closed(cluster: str) -> str:
@@ -117,7 +122,7 @@ class Pod:
         launches = PodLaunches(
             layout=self._layout, accounts=accounts, command=self._rules.command, images=images, closed=closed
         )
-        return launches, self.shared
+        return launches, self.shared[namespace]
 
     def _for(self, namespace: str, account: Account) -> Account:
         """The account as the resources of a namespace have it."""
@@ -135,9 +140,9 @@ class Pod:
         return f"is not for namespace {namespace}; if it is to be, {line}"
 
 
-def _shared(rules: HomeRules, accounts: Accounts) -> Shared:
-    """Raises `BadRepositoryUrl`, and what the store raises."""
+def _opened(rules: HomeRules, accounts: Accounts) -> Store:
+    """The store that operators share. Raises `BadRepositoryUrl`, and what the store raises."""
     first = accounts.known[0] if accounts.known else None
     store = open_store(rules.state or str(rules.folder / "state"), environment=variables_of(first, os.environ))
     store.prepare()
-    return Shared.of(store, initial_copies=rules.initial_copies)
+    return store

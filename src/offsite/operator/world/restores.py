@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offsite.model.errors import (
-    AccountClosed,
     BadName,
     DamagedObject,
     JobNotBegun,
@@ -77,11 +76,13 @@ def _always(wanted: RestoreWanted) -> bool:  # noqa: ARG001  # as `InForce`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreHands:
-    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share.
-    `in_force` is asked under the lock: a log knows nothing of a resource that is being deleted."""
+    """What a restore is looked at and carried out with. `tags`: of the store that all operators of a home share;
+    `namespace`: whose tags count. `in_force` is asked under the lock: a log knows nothing of a resource that is being
+    deleted."""
 
     jobs: Jobs
     tags: Tags
+    namespace: str = ""
     in_force: InForce = _always
 
     @property
@@ -129,7 +130,7 @@ class RestoreHands:
 
     def free_tag(self, wanted: RestoreWanted) -> None:
         """Let go the tag of a restore that goes, and that nobody can begin any more."""
-        self.tags.give(_tag(wanted), wanted.uid)
+        self.tags.give(self._tag(wanted), wanted.uid)
 
     def carry_out(self, wanted: RestoreWanted, step: RestoreStep, *, known: Collection[str] = ()) -> None:
         """One step. Raises `RestoreRunning` while another operator holds the lock, or a process a job that is to be
@@ -145,7 +146,7 @@ class RestoreHands:
                 case TakeTag() | Begin():
                     self._forth(wanted, step, seen, fence)
                 case GiveTag():
-                    self.tags.give(_tag(wanted), wanted.uid)
+                    self.tags.give(self._tag(wanted), wanted.uid)
                 case Withdraw():
                     self._withdraw(store, wanted.uid, step.attempt)
                 case Cancel():
@@ -165,7 +166,7 @@ class RestoreHands:
         # what is not known is told before anything is decided, and before a tag is taken from others
         self.jobs.environment_of(wanted.place, wanted.cluster)
         if isinstance(step, TakeTag):
-            self.tags.take(_tag(wanted), wanted.uid, wanted.place, name=wanted.name)
+            self.tags.take(self._tag(wanted), wanted.uid, wanted.place, name=wanted.name)
         else:
             self._begin(wanted, seen, fence)
 
@@ -222,7 +223,7 @@ class RestoreHands:
 
     def _tag_of(self, wanted: RestoreWanted, known: Collection[str]) -> tuple[Tag, str]:
         """Who has the tag; and in words, if it is another restore."""
-        if (holder := self.tags.holder(_tag(wanted))) is None:
+        if (holder := self.tags.holder(self._tag(wanted))) is None:
             return Tag.FREE, ""
         if holder.uid == wanted.uid:
             return Tag.HELD, ""
@@ -234,12 +235,13 @@ class RestoreHands:
             where = f"repository {holder.place.repository} cannot be opened"
             what = where if is_out_of_reach(error) else "end is not known"
             waits_for += f", whose {what} ({error.id}: {error.message})"
-            if isinstance(error, AccountClosed):  # whose it is, is nobody else's business
-                waits_for = "a restore of another namespace"
         if not is_over:
             return Tag.TAKEN, waits_for
-        self.tags.give(_tag(wanted), holder.uid)  # its operator died before it did
+        self.tags.give(self._tag(wanted), holder.uid)  # its operator died before it did
         return Tag.FREE, ""
+
+    def _tag(self, wanted: RestoreWanted) -> TagName:
+        return TagName(cluster=wanted.cluster, tag=wanted.tag, namespace=self.namespace)
 
     def _is_gone(self, wanted: RestoreWanted, holder: TagHolder, known: Collection[str]) -> bool:
         """Whether no operator here has known of it for long; asked for one that is known."""
@@ -274,10 +276,6 @@ class RestoreHands:
 def word_of(uid: str, attempt: int) -> str:
     """The idempotency word of the job of an attempt."""
     return f"restore-{uid}-{attempt}"
-
-
-def _tag(wanted: RestoreWanted) -> TagName:
-    return TagName(cluster=wanted.cluster, tag=wanted.tag)
 
 
 def is_out_of_reach(error: OffsiteError) -> bool:

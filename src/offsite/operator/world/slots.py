@@ -1,4 +1,5 @@
-"""Slots of the throttle: at most so many backups are in their initial copy at a time, whoever operates.
+"""Slots of the throttle: at most so many backups are in their initial copy at a time, whoever operates. In Kubernetes
+each namespace has slots of its own: one that copies for ever keeps nobody else's from it.
 
 Kept where all operators of a home look: a log of who took a slot and who gave it back. A slot that is taken belongs to
 a resource, not to a process: an operator that dies keeps nothing, and the next one goes on with what it took.
@@ -18,6 +19,7 @@ from offsite.stores.numbered_log import NumberedLog, hash_of
 from offsite.stores.store import Store
 
 PREFIX = "operator/slots/"
+PREFIX_OF_NAMESPACES = "operator/slots-of/"
 _TRIES = 20
 """Others may be faster so often: then nothing is done in this look."""
 
@@ -32,10 +34,11 @@ class SlotsHeld:
 
 
 class Slots:
-    """The slots of a home. `limit`: how many there are, as this operator was told."""
+    """The slots of a home, or of a `namespace` of it. `limit`: how many there are, as this operator was told."""
 
-    def __init__(self, store: Store, *, limit: int) -> None:
+    def __init__(self, store: Store, *, limit: int, namespace: str = "") -> None:
         self._store, self._limit = store, limit
+        self._prefix = f"{PREFIX_OF_NAMESPACES}{namespace}/" if namespace else PREFIX
         self._known = SlotsHeld()
 
     def of(self, uid: str) -> Slot:
@@ -91,7 +94,7 @@ class Slots:
 
     @property
     def _log(self) -> NumberedLog[SlotsHeld]:
-        return NumberedLog(store=self._store, prefix=PREFIX, after=_after)
+        return NumberedLog(store=self._store, prefix=self._prefix, after=_after)
 
 
 def _after(now: SlotsHeld, data: bytes, key: str) -> SlotsHeld:

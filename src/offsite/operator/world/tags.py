@@ -1,4 +1,5 @@
-"""Tags of restores: one restore of a tag runs at a time in a cluster, whoever operates.
+"""Tags of restores: one restore of a tag, and in Kubernetes of a namespace, runs at a time in a cluster, whoever
+operates.
 
 Kept in the store of the home, for the names of clusters are a home's, and two restores of one tag may come out of two
 repositories. A tag belongs to a resource, not to a process: it is taken before the first attempt, and given when the
@@ -46,15 +47,17 @@ class TagState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagName:
-    """One tag in one cluster, by the names of both."""
+    """One tag in one cluster, by the names of both. `namespace`: whose it is, empty where there are none."""
 
     cluster: str
     tag: str
+    namespace: str = ""
 
     @property
     def prefix(self) -> str:
         """Where its log is."""
-        digest = hashlib.sha256(f"{self.cluster}\n{self.tag}".encode()).hexdigest()
+        names = filter(None, (self.namespace, self.cluster, self.tag))
+        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
         return f"{PREFIX}{digest}/"
 
 

@@ -5,13 +5,60 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, step
+from offsite.operator.decide.expiry_queue import ExpiryQueue, QueueLook, QueueRules, RunningJob, step
 
 RULES = QueueRules()
 
 
 def look(now_s: float, *known: str, deleting: tuple[str, ...] = (), alive: tuple[str, ...] = ()) -> QueueLook:
-    return QueueLook(now_s=now_s, known=known, deleting=deleting, alive=alive)
+    """Backups are of the namespace that is written before `/`."""
+    owners = {uid: uid.partition("/")[0] if "/" in uid else "" for uid in (*known, *alive)}
+    return QueueLook(now_s=now_s, known=known, deleting=deleting, alive=alive, owners=owners)
+
+
+def begun_in_turn(seconds: int, *known: str, deleting: tuple[str, ...] = (), job_s: int = 5) -> list[str]:
+    """Whose jobs begin in so many seconds, where each takes `job_s`, and those to be deleted fail for ever."""
+    queue, ends_s, begun = ExpiryQueue(), dict[str, float](), list[str]()
+    for now_s in range(0, seconds, 2):
+        alive = tuple(uid for uid, end_s in ends_s.items() if end_s > now_s)
+        found = step(queue, RULES, look(now_s, *known, deleting=deleting, alive=alive))
+        queue = found.queue
+        for uid in (*found.kill, *found.end):
+            ends_s[uid] = now_s
+        for uid in found.begin:
+            begun.append(uid)
+            ends_s[uid] = now_s + job_s
+    return begun
+
+
+def test_one_of_each_namespace_comes_after_the_other() -> None:
+    begun = begun_in_turn(3600, "many/1", "many/2", "many/3", "many/4", "few/1")
+    assert begun == ["many/1", "few/1", "many/2", "few/1", "many/3", "few/1"]
+
+
+def test_deletions_of_a_namespace_keep_no_other_from_its_turn() -> None:
+    gone = tuple(f"evil/{number}" for number in range(9))
+    begun = begun_in_turn(1800, *gone, "shops/1", deleting=gone)
+    assert begun.count("shops/1") == 3, "one in ten minutes, as without them"
+    begun = begun_in_turn(100, *gone, "shops/gone", deleting=(*gone, "shops/gone"))
+    assert begun[:4] == ["evil/0", "shops/gone", "evil/1", "shops/gone"]
+
+
+def test_a_job_that_gets_on_for_ever_ends_when_another_namespace_waits_and_an_hour_has_passed() -> None:
+    begun = begun_in_turn(4 * 3600, "evil/1", "shops/1", job_s=10**9)
+    assert begun[:3] == ["evil/1", "shops/1", "evil/1"]
+    assert begun_in_turn(4 * 3600, "evil/1", "evil/2", job_s=10**9)[:1] == ["evil/1"]
+
+
+def test_a_job_of_a_namespace_that_is_alone_may_take_longer() -> None:
+    def at(now_s: float, *known: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        running = (RunningJob(uid="shops/1", since_s=7000, begun_s=0),)
+        found = step(ExpiryQueue(running=running), RULES, look(now_s, *known, alive=("shops/1",)))
+        return found.end, found.begin
+
+    assert at(7200, "shops/1", "shops/2") == ((), ())
+    assert at(3600, "shops/1", "others/1") == ((), ())
+    assert at(7200, "shops/1", "others/1") == (("shops/1",), ("others/1",))
 
 
 def test_one_runs_at_a_time_and_the_next_one_ten_minutes_later() -> None:

@@ -157,6 +157,29 @@ def test_a_job_that_gets_on_is_not_killed_however_long_it_takes(home: Home) -> N
     wait_until(lambda: ended(jobs, ONE), "its end: it shows nothing any more")
 
 
+def test_a_job_that_gets_on_for_ever_ends_where_another_namespace_waits_and_counts_as_no_failure(home: Home) -> None:
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    home.flag("hangs")
+    wanted = asked(home, ONE, TWO)
+    wanted = {ONE: replace(wanted[ONE], namespace="evil"), TWO: replace(wanted[TWO], namespace="shops")}
+    for number in range(5):
+        jobs.step(wanted)
+        home.wait_for_begun(1)
+        with (home.layout.jobs / ONE / "job.log").open("a") as log:
+            log.write(f"works: {number} requests were answered so far\n")
+        home.pass_s(900)
+    job = jobs.job(ONE)
+    assert job is not None
+    assert not job.ended_ms
+
+    jobs.step(wanted)
+    job = jobs.job(ONE)
+    assert job is not None
+    assert (job.ended_ms > 0, job.failures) == (True, 0)
+    assert job.said == "stopped: another namespace has its turn"
+    wait_until(lambda: begun_for(home) == [ONE, TWO], "the job of the other namespace")
+
+
 def test_a_wall_clock_that_is_set_kills_nothing_and_holds_nothing_up(home: Home) -> None:
     jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
     home.flag("hangs")

@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from offsite.model.errors import TooManyJobs
 from offsite.operator.kubernetes.cluster import Body, Named, resources_path
 from offsite.operator.kubernetes.home import KubernetesHome, wants_finalizer
 from offsite.operator.kubernetes.pod import HomeRules
@@ -45,12 +46,18 @@ SECRETS = "/api/v1/namespaces/shops/secrets"
 
 @dataclass(slots=True)
 class PlayedJobs:
-    """The port `JobProcesses`: what was begun, by the ids of jobs. Nothing runs: a test plays it."""
+    """The port `JobProcesses`: what was begun, by the ids of jobs. Nothing runs: a test plays it. `at_once`: so many
+    may run, of those that a test has not ended."""
 
     begun: dict[str, tuple[Sequence[str], Mapping[str, str]]] = field(default_factory=dict)
+    at_once: int = 1000
+    ended: set[str] = field(default_factory=set)
 
-    def room(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        if len(self.begun) - len(self.ended) >= self.at_once:
+            raise TooManyJobs("so many run")
+        yield
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         assert job not in self.begun, "a job is begun once"
@@ -66,6 +73,7 @@ class PlayedJobs:
             secret=self.begun[job][1][SECRET],
         )
         LeaseTerms(store=store, lease=records.layout.lease).end(claim)
+        self.ended.add(job)
 
 
 @dataclass(slots=True)
@@ -91,25 +99,31 @@ class World:
         """Declare a backup; its uid."""
         return self.declare("Backup", name, agents={"replicas": 1} | spec.pop("agents", {}), **spec)
 
-    def declare(self, kind: str, name: str, **spec: Any) -> str:
-        metadata = {"name": name, "namespace": "shops"}
+    def declare(self, kind: str, name: str, namespace: str = "shops", **spec: Any) -> str:
+        metadata = {"name": name, "namespace": namespace}
         document = {"apiVersion": "offsite.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-        self.cluster.create(resources_path(kind, "shops"), document)
-        self.finalize(name, kind)
-        return str(self.body(name, kind)["metadata"]["uid"])
+        self.cluster.create(resources_path(kind, namespace), document)
+        self.finalize(name, kind, namespace)
+        return str(self.body(name, kind, namespace)["metadata"]["uid"])
+
+    def declare_secrets(self, namespace: str) -> None:
+        for name in ("account-backups", "account-elsewhere", "cluster-shop", "cluster-fair"):
+            metadata = {"name": f"offsite-{name}", "labels": {"offsite.dev/for-agents": "true"}}
+            path = f"/api/v1/namespaces/{namespace}/secrets"
+            self.cluster.create(path, {"metadata": metadata, "data": {"of": "a secret"}})
 
     def change(self, **spec: Any) -> None:
         self.cluster.patch(SHOP, {"spec": spec})
 
-    def delete(self, name: str = "shop", kind: str = "Backup") -> Body:
+    def delete(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> Body:
         """The resource as it was before."""
-        body = self.body(name, kind)
+        body = self.body(name, kind, namespace)
         self.cluster.delete(Named.of(body).path, uid=body["metadata"]["uid"])
         return body
 
-    def finalize(self, name: str = "shop", kind: str = "Backup") -> None:
+    def finalize(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> None:
         """As kopf does: the finalizer is there where it is wanted."""
-        body = self.body(name, kind)
+        body = self.body(name, kind, namespace)
         finalizers = [FINALIZER] if wants_finalizer(body) else []
         self.cluster.patch(Named.of(body).path, {"metadata": {"finalizers": finalizers}})
 
@@ -127,19 +141,19 @@ class World:
             self.kubelet()
             self.clock.sleep(11)
 
-    def body(self, name: str = "shop", kind: str = "Backup") -> Body:
-        found = self.cluster.get(f"{resources_path(kind, 'shops')}/{name}")
+    def body(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> Body:
+        found = self.cluster.get(f"{resources_path(kind, namespace)}/{name}")
         assert found is not None
         return found
 
-    def status(self, name: str = "shop", kind: str = "Backup") -> dict[str, Any]:
+    def status(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> dict[str, Any]:
         """It fits the schema: Kubernetes would drop what does not."""
-        found: dict[str, Any] = self.body(name, kind).get("status") or {}
+        found: dict[str, Any] = self.body(name, kind, namespace).get("status") or {}
         DEFINITIONS[kind].status.model_validate(found)
         return found
 
-    def conditions(self, name: str = "shop", kind: str = "Backup") -> dict[str, str]:
-        return {each["type"]: each["message"] for each in self.status(name, kind)["conditions"]}
+    def conditions(self, name: str = "shop", kind: str = "Backup", namespace: str = "shops") -> dict[str, str]:
+        return {each["type"]: each["message"] for each in self.status(name, kind, namespace)["conditions"]}
 
     def deployment(self) -> Body:
         found = self.cluster.get(DEPLOYMENT)
@@ -179,7 +193,7 @@ class World:
 
     def left(self) -> list[str]:
         """All that there is, but for Secrets: they are other people's."""
-        return [path for path in self.cluster.objects if not path.startswith(SECRETS)]
+        return [path for path in self.cluster.objects if "/secrets/" not in path]
 
     def begun(self) -> list[str]:
         """What the script was begun with: process id and words."""
@@ -221,9 +235,7 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     (root / "accounts.yaml").chmod(0o600)
     (root / "clusters.yaml").write_text(yaml.safe_dump([{"name": "shop", "namespaces": ["shops", "others"]}]))
     world = World(root=root)
-    for name in ("account-backups", "account-elsewhere", "cluster-shop", "cluster-fair"):
-        metadata = {"name": f"offsite-{name}", "labels": {"offsite.dev/for-agents": "true"}}
-        world.cluster.create(SECRETS, {"metadata": metadata, "data": {"of": "a secret"}})
+    world.declare_secrets("shops")
     try:
         yield world
     finally:

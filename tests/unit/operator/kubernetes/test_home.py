@@ -334,7 +334,7 @@ def test_operators_that_share_a_state_share_its_slots(world: World) -> None:
     uid = world.make()
     home = world.home(state=str(world.root / "state"))
     world.look(home)
-    assert Slots(PosixStore(root=world.root / "state"), limit=1).of(uid) is Slot.HELD
+    assert Slots(PosixStore(root=world.root / "state"), limit=1, namespace="shops").of(uid) is Slot.HELD
 
 
 def test_only_the_namespaces_that_were_named_are_looked_after(world: World) -> None:

@@ -13,11 +13,12 @@ import yaml
 
 from offsite.model.errors import KubernetesDenied
 from offsite.operator.folder.backups import STUCK_MS
-from offsite.operator.kubernetes.cluster import resources_path
+from offsite.operator.kubernetes.cluster import Named, resources_path
 from offsite.operator.kubernetes.record import PLACE
 from offsite.operator.resources.backup import FINALIZER
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
+from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import (
     DEPLOYMENT,
@@ -350,19 +351,65 @@ def test_who_declares_a_place_that_cannot_be_read_keeps_no_slot_from_others(worl
     assert len(world.lows(other)) == 1
 
 
-def test_who_waits_for_a_restore_of_another_namespace_is_not_told_of_what(world: World) -> None:
+def test_a_tag_that_another_namespace_holds_neither_hinders_nor_is_told(world: World) -> None:
     bind(world, backups=["shops"], elsewhere=["others"])
-    path, spec = resources_path("Restore", "others"), {"backupUrl": f"{world.root / 'elsewhere'}#shop"}
-    metadata = {"name": "acquisition", "namespace": "others", "finalizers": [FINALIZER]}
-    world.cluster.create(path, {"kind": "Restore", "metadata": metadata, "spec": {**spec, "cluster": "shop"}})
+    world.declare("Restore", "acquisition", "others", backupUrl=f"{world.root / 'elsewhere'}#shop", cluster="shop")
     home = world.home(namespaces=["shops", "others"])
     world.look(home)
     assert len(world.jobs.begun) == 1
 
+    for name in ("back", "second"):
+        world.declare("Restore", name, backupUrl=f"{world.root / 'backups'}#shop", cluster="shop")
+    world.look(home)
+    assert world.status("back", "Restore")["phase"] == "Running"
+    told = world.conditions("second", "Restore")["IncorrectRestoreState"]
+    assert told == "it waits for restore back, of the tag default into shop", "its own namespace counts"
+
+
+def test_restores_of_one_namespace_make_another_one_wait_for_one_of_them_only(world: World) -> None:
+    world.jobs.at_once = 1
+    bind(world, backups=["shops", "many"])
+    bind_clusters(world, shop=["*"])
+    home = world.home(namespaces=["many", "shops"])
+
+    def end_one() -> None:
+        (job,) = world.jobs.begun.keys() - world.jobs.ended
+        store = PosixStore(root=world.root / "backups")
+        world.jobs.ends(store, job, world.jobs.works(store, job, ProcessIdentity.mine()))
+
+    for number in range(5):
+        name, url = f"many-{number}", f"{world.root / 'backups'}#shop"
+        world.declare("Restore", name, "many", backupUrl=url, cluster="shop", tag=name)
+    world.look(home)
     world.declare("Restore", "back", backupUrl=f"{world.root / 'backups'}#shop", cluster="shop")
     world.look(home)
-    told = world.conditions("back", "Restore")["IncorrectRestoreState"]
-    assert told == "it waits for a restore of another namespace, of the tag default into shop"
+    assert world.status("back", "Restore")["phase"] == "Pending"
+
+    end_one()
+    world.look(home)
+    assert world.status("back", "Restore")["phase"] == "Running"
+    end_one()
+    world.look(home)
+    assert len(world.jobs.begun) == 3, "then the others go on"
+
+
+def test_who_copies_for_the_first_time_for_ever_keeps_nobody_else_s_namespace_from_it(world: World) -> None:
+    bind(world, backups=["shops", "others"])
+    home = world.home(namespaces=["others", "shops"])
+    for name in ("endless", "second"):
+        world.declare("Backup", name, "others", agents={"replicas": 1}, cluster="shop")
+    world.declare_secrets("others")
+    world.look(home)
+    uid = world.make()
+    world.look(home)
+    assert len(world.lows(uid)) == 1
+    waits = "no backup runs: it waits for the initial copy of others"
+    assert waits == world.conditions("second", namespace="others")["IncorrectBackupState"]
+
+    body = world.delete("endless", namespace="others")
+    world.cluster.objects.pop(Named.of(body).path)  # as with its finalizer taken away, while no operator was there
+    world.look(world.home(namespaces=["others", "shops"]))
+    assert waits not in str(world.conditions("second", namespace="others")), "what is gone holds none"
 
 
 def test_a_namespace_that_is_closed_to_the_operator_stops_no_other_and_loses_no_slot(world: World) -> None:
@@ -387,7 +434,7 @@ def test_a_namespace_that_is_closed_to_the_operator_stops_no_other_and_loses_no_
 
 def slots(world: World) -> list[str]:
     """What became of slots, in order."""
-    entries = sorted((world.root / "pod" / "state" / "operator" / "slots").iterdir())
+    entries = sorted((world.root / "pod" / "state" / "operator" / "slots-of" / "shops").iterdir())
     return [json.loads(each.read_text())["kind"] for each in entries]
 
 

@@ -1,0 +1,49 @@
+"""Room for jobs handed out in turn: of the namespaces that wait for it none gets it twice before the others had it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from offsite.model.clock import Clock
+from offsite.model.errors import TooManyJobs
+from offsite.operator.decide.turns import Wishes
+from offsite.operator.world.job_processes import JobProcesses
+
+
+@dataclass(slots=True, kw_only=True)
+class JobTurns:
+    """Whose turn it is, for as long as this process lives: all jobs are its own."""
+
+    processes: JobProcesses
+    clock: Clock
+    wishes: Wishes = field(default_factory=Wishes)
+
+    def of(self, namespace: str) -> JobProcesses:
+        """What a look at a resource of `namespace` begins jobs with."""
+        return _Turn(turns=self, namespace=namespace)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """The port `JobProcesses`, in one look. What was handed out once in it is asked for no second time: between the
+    decision and its job nobody else comes."""
+
+    turns: JobTurns
+    namespace: str
+    _has_turn: bool = False
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        turns, now_s = self.turns, self.turns.clock.monotonic_s()
+        is_turn = self._has_turn or turns.wishes.is_turn(self.namespace, now_s=now_s)
+        before, turns.wishes = turns.wishes, turns.wishes.asked(self.namespace, now_s=now_s)
+        if not is_turn:
+            raise TooManyJobs("another namespace has its turn", hint="wait for it")
+        with turns.processes.room():
+            self._has_turn, turns.wishes = True, before.served(self.namespace, now_s=now_s)
+            yield
+
+    def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.turns.processes.begin(job, arguments, environment)
