@@ -89,7 +89,7 @@ STATE = Setting(
 CONFIGURATION = Setting(
     path="Values.configuration.secret",
     default="offsite-configuration",
-    help=f"A Secret with accounts.yaml, clusters.yaml and NAME.properties, in {CONFIGURATION_FOLDER}. It may come later.",
+    help=f"A Secret with accounts.yaml, clusters.yaml and NAME.properties, at {CONFIGURATION_FOLDER}. It may come late.",
 )
 NAMESPACES = Setting(
     path="Values.namespaces",
