@@ -89,7 +89,7 @@ STATE = Setting(
 CONFIGURATION = Setting(
     path="Values.configuration.secret",
     default="offsite-configuration",
-    help=f"A Secret with accounts.yaml, clusters.yaml and NAME.properties, at {CONFIGURATION_FOLDER}. It may come late.",
+    help=f"A Secret (it may come later): accounts.yaml, clusters.yaml, NAME.properties, at {CONFIGURATION_FOLDER}.",
 )
 NAMESPACES = Setting(
     path="Values.namespaces",
