@@ -17,11 +17,12 @@ or `failed`, and the seconds that it took. Called on the thread that asked."""
 
 
 class TimedStore:
-    """Passes everything to `inner`, and tells how long it took, retries of the adapter included. Where it is pickled,
-    the plain store arrives: workers have nobody to tell."""
+    """Passes everything to `inner`, and tells how long it took, retries of the adapter included. `before` is called
+    before each request and each object of a list, and may raise. Where it is pickled, the plain store arrives: workers
+    have nobody to tell."""
 
-    def __init__(self, inner: Store, on_request: OnRequest) -> None:
-        self.inner, self._on_request = inner, on_request
+    def __init__(self, inner: Store, on_request: OnRequest, *, before: Callable[[], None] = lambda: None) -> None:
+        self.inner, self._on_request, self._before = inner, on_request, before
 
     def __reduce__(self) -> tuple[Callable[[Store], Store], tuple[Store]]:
         return _plain, (self.inner,)
@@ -68,6 +69,7 @@ class TimedStore:
             while True:
                 began_s = monotonic()
                 try:
+                    self._before()
                     info = next(found)
                 except StopIteration:
                     return
@@ -95,6 +97,7 @@ class TimedStore:
     def _timed(self, operation: str) -> Iterator[None]:
         began_s, outcome = monotonic(), FAILED
         try:
+            self._before()
             yield
             outcome = OK
         finally:

@@ -3,8 +3,8 @@ of two that wait none gets it twice while the other one has it not, however much
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -58,3 +58,31 @@ class Wishes:
     def served(self, owner: str, *, now_s: float) -> Wishes:
         others = tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
         return Wishes(turns=self.turns.after(owner), waiting=others)
+
+
+LOOK_S = 0.01
+"""What each look counts at least: where nobody takes long, one comes after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Of the time of one who does one thing at a time: who has used least comes next. `used_s`: of owners, beyond what
+    the one used that has used least."""
+
+    used_s: Mapping[str, float] = field(default_factory=dict)
+
+    def among(self, owners: Collection[str]) -> Shares:
+        """When these want something. Whoever was alone until now owes nothing for that, and who was away saved
+        nothing."""
+        least_s = min((self._of(owner) for owner in owners), default=0.0)
+        left = {owner: used_s - least_s for owner, used_s in self.used_s.items()}
+        return Shares({owner: used_s for owner, used_s in left.items() if used_s > 0})
+
+    def least(self, owners: Iterable[str]) -> str:
+        return min(owners, key=self._of)
+
+    def after(self, owner: str, took_s: float) -> Shares:
+        return Shares({**self.used_s, owner: self._of(owner) + max(took_s, LOOK_S)})
+
+    def _of(self, owner: str) -> float:
+        return self.used_s.get(owner, 0.0)

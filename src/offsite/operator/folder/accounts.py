@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -23,11 +23,15 @@ from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.model import Name, Strict, Text
 from offsite.operator.resources.yaml_text import load_documents
 from offsite.repository.repository import Repository
+from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
+from offsite.stores.timed_store import TimedStore
 
 _OF_STORES = ("AWS_", "GOOGLE_", "AZURE_")
 """How variables begin that open stores. An account that has any inherits none: half of two keys opens nothing."""
+_OPENED_MAX = 512
+"""Stores that are kept open: a resource may spell one in any number of ways."""
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
@@ -103,22 +107,29 @@ def only_of_stores(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The accounts as they are in one look, and the stores that they open. `opened` is kept from look to look."""
+    """The accounts as they are in one look, and the stores that they open. `opened` is kept from look to look;
+    `before` is called before each request."""
 
     known: Sequence[Account] = field(repr=False)
     inherited: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     opened: dict[tuple[Place, tuple[tuple[str, str], ...]], Store] = field(default_factory=dict, repr=False)
+    before: Callable[[], None] = lambda: None
 
     def open_store(self, place: Place) -> Store:
-        """The store of a repository that there is. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and
-        what the store raises."""
+        """The store of a repository that there is, which waits for no answer as long as a copy does: all other
+        resources wait meanwhile. Raises `BadResource`, `BadRepositoryUrl`, `RepositoryNotFound`, and what the store and
+        `before` raise."""
         account = self.account(place)
         key = (place, account.environment if account is not None else ())
         if (found := self.opened.get(key)) is None:
-            found = open_store(place.repository, environment=variables_of(account, self.inherited))
+            store = open_store(place.repository, environment=variables_of(account, self.inherited))
+            found = store.impatient if isinstance(store, CloudStore) else store
+            self.before()
             Repository.open(found)
+            if len(self.opened) >= _OPENED_MAX:
+                self.opened.clear()
             self.opened[key] = found
-        return found
+        return TimedStore(found, lambda *_: None, before=self.before)
 
     def account(self, place: Place) -> Account | None:
         """Whose secrets go to `place`; None where a place needs none, as folders do. Here alone an account and a place

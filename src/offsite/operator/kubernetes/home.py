@@ -8,14 +8,16 @@ at a time.
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, KubernetesDenied, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.restore import is_final
+from offsite.operator.decide.turns import Shares
 from offsite.operator.folder.backups import EXPIRY_FAILING
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
 from offsite.operator.folder.keeper import Kept
@@ -32,6 +34,8 @@ from offsite.operator.resources.parse import KINDS
 from offsite.operator.world.job_processes import JobProcesses, local_processes
 from offsite.operator.world.slots import Slots
 
+ROUND_MAX_S = 120.0
+"""Of looks in one round: then the queue is looked at, and the next round goes on with those that waited longest."""
 SELDOM_MS = 30_000
 """Between two looks at a resource that is as declared, or done for good."""
 
@@ -55,7 +59,7 @@ class KubernetesHome:
     ) -> None:
         self._cluster, self._rules, self._clock = cluster, rules, clock
         self._lock = threading.RLock()
-        self._pod = Pod(rules)
+        self._pod = Pod(rules, clock=clock)
         self._agents = PodAgents(cluster=cluster, image=rules.image)
         self._queue = ExpiryJobs(FolderLayout(root=rules.folder), rules.queue, clock=clock)
         self._records = ClusterRecords(cluster=cluster)
@@ -67,11 +71,14 @@ class KubernetesHome:
             clock=clock,
         )
         self._rests_until_ms: dict[str, int] = {}
+        self._shares = Shares()
+        self._deaf_until_s: dict[str, float] = {}
+        self._looked_s: dict[str, float] = {}
         self.rounds = Rounds(ended_s=clock.monotonic_s())
 
     def keep(self, body: Body) -> bool:
         """One look at a resource; whether it is as declared, or goes, or is gone. Raises what the API does."""
-        with self._lock:
+        with self._counted(body):
             now = self._now(body)
             if now is None or now["metadata"].get("deletionTimestamp"):
                 return True
@@ -83,10 +90,17 @@ class KubernetesHome:
             self._rests_until_ms[Named.of(now).uid] = self._clock.now_ms() + SELDOM_MS if rests else 0
             return is_kept
 
+    def hear(self, body: Body) -> None:
+        """Something has happened to a resource: the next round looks at it. Whoever makes much happen gets no more
+        looks than others by it."""
+        self._rests_until_ms.pop(Named.of(body).uid, None)
+
     def let_go(self, body: Body) -> bool:
         """One step towards the deletion of a resource; whether nothing is left, and its finalizer may be cleared.
         Raises what the API does."""
-        with self._lock:
+        with self._counted(body):
+            if self._is_deaf(body):
+                return False
             now = self._now(body)
             return now is None or self._kept(now) is None
 
@@ -94,21 +108,20 @@ class KubernetesHome:
         """Stop what runs of a resource that went without its finalizer. Nothing is lost where that fails: agents go
         with their Deployment, which goes with the resource."""
         record = record_of(body)
-        if FINALIZER not in record.finalizers:
-            with self._lock:
+        with self._counted(body):
+            if FINALIZER not in record.finalizers and not self._is_deaf(body):
                 self._look(Named.of(body), replace(record, deletion_ms=1))
 
     def round(self) -> None:
-        """One look at all resources that are not as declared, and seldom at the others; then at the queue. Raises what
-        the API does where it does not tell what there is."""
+        """One look at all resources that are not as declared, and seldom at the others, as far as there is time for in
+        one round; then at the queue. Raises what the API does where it does not tell what there is."""
         held = {each: each.held() for each in self._slots()}
         bodies = self._list()
-        for body in bodies:
-            if self._clock.now_ms() >= self._rests_until_ms.get(Named.of(body).uid, 0):
-                try:
-                    self.keep(body)
-                except OffsiteError as error:  # it is looked at again in the next round
-                    warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
+        for body in self._in_shares(bodies):
+            try:
+                self.keep(body)
+            except OffsiteError as error:  # it is looked at again in the next round
+                warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
         with self._lock:
             uids = {Named.of(body).uid for body in bodies}
             if self._records.known is not None and self._records.known.is_whole:
@@ -120,6 +133,40 @@ class KubernetesHome:
             waiting=Counter(body["kind"] for body in bodies if not _is_as_declared(body)),
             failing=Counter(body["kind"] for body in bodies if _is_told(body, EXPIRY_FAILING)),
         )
+
+    def _in_shares(self, bodies: Sequence[Body]) -> Iterator[Body]:
+        """Those that are to be looked at, for as long as a round may last. Of the namespaces that which has used least
+        time comes next, and in it who was looked at longest ago."""
+        ends_s, now_ms = self._clock.monotonic_s() + ROUND_MAX_S, self._clock.now_ms()
+        due: dict[str, deque[Body]] = {}
+        for body in sorted(bodies, key=lambda body: self._looked_s.get(Named.of(body).uid, 0.0)):
+            if now_ms >= self._rests_until_ms.get(Named.of(body).uid, 0):
+                due.setdefault(Named.of(body).namespace, deque()).append(body)
+        self._shares = self._shares.among(due)
+        while due and self._clock.monotonic_s() < ends_s:
+            namespace = self._shares.least(due)
+            yield due[namespace].popleft()
+            if not due[namespace]:
+                del due[namespace]
+
+    @contextmanager
+    def _counted(self, body: Body) -> Iterator[None]:
+        """A block in which nothing else is looked at. What it takes is counted for the namespace."""
+        with self._lock:
+            named, began_s = Named.of(body), self._clock.monotonic_s()
+            try:
+                yield
+            finally:
+                now_s = self._clock.monotonic_s()
+                self._looked_s[named.uid] = now_s
+                self._shares = self._shares.after(named.namespace, now_s - began_s)
+                others = len({each.namespace for each in self._agents.named.values()} - {named.namespace})
+                until_s = max(self._deaf_until_s.get(named.namespace, 0.0), now_s + others * (now_s - began_s))
+                self._deaf_until_s[named.namespace] = until_s
+
+    def _is_deaf(self, body: Body) -> bool:
+        """Whether calls for a namespace wait, because what they began took long: so they leave time to others."""
+        return self._clock.monotonic_s() < self._deaf_until_s.get(Named.of(body).namespace, 0.0)
 
     def _list(self) -> Sequence[Body]:
         """All resources, of all kinds and namespaces. A namespace that is closed, or gone with its roles, stops no
@@ -175,7 +222,7 @@ class KubernetesHome:
     def _tidy(self, uids: Collection[str], held: Mapping[Slots, Collection[str]]) -> None:
         """An end to what is kept of resources that are gone. `held`: who holds slots, from before it was asked which
         resources there are."""
-        for known in (self._keepers.asked, self._agents.named, self._rests_until_ms):
+        for known in (self._keepers.asked, self._agents.named, self._rests_until_ms, self._looked_s):
             for uid in known.keys() - uids:
                 del known[uid]
         self._queue.forget_others(uids)

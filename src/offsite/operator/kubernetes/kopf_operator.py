@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import kopf
@@ -84,9 +83,7 @@ def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources
     @kopf.on.create(*resources, registry=registry, id="keep")
     @kopf.on.update(*resources, registry=registry, id="keep")
     def keep(body: kopf.Body, **_: object) -> None:
-        """At once; what is not done in one look, rounds do."""
-        with suppress(OffsiteError):
-            home.keep(body)
+        home.hear(body)
 
     @kopf.on.delete(
         *resources, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from offsite.model.errors import BadResource, ClusterClosed
+from offsite.model.clock import Clock
+from offsite.model.errors import BadResource, ClusterClosed, StoreUnreachable
 from offsite.operator.decide.expiry_queue import QueueRules
 from offsite.operator.decide.wanted import Account, AgentsWanted
 from offsite.operator.folder.accounts import Accounts, read_accounts, read_clusters, variables_of
@@ -18,6 +19,8 @@ from offsite.operator.folder.layout import FolderLayout
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 
+LOOK_MAX_S = 300.0
+"""Of one look at a resource, for all others wait: a store of its owner's may answer slowly on purpose, or for ever."""
 CLUSTERS = "clusters.yaml"
 """Beside the accounts: whose resources may use which cluster of the operator's."""
 
@@ -86,8 +89,8 @@ class PodLaunches(Launches):
 class Pod:
     """Reads accounts anew for each look, and keeps what they opened."""
 
-    def __init__(self, rules: HomeRules) -> None:
-        self._rules = rules
+    def __init__(self, rules: HomeRules, *, clock: Clock) -> None:
+        self._rules, self._clock = rules, clock
         self._layout = PodLayout(root=rules.accounts.parent, file=rules.accounts)
         self._accounts: Accounts | None = None
         self._store: Store | None = None
@@ -105,7 +108,7 @@ class Pod:
         opened = self._accounts.opened if self._accounts is not None else {}
         known = [self._for(namespace, account) for account in read_accounts(self._layout)]
         clusters = read_clusters(self._layout.root / CLUSTERS)
-        accounts = self._accounts = Accounts(known=known, opened=opened)
+        accounts = self._accounts = Accounts(known=known, opened=opened, before=self._limit())
         if self._store is None:
             self._store = _opened(self._rules, accounts)
         if namespace not in self.shared:
@@ -123,6 +126,19 @@ class Pod:
             layout=self._layout, accounts=accounts, command=self._rules.command, images=images, closed=closed
         )
         return launches, self.shared[namespace]
+
+    def _limit(self) -> Callable[[], None]:
+        """What ends a look that began now, and takes too long."""
+        began_s = self._clock.monotonic_s()
+
+        def check_time() -> None:
+            if self._clock.monotonic_s() - began_s > LOOK_MAX_S:
+                raise StoreUnreachable(
+                    f"its repository answers too slowly: a look took more than {LOOK_MAX_S / 60:.0f} minutes",
+                    hint="others wait meanwhile; see what is wrong with its store, and with the network to it",
+                )
+
+        return check_time
 
     def _for(self, namespace: str, account: Account) -> Account:
         """The account as the resources of a namespace have it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.operator.decide.turns import Turns, Wishes
+from offsite.operator.decide.turns import Shares, Turns, Wishes
 
 OWNERS = st.sampled_from("abcd")
 
@@ -66,3 +68,22 @@ def test_who_keeps_asking_is_served_before_anybody_is_served_twice(asking: list[
                 wishes = wishes.asked(owner, now_s=now_s)
     first = begun.index("z")
     assert len(set(begun[:first])) == first, begun
+
+
+def test_who_takes_long_comes_less_often() -> None:
+    shares, looks = Shares(), Counter[str]()
+    for _ in range(1000):
+        owner = shares.least({"slow": 1, "quick": 1})
+        looks[owner] += 1
+        shares = shares.after(owner, 60.0 if owner == "slow" else 0.1)
+    assert looks["slow"] <= 2
+
+
+def test_who_was_alone_owes_nothing_and_who_was_away_has_saved_nothing() -> None:
+    shares = Shares().after("alone", 600.0).among({"alone"})
+    assert shares.least({"alone": 1, "new": 1}) == "alone"
+
+    shares = shares.after("alone", 5.0).among({"alone", "new"})
+    assert shares.least({"alone": 1, "new": 1}) == "new"
+    shares = shares.after("new", 6.0)
+    assert shares.least({"alone": 1, "new": 1}) == "alone"

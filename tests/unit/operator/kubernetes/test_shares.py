@@ -1,0 +1,136 @@
+"""What one namespace cannot take from another one: the time of the operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from offsite.model.errors import StoreUnreachable
+from offsite.operator.decide.wanted import Account, Place
+from offsite.operator.folder import accounts
+from offsite.operator.folder.accounts import Accounts
+from offsite.operator.folder.keeper import Kept
+from offsite.operator.folder.records import Record
+from offsite.operator.kubernetes.home import ROUND_MAX_S, KubernetesHome
+from offsite.operator.kubernetes.monitor import SILENT_MAX_S, HomeShown
+from offsite.operator.kubernetes.pod import LOOK_MAX_S
+from offsite.operator.world import look
+from offsite.stores.object_store import CloudStore
+from offsite.stores.posix_store import PosixStore
+from offsite.stores.store import Store
+from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
+
+LOOK_S = 100.0
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with opened_world(tmp_path, monkeypatch) as found:
+        yield found
+
+
+def slow_home(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[KubernetesHome, Counter[str]]:
+    """A home that takes long for each resource whose name begins with `slow`, and how often it looked at each."""
+    home, looks = world.home(namespaces=["evil", "shops"]), Counter[str]()
+
+    def look_slowly(record: Record) -> Kept:
+        looks[record.name] += 1
+        world.clock.sleep(LOOK_S if record.name.startswith("slow") else 0.1)
+        return Kept(told=[])
+
+    monkeypatch.setattr(home._keepers, "look", look_slowly)
+    return home, looks
+
+
+def test_a_namespace_of_many_slow_resources_keeps_no_other_from_a_look_and_no_round_from_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, looks = slow_home(world, monkeypatch)
+    for number in range(30):
+        world.declare("Backup", f"slow-{number}", "evil")
+    for name in ("one", "two", "three"):
+        world.make(name)
+    for number in range(1, 4):
+        began_s = world.clock.monotonic_s()
+        home.round()
+        assert world.clock.monotonic_s() - began_s <= ROUND_MAX_S + LOOK_S, "or probes end the operator"
+        assert all(looks[name] == number for name in ("one", "two", "three"))
+        world.clock.sleep(31)
+    assert HomeShown(home=home, clock=world.clock).health().ok
+    for _ in range(40):
+        home.round()
+        world.clock.sleep(2)
+    assert all(looks[f"slow-{number}"] for number in range(30)), "each of them has its turn"
+
+
+def test_a_round_ends_before_probes_fail_whatever_one_look_takes() -> None:
+    assert ROUND_MAX_S + LOOK_MAX_S < SILENT_MAX_S
+
+
+def test_events_of_a_resource_are_looked_at_in_the_next_round(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, looks = slow_home(world, monkeypatch)
+    world.make("one")
+    home.round()
+    for _ in range(5):
+        home.hear(world.body("one"))
+    assert looks["one"] == 1
+    home.round()
+    assert looks["one"] == 2, "though it was as declared"
+
+
+def test_deletions_that_take_long_leave_time_to_other_namespaces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, looks = slow_home(world, monkeypatch)
+    world.declare("Backup", "slow", "evil")
+    world.make("one")
+    home.round()
+    for name, namespace in (("slow", "evil"), ("one", "shops")):
+        world.delete(name, namespace=namespace)
+    before = looks.copy()
+    for _ in range(20):
+        home.let_go(world.body("slow", namespace="evil"))
+        home.let_go(world.body("one"))
+        world.clock.sleep(2)
+    assert looks["one"] - before["one"] == 20
+    assert looks["slow"] - before["slow"] == 1
+
+
+def test_a_store_that_answers_slowly_for_ever_ends_a_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ledger goes on and on, for the tenant's own server makes each entry that is asked for."""
+    home, _ = world.running()
+    get = PosixStore.get
+
+    def slow(self: PosixStore, key: str) -> bytes | None:
+        world.clock.sleep(10)
+        return get(self, key)
+
+    def endless(store: Store, _: str) -> NoReturn:
+        while True:
+            store.get("declared/entry")
+
+    monkeypatch.setattr(PosixStore, "get", slow)
+    monkeypatch.setattr(look, "history_of", endless)
+    world.clock.sleep(31)
+    began_s = world.clock.monotonic_s()
+    home.keep(world.body())
+    assert world.clock.monotonic_s() - began_s <= LOOK_MAX_S + 30
+    assert "answers too slowly" in world.conditions()["IncorrectBackupState"]
+
+
+def test_an_operator_waits_for_no_answer_of_a_store_as_a_copy_does() -> None:
+    account = Account(name="main", endpoint="s3://bucket/kafka?region=x", environment=(("AWS_ACCESS_KEY_ID", "k"),))
+    place = Place(account="main", repository=account.endpoint)
+    waited = list[float]()
+
+    def opened(store: CloudStore) -> None:
+        waited.append(store.request_timeout_s)
+        raise StoreUnreachable("it does not answer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts.Repository, "open", opened)
+        with pytest.raises(StoreUnreachable):
+            Accounts(known=(account,)).open_store(place)
+    assert waited == [15.0]
