@@ -13,6 +13,7 @@ from offsite.operator.world.look import Eyes
 from offsite.services.jobs.ask import JobRequest, ask_for_job
 from offsite.services.jobs.give_up import give_up_job
 from offsite.services.jobs.workers import SECRET, Workers
+from offsite.stores.store import Store
 
 BY = "offsite operator"
 """Who asks for jobs: the same for all operators, for it is a part of the word by which they find each other's jobs."""
@@ -30,6 +31,9 @@ class JobProcesses(Protocol):
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Begin the process of a job, which outlives this one. Raises `JobNotBegun`."""
+
+    def end(self, job: str) -> None:
+        """End the process of a job that was shut out, if it is one of these."""
 
 
 def local_processes(*, at_once: int) -> JobProcesses:
@@ -60,3 +64,8 @@ class Jobs:
                     give_up_job(store, asked.id, identity=self.eyes.identity)
                     raise
         return asked.id
+
+    def give_up(self, store: Store, job: str) -> None:
+        """Shut out a job whose process is silent, and end that. Raises as `give_up_job`."""
+        give_up_job(store, job, identity=self.eyes.identity)
+        self.processes.end(job)

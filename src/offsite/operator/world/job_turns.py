@@ -47,3 +47,6 @@ class _Turn:
 
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.turns.processes.begin(job, arguments, environment)
+
+    def end(self, job: str) -> None:
+        self.turns.processes.end(job)

@@ -55,7 +55,7 @@ from offsite.repository.declared.ledger import owner_of
 from offsite.repository.declared.restore_log import End, NotNextError, Outcome, RestoreEntry, RestoreHistory, RestoreLog
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.services.jobs.ask import JobRequest, cancel_job
-from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
+from offsite.services.jobs.give_up import job_of_word, withdraw_job
 from offsite.services.jobs.status import JobState, job_report
 from offsite.stores.store import Store
 
@@ -152,7 +152,7 @@ class RestoreHands:
                 case Cancel():
                     cancel_job(store, step.job, by=BY)
                 case GiveUp():
-                    give_up_job(store, step.job, identity=self.eyes.identity)
+                    self.jobs.give_up(store, step.job)
                 case Tell():
                     self._append(store, seen.history, fence, seen.history.attempt, step.end)
                 case _:

@@ -39,7 +39,7 @@ from offsite.operator.world.schedule_runs import ScheduleRun, is_told, last_fail
 from offsite.operator.world.timeline import NotNow, Recorded, Target, Timeline
 from offsite.repository.declared.history import Phase
 from offsite.services.jobs.ask import JobRequest
-from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
+from offsite.services.jobs.give_up import job_of_word, withdraw_job
 from offsite.services.jobs.status import GIVEN_UP, JobReport, JobState, job_report
 from offsite.stores.store import Store
 
@@ -150,7 +150,7 @@ class ScheduleHands:
             return
         store = self.eyes.open_store(fired.target.place)
         if job is not None and job.state is JobState.LOST and job.exit_code != GIVEN_UP:
-            give_up_job(store, job.id, identity=self.eyes.identity)
+            self.jobs.give_up(store, job.id)
         if job is None and not _may_begin(wanted, fired, self.home.now_ms()):
             word = word_of(wanted.uid, fired.decided.time_ms)
             withdraw_job(store, kind=wanted.action.value, by=BY, word=word, identity=self.eyes.identity)

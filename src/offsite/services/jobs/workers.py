@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from offsite.model.errors import JobNotBegun, TooManyJobs
+from offsite.model.journal import decided
 from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.choice import VARIABLES
 
@@ -36,7 +38,7 @@ class Workers:
     ) -> None:
         self._environment, self._at_once, self._inherited = environment, at_once, inherited
         self._lock = threading.Lock()
-        self._begun: list[subprocess.Popen[bytes]] = []
+        self._begun: dict[str, subprocess.Popen[bytes]] = {}
         self._kept = 0
 
     def check_free(self) -> None:
@@ -48,8 +50,7 @@ class Workers:
     def room(self) -> Iterator[None]:
         """A block in which one job may be begun: room for it is kept. Raises `TooManyJobs`."""
         with self._lock:
-            self._begun = [each for each in self._begun if each.poll() is None]
-            if (count := len(self._begun) + self._kept) >= self._at_once:
+            if (count := len(self._living()) + self._kept) >= self._at_once:
                 raise TooManyJobs(
                     f"{count} jobs run here, which is as many as may run at once",
                     hint="wait for one to end, cancel one, or ask another coordinator",
@@ -86,4 +87,21 @@ class Workers:
                 hint="shorten its words, or look at the memory and the processes of the coordinator's machine",
             ) from error
         with self._lock:
-            self._begun.append(process)
+            self._begun[job] = process
+
+    def end(self, job: str) -> None:
+        """Kill the process of a job that was shut out, if it is one of these: one that hangs hears of nothing, and its
+        room would never be free again."""
+        with self._lock:
+            if (process := self._living().get(job)) is not None:
+                decided("job_killed", why="its job was given up", job=job)
+                os.killpg(process.pid, signal.SIGKILL)  # it leads a group, and is not reaped yet
+
+    def running(self) -> tuple[str, ...]:
+        """The jobs whose processes go on."""
+        with self._lock:
+            return tuple(self._living())
+
+    def _living(self) -> dict[str, subprocess.Popen[bytes]]:
+        self._begun = {job: process for job, process in self._begun.items() if process.poll() is None}
+        return self._begun

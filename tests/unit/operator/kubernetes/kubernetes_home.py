@@ -52,6 +52,7 @@ class PlayedJobs:
     begun: dict[str, tuple[Sequence[str], Mapping[str, str]]] = field(default_factory=dict)
     at_once: int = 1000
     ended: set[str] = field(default_factory=set)
+    killed: list[str] = field(default_factory=list)
 
     @contextmanager
     def room(self) -> Iterator[None]:
@@ -62,6 +63,9 @@ class PlayedJobs:
     def begin(self, job: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         assert job not in self.begun, "a job is begun once"
         self.begun[job] = (arguments, environment)
+
+    def end(self, job: str) -> None:
+        self.killed.append(job)
 
     def works(self, store: Store, job: str, identity: ProcessIdentity) -> LeaseClaim:
         return LeaseTerms(store=store, lease=JobLayout(job=job).lease).claim(identity, job, take_over=False)

@@ -143,6 +143,17 @@ def test_deleted_its_job_is_told_to_stop_and_waited_for(world: World) -> None:
     assert home.let_go(body)
 
 
+def test_the_process_of_a_job_that_is_silent_is_ended_before_another_one_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, job = begun(world)
+    world.jobs.works(store(world), job, process_of_another_pod())
+    now_ms = PosixStore.now_ms
+    monkeypatch.setattr(PosixStore, "now_ms", lambda self: now_ms(self) + 600_000)
+    world.look(home)
+    assert world.jobs.killed == [job], "it may hang, and would keep its room for ever"
+
+
 def test_one_that_never_began_goes_at_once_whatever_is_wrong_with_it(world: World) -> None:
     declare(world, account="misspelt")
     home = world.home()

@@ -41,7 +41,7 @@ from offsite.repository.jobs.records import RESULT_MAX_BYTES, JobRecords
 from offsite.repository.restores import lease
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.jobs import work
+from offsite.services.jobs import work, workers
 from offsite.services.jobs.ask import SEARCH, JobRequest, ask_for_job, cancel_job, tell_not_begun
 from offsite.services.jobs.forget import forget_jobs, forget_searches
 from offsite.services.jobs.give_up import give_up_job, job_of_word, withdraw_job
@@ -51,6 +51,7 @@ from offsite.services.jobs.workers import Workers
 from offsite.spark.runner import RunProgress
 from offsite.stores.posix_store import open_folder
 from offsite.stores.store import Store
+from tests.processes import wait_until
 
 REQUEST = JobRequest(kind="verify", arguments=("verify", "--deep"), backup="nightly", by="ann")
 ASKED = AskedJob(id="20260101-000000-0000abcd", kind="verify", arguments=(), backup="", at_ms=1_000, by="ann")
@@ -274,18 +275,34 @@ def test_the_list_of_jobs_asks_for_the_time_once(store: Store, monkeypatch: pyte
 
 
 def test_a_job_that_could_not_be_begun_has_failed(store: Store) -> None:
-    workers = Workers(environment={"TOO_LONG": "x" * 10_000_000})
+    found = Workers(environment={"TOO_LONG": "x" * 10_000_000})
     job = ask_for_job(store, REQUEST)
     with pytest.raises(JobNotBegun) as error:
-        workers.begin(job.id, ["verify"])
+        found.begin(job.id, ["verify"])
     tell_not_begun(store, job, error.value)
     assert job_report(store, job.id).state is JobState.FAILED
 
 
 def test_only_so_many_run_at_once() -> None:
-    workers = Workers(environment={}, at_once=0)
+    found = Workers(environment={}, at_once=0)
     with pytest.raises(TooManyJobs):
-        workers.check_free()
+        found.check_free()
+
+
+def test_a_job_that_hangs_leaves_its_room_once_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that looks for `regex:(x+x+)+y` among topics of a tenant: it hears nothing any more."""
+    hangs = "import signal, re; signal.signal(signal.SIGTERM, signal.SIG_IGN); re.search('(x+x+)+y', 'x' * 60)"
+    monkeypatch.setattr(workers, "_MODULE", hangs)
+    found = Workers(environment={}, at_once=1)
+    found.begin("one", [])
+    with pytest.raises(TooManyJobs):
+        found.check_free()
+    found.end("another")
+    with pytest.raises(TooManyJobs):
+        found.check_free()
+    found.end("one")
+    wait_until(lambda: not found.running(), "its end")
+    found.check_free()
 
 
 def test_signs_of_life_come_before_they_are_missed() -> None:
