@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -131,6 +131,11 @@ class BackupKeeper:
         if kept.is_as_declared:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
         return kept
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        for known in (self._calm, self._stuck_ms):
+            for uid in known.keys() - set(uids):
+                del known[uid]
 
     def let_go(self, record: Record) -> Kept | None:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is

@@ -5,7 +5,7 @@ A home knows who its resources are, and stores what is told of them. What become
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
@@ -59,7 +59,7 @@ class Keepers:
     ) -> None:
         self._records, self._agents, self._facts = records, agents, RepositoryFacts()
         self._turns = JobTurns(processes=processes, clock=clock)
-        telling = Telling(clock=clock)
+        telling = self._telling = Telling(clock=clock)
         self._backups = BackupKeeper(records=records, agents=agents, jobs=queue, telling=telling, clock=clock)
         self._restores = RestoreKeeper(records=records, telling=telling)
         self._schedules = ScheduleKeeper(records=records, telling=telling)
@@ -90,6 +90,11 @@ class Keepers:
         )
         self._schedules.hands = ScheduleHands(jobs=jobs, home=shared.store)
         self._restores.accounts = self._schedules.accounts = accounts.known
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """An end to what is remembered of resources that are gone: there may have been any number of them."""
+        self._backups.keep_only(uids)
+        self._telling.keep_only(uids)
 
     def look(self, record: Record) -> Kept | None:
         """One step of a resource towards what is declared, or towards the deletion that was asked for; None when

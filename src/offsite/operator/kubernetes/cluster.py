@@ -3,7 +3,7 @@ objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,8 +25,8 @@ class Cluster(Protocol):
     def labels(self, path: str) -> Mapping[str, str] | None:
         """The labels of an object, and nothing else of it, for it may hold secrets; None where there is none."""
 
-    def list(self, path: str) -> Sequence[Body]:
-        """All objects of a collection."""
+    def list(self, path: str) -> Iterable[Body]:
+        """All objects of a collection, read as they are asked for."""
 
     def create(self, path: str, body: Body) -> None:
         """Add an object to a collection."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, KubernetesDenied, OffsiteError
-from offsite.model.journal import decided, warned
+from offsite.model.journal import decided, failed, safe_line, safe_trace, warned
 from offsite.operator.decide.restore import is_final
 from offsite.operator.decide.turns import Shares
 from offsite.operator.folder.backups import EXPIRY_FAILING
@@ -122,6 +122,10 @@ class KubernetesHome:
                 self.keep(body)
             except OffsiteError as error:  # it is looked at again in the next round
                 warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
+            except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
+                failed(
+                    "look", why=safe_line(error), trace=safe_trace(error), kind=body["kind"], name=Named.of(body).name
+                )
         with self._lock:
             uids = {Named.of(body).uid for body in bodies}
             if self._records.known is not None and self._records.known.is_whole:
@@ -175,7 +179,7 @@ class KubernetesHome:
         places = [(kind, namespace) for kind in KINDS for namespace in self._rules.namespaces or [""]]
         for kind, namespace in places:
             try:
-                found += [{**each, "kind": kind} for each in self._cluster.list(resources_path(kind, namespace))]
+                found += [_in_short(each, kind) for each in self._cluster.list(resources_path(kind, namespace))]
             except KubernetesDenied as error:
                 closed.append(error)
                 warned("namespace", error=error.id, why=f"{error.message}; {error.hint}", namespace=namespace)
@@ -226,6 +230,7 @@ class KubernetesHome:
             for uid in known.keys() - uids:
                 del known[uid]
         self._queue.forget_others(uids)
+        self._keepers.keep_only(uids)
         for slots, holders in held.items():
             for uid in set(holders) - set(uids):
                 slots.give(uid)
@@ -241,6 +246,17 @@ def wants_finalizer(body: Body) -> bool:
             return not is_final((body.get("status") or {}).get("phase"))
         case _:
             return False
+
+
+def _in_short(body: Body, kind: str) -> Body:
+    """What a round needs of a resource: all of them as they are may be more than the pod holds."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    told = {name: status.get(name) for name in ("reconciled", "observedGeneration")}
+    return {
+        "kind": kind,
+        "metadata": {name: metadata[name] for name in ("name", "namespace", "uid", "generation")},
+        "status": {**told, "conditions": [{"type": each.get("type")} for each in status.get("conditions") or ()]},
+    }
 
 
 def _is_told(body: Body, condition: str) -> bool:

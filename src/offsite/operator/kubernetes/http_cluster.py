@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -51,15 +51,15 @@ class HttpCluster:
         status, answer = self._ask("GET", path, accept=NAMES_ALONE)
         return None if status == HTTPStatus.NOT_FOUND else answer["metadata"].get("labels") or {}
 
-    def list(self, path: str) -> Sequence[Body]:
-        found, after = list[Body](), ""
+    def list(self, path: str) -> Iterator[Body]:
+        after = ""
         while True:
             status, page = self._ask("GET", f"{path}?limit={PAGE}{f'&continue={after}' if after else ''}")
             if status == HTTPStatus.NOT_FOUND:
                 raise KubernetesUnavailable(f"there is nothing at {path}", hint="apply the definitions in deploy/")
-            found += page["items"]
+            yield from page["items"]
             if not (after := page["metadata"].get("continue") or ""):
-                return found
+                return
 
     def create(self, path: str, body: Body) -> None:
         status, _ = self._ask("POST", path, body)

@@ -3,7 +3,7 @@ an operator still looks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ from offsite.repository.declared.told import DeclaredTold, put_told
 
 TOLD_MS = 60_000
 """Between two notes that say the same."""
+KEPT_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,11 @@ class Telling:
         with suppress(OffsiteError):
             put_told(eyes.open_store(place), DeclaredLayout(uid=uid), told)
             self._said[uid, place] = (saying, now_ms)
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """Of others nothing is remembered after a while: until then `forget` may come."""
+        since_ms = self.clock.now_ms() - KEPT_MS
+        self._said = {key: said for key, said in self._said.items() if key[0] in uids or said[1] > since_ms}
 
     def forget(self, eyes: Eyes, uid: str) -> None:
         """Of a resource that is gone, and left nothing else in repositories."""

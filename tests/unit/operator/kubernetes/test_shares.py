@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,6 +15,9 @@ from offsite.operator.folder import accounts
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.records import Record
+from offsite.operator.kubernetes import home as homes
+from offsite.operator.kubernetes import status
+from offsite.operator.kubernetes.cluster import Body
 from offsite.operator.kubernetes.home import ROUND_MAX_S, KubernetesHome
 from offsite.operator.kubernetes.monitor import SILENT_MAX_S, HomeShown
 from offsite.operator.kubernetes.pod import LOOK_MAX_S
@@ -22,7 +25,7 @@ from offsite.operator.world import look
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store
-from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
+from tests.unit.operator.kubernetes.kubernetes_home import SHOP, World, opened_world
 
 LOOK_S = 100.0
 
@@ -134,3 +137,44 @@ def test_an_operator_waits_for_no_answer_of_a_store_as_a_copy_does() -> None:
         with pytest.raises(StoreUnreachable):
             Accounts(known=(account,)).open_store(place)
     assert waited == [15.0]
+
+
+def test_of_large_resources_a_round_holds_names_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[str]()
+    world.make()
+    world.cluster.objects[SHOP]["metadata"]["annotations"] = {"large": "x" * 200_000}
+
+    home = world.home()
+    monkeypatch.setattr(home, "keep", lambda body: held.append(repr(body)))
+    home.round()
+    assert [len(each) < 1000 for each in held] == [True]
+    assert home.rounds.resources == {"Backup": 1}
+
+
+def test_a_bug_that_one_resource_meets_stops_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = world.home(initial_copies=2)
+    world.make("aaa", cluster="shop")
+    uid = world.make()
+    told = status.status_told
+
+    def fails(body: Body, *parts: Any) -> dict[str, Any]:
+        if body["metadata"]["name"] == "aaa":
+            raise KeyError("a bug")
+        return told(body, *parts)
+
+    monkeypatch.setattr(homes, "status_told", fails)
+    world.look(home)
+    assert len(world.lows(uid)) == 1
+    assert home.rounds.resources == {"Backup": 2}
+
+
+def test_what_is_kept_of_resources_that_are_gone_has_an_end(world: World) -> None:
+    home, _ = world.running()
+    keepers = home._keepers
+    assert keepers._backups._calm
+    assert keepers._telling._said
+    world.let_go(home, world.delete())
+    world.clock.sleep(601)
+    world.look(home, times=2)
+    assert not keepers._backups._calm
+    assert not keepers._telling._said
