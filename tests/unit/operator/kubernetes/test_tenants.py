@@ -393,6 +393,15 @@ def test_restores_of_one_namespace_make_another_one_wait_for_one_of_them_only(wo
     assert len(world.jobs.begun) == 3, "then the others go on"
 
 
+def test_the_expiry_queue_knows_whose_jobs_are_whose(world: World) -> None:
+    home, uid = world.running(expiry={"maximumRetention": "30d"})
+    assert home._keepers.asked[uid].namespace == "shops"
+    body = world.delete()
+    while not home._keepers.asked.get(uid) or not home._keepers.asked[uid].is_deletion:
+        home.let_go(body)
+    assert home._keepers.asked[uid].namespace == "shops"
+
+
 def test_who_copies_for_the_first_time_for_ever_keeps_nobody_else_s_namespace_from_it(world: World) -> None:
     bind(world, backups=["shops", "others"])
     home = world.home(namespaces=["others", "shops"])
