@@ -23,6 +23,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
 """Prefix of every topic that a drill makes: the id of its attempt and the name of the topic follow."""
+_UNREADABLE = (re.error, RecursionError, OverflowError)
 _DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
 
@@ -86,7 +87,7 @@ def is_readable(pattern: str) -> bool:
     """Whether names can be compared with a pattern: `regex:(` is none."""
     try:
         _compile(pattern)
-    except (re.error, RecursionError, OverflowError):
+    except _UNREADABLE:
         return False
     return True
 
@@ -103,7 +104,7 @@ def _check(pattern: str) -> None:
         check_topic_name(pattern)
     try:
         _compile(pattern)
-    except re.error as error:
+    except _UNREADABLE as error:
         raise BadOption(f"{pattern!r} is not a regular expression: {error}", hint="quote it for the shell") from error
 
 
@@ -152,6 +153,6 @@ def parse_groups(values: Iterable[str]) -> GroupPatterns:
     chosen = GroupPatterns(include=patterns)
     try:
         chosen.select([""])
-    except re.error as error:
+    except _UNREADABLE as error:
         raise BadOption(f"{','.join(patterns)!r} cannot be read: {error}", hint="quote it for the shell") from error
     return chosen

@@ -12,6 +12,7 @@ from offsite.model.errors import BadName, BadOption, BadResource
 from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
+from offsite.operator.resources.backup import BackupSpec
 from offsite.operator.resources.parse import meant
 
 T = TypeVar("T")
@@ -56,11 +57,19 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
     )
 
 
-def check_words(topics: Sequence[str], exclude: Sequence[str], found: Parameters) -> None:
+def check_words(spec: BackupSpec, found: Parameters) -> None:
     """Whether agents can read what they are told. One that ends at its start would copy nothing, and keep the slot of
     its initial copy from others. Raises `BadResource`."""
-    if topics:
-        _read("topics", partial(parse_selection, topics, exclude))
+    durations = {
+        "snapshotDuration": spec.snapshot_duration,
+        "expiry.maximumRetention": spec.expiry.maximum_retention,
+        "expiry.minimumRestorable": spec.expiry.minimum_restorable,
+    }
+    for name, text in durations.items():
+        if text:
+            _read(name, partial(parse_duration_s, text))
+    if spec.topics:
+        _read("topics", partial(parse_selection, spec.topics, spec.exclude))
     _read("parameters.groups", partial(parse_groups, found.groups or ()))
     if found.compression:
         _read("parameters.compression", partial(chosen, CompressionChoice, found.compression))

@@ -89,7 +89,7 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
     """What `backup` asks for. `kept`: the account that it has where it names none. Raises `BadResource` where it names
     an account or a parameter that there is not, or has nowhere to go."""
     spec, name = backup.spec, backup.metadata.name
-    check_words(spec.topics, spec.exclude, parse_parameters(spec.parameters))
+    check_words(spec, parse_parameters(spec.parameters))
     if problem := refusal(spec):
         raise BadResource(f"backup {name}: {problem}")
     account = account_of(spec.destination.account or kept, accounts, f"backup {name}")
