@@ -2,7 +2,8 @@
 when it has known the others, and at which commit somebody last looked.
 
 A repository says of itself whatever its last writer wanted. What this machine saw is a file for each fact, beside the
-remembered heads (see `heads`): several processes add facts at once, and none takes another one's away.
+remembered heads (see `heads`): several processes add facts at once, and none takes another one's away. Releases are
+remembered in the same way (see `releases`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,51 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What this machine remembers of `name` at one place, by the `kind` of it: a file for each fact."""
+
+    kind: str
+    place: str
+    name: str
+
+    def get(self, fact: str) -> JsonObject | None:
+        """None: it is not remembered, or cannot be read."""
+        try:
+            path = self.folder() / fact
+            return parse_json_object(path.read_bytes(), source=str(path), damaged=DamagedObject)
+        except FileNotFoundError:
+            return None
+        except (OSError, RuntimeError, OffsiteError) as error:
+            _no_memory(error)
+            return None
+
+    def put(self, fact: str, fields: dict[str, JsonValue]) -> None:
+        """Remember it, where that can be."""
+        try:
+            path = self.folder() / fact
+            for folder in reversed((path.parent, *path.parent.parents[:3])):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_name(f".{fact}.{random_id()}")
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(encode_object({"format": FORMAT, **fields}))
+            fresh.replace(path)
+        except (OSError, RuntimeError) as error:
+            _no_memory(error)
+
+    def first_seen_ms(self, fact: str, *, now_ms: int) -> int | None:
+        """When it was first asked for, by the store's clock: `now_ms` if it never was. None: nothing can be remembered
+        here."""
+        if self.get(fact) is None:
+            self.put(fact, {"at_ms": now_ms})
+        item = self.get(fact)
+        return None if item is None else item.integer("at_ms")
+
+    def folder(self) -> Path:
+        """Raises `RuntimeError` where there is no home."""
+        return memory_folder(self.kind, self.place) / self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LetGoMemory:
     """The memory of one backup at one place."""
 
@@ -46,28 +92,24 @@ class LetGoMemory:
     def note_made(self, state: BackupState, rule: str = NO_RULE) -> None:
         """A command of this machine made the newest commit of `state`, by the `rule` of a policy, or because a person
         or the upkeep of the backup asked for it."""
-        self._put(_name(state.seq, state.head_hash, "made"), {"rule": rule, "points": len(state.history)})
+        self._facts.put(_name(state.seq, state.head_hash, "made"), {"rule": rule, "points": len(state.history)})
 
     def rule_of(self, seq: int, commit_hash: str, *, points: int) -> str | None:
         """The rule by which a command of this machine made a commit, which leaves `points` restore points; None: it did
         not, it saw others (a catalog that said other than the commits), or that is forgotten."""
-        item = self._get(_name(seq, commit_hash, "made"))
+        item = self._facts.get(_name(seq, commit_hash, "made"))
         is_same = item is not None and item.integer_or("points", points) == points
         return item.optional_text("rule") if item is not None and is_same else None
 
     def seen_ms(self, seq: int, commit_hash: str, *, now_ms: int) -> int | None:
         """When this machine first saw a commit, by the store's clock: `now_ms` if it never did. None: nothing can be
         remembered here."""
-        name = _name(seq, commit_hash, "seen")
-        if self._get(name) is None:
-            self._put(name, {"at_ms": now_ms})
-        item = self._get(name)
-        return None if item is None else item.integer("at_ms")
+        return self._facts.first_seen_ms(_name(seq, commit_hash, "seen"), now_ms=now_ms)
 
     def forget(self, *, upto: int, but: Collection[int]) -> None:
         """Nobody asks for commits up to `upto` any more, `but` for some."""
         try:
-            for path in self._folder().glob("*-*.*"):
+            for path in self._facts.folder().glob("*-*.*"):
                 number = path.name.partition("-")[0]
                 if number.isdecimal() and int(number) <= upto and int(number) not in but:
                     path.unlink(missing_ok=True)
@@ -76,42 +118,20 @@ class LetGoMemory:
 
     def note_looked(self, look: Look) -> None:
         """Somebody looked at the backup."""
-        self._put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
+        self._facts.put(_LOOKED, {"commit": look.commit, "hash": look.hash, "points": look.points})
 
     def looked(self) -> Look | None:
         """What was noted when somebody last looked."""
-        item = self._get(_LOOKED)
+        item = self._facts.get(_LOOKED)
         if item is None:
             return None
         return Look(commit=item.count("commit"), hash=item.text("hash"), points=item.count("points"))
 
-    def _get(self, name: str) -> JsonObject | None:
-        try:
-            path = self._folder() / name
-            return parse_json_object(path.read_bytes(), source=str(path), damaged=DamagedObject)
-        except FileNotFoundError:
-            return None
-        except (OSError, RuntimeError, OffsiteError) as error:
-            _no_memory(error)
-            return None
-
-    def _put(self, name: str, fields: dict[str, JsonValue]) -> None:
-        try:
-            path = self._folder() / name
-            for folder in reversed((path.parent, *path.parent.parents[:3])):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = path.with_name(f".{name}.{random_id()}")
-            fresh.touch(mode=0o600)
-            fresh.write_bytes(encode_object({"format": FORMAT, **fields}))
-            fresh.replace(path)
-        except (OSError, RuntimeError) as error:
-            _no_memory(error)
-
-    def _folder(self) -> Path:
-        """Raises `RuntimeError` where there is no home."""
+    @property
+    def _facts(self) -> Facts:
         described = self.backup.descriptor
         place = f"{described.cluster_id} {described.created_at_ms} {self.backup.store.url}"
-        return memory_folder("let-go", place) / described.name
+        return Facts(kind="let-go", place=place, name=described.name)
 
 
 def _name(seq: int, commit_hash: str, kind: str) -> str:
@@ -119,4 +139,4 @@ def _name(seq: int, commit_hash: str, kind: str) -> str:
 
 
 def _no_memory(error: Exception) -> None:
-    noted("no_memory", what="commits that let something go", why=error)
+    noted("no_memory", what="what lets something go", why=error)

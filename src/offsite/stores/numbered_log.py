@@ -29,6 +29,15 @@ StateT = TypeVar("StateT", bound=Numbered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerWord:
+    """That one entry says something: the hash of its bytes, in whose name and when (epoch ms), as it says itself."""
+
+    hash: str
+    by: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedLog(Generic[StateT]):
     """Entries below `prefix`, entry n at `prefix` + 20 digits + `.json`. `after` gives the state behind an entry by its
     bytes and key; it raises `DamagedObject` for one that may not follow, and `FormatTooNew`."""

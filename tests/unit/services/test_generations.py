@@ -32,6 +32,7 @@ from offsite.repository.generations.ledger import Ledger
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import put_record
+from offsite.services import releases
 from offsite.services.backup.request import BackupRequest
 from offsite.services.generations import instance
 from offsite.services.generations.archive_target import place_of
@@ -44,7 +45,13 @@ from offsite.services.generations.message import TOPIC, Event, Message, decode_m
 from offsite.services.generations.removals import Removal
 from offsite.services.generations.report import line_of
 from offsite.services.generations.request import GenerationsRequest
-from offsite.services.generations.status import backup_or_generation, release, report_sets, restores_elsewhere
+from offsite.services.generations.status import (
+    backup_or_generation,
+    refuse_release,
+    release,
+    report_sets,
+    restores_elsewhere,
+)
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
 from offsite.services.overview.status import read_status
@@ -398,6 +405,52 @@ def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pai
     release(pair.site.repository, "pair", 1, by="a person")
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
     assert [each.why for each in removals_of(pair)] == ["released by a person"]
+
+
+def test_a_forged_release_takes_no_generation_away(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever may create objects writes the word of a person. The instance never saw a person give it."""
+    a = pair.instance(Instance.A, topics="*")
+    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
+    pair.site.source.make_topic("old", cleanup_policy="compact")
+    pair.site.source.write("old", [b"1"])
+    a.step()
+    del pair.site.source.topics["old"]
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    release(pair.site.repository, "pair", 1, by="a stranger")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    for _ in range(4):
+        a.step()
+        b.step()
+    assert pair.phases() == ["sealed", "complete"]
+    (found,) = report_sets(pair.site.repository)
+    assert found.generations[0].released_by == "a stranger"
+    assert "in the name of a stranger, was not given on this machine: it counts here from" in found.generations[0].kept
+    assert not read_status(pair.site.repository).safe
+    refuse_release(pair.site.repository, "pair", 1)
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    a.step()
+    assert pair.phases() == ["sealed", "complete"]
+    release(pair.site.repository, "pair", 1, by="a person")
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
+
+
+def test_a_forged_release_makes_nobody_take_over(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    empty(pair)
+    until(pair, lambda: pair.phases() == ["complete", "filling"], a, b)
+    release(pair.site.repository, "pair", 1, by="a stranger")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    for _ in range(4):
+        a.step()
+        b.step()
+    assert pair.phases() == ["complete", "filling"]
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 
 def test_a_generation_that_is_restored_from_stays_until_that_has_ended(pair: Pair) -> None:

@@ -133,20 +133,27 @@ def release(
     repo: Repo,
     name: Annotated[str, typer.Option("--name", help="Name of the set.")],
     generation: Annotated[int, typer.Option("--generation", min=1, help="Number of the generation.")],
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Never let it go on this machine by the release that is there.")
+    ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Let an old generation go although it alone holds something, such as a topic that was deleted or emptied since.
 
-    Its instance removes it. Without this it is kept for ever, and the next generation does not take its place, or no
-    other one is begun. Exit code 14: it is not one that another took the place of, or is read to.
+    Its instance removes it: one on another machine three days after it first saw the release, or once it is given there
+    as well. Without this it is kept for ever, and the next generation does not take its place, or no other one is begun.
+    Exit code 14: it is not one that another took the place of, or is read to.
     """
     from offsite.repository.restores.process_identity import ProcessIdentity
-    from offsite.services.generations.status import read_set
+    from offsite.services.generations.status import read_set, refuse_release
     from offsite.services.generations.status import release as release_generation
 
     repository = open_repository(repo)
     read_set(repository, name)
+    if refuse:
+        emit((refuse_release(repository, name, generation),), output=output, render=render_sets)
+        return
     if not yes:
         confirm(f"let generation {generation} of {name} be removed, with what it alone holds?")
     done = release_generation(repository, name, generation, by=ProcessIdentity.mine().text)

@@ -211,19 +211,26 @@ def moved(folder: Folder, yes: Yes = False, output: Output = OutputFormat.TABLE)
 def release(
     backup: Annotated[str, typer.Argument(metavar="BACKUP", help="The low-level backup, as describe names it.")],
     repo: Repo,
-    reason: Annotated[str, typer.Option("--reason", help="Why it may go: it is kept in the ledger.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why it may go: it is kept in the ledger.")] = "",
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Never let it go on this machine by the release that is there.")
+    ] = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Let an older backup of a declared one go that expiry keeps: the next expiry job deletes it whole, pins and all.
 
-    It holds for what is shown: with one more commit there it says nothing. A restore that runs is waited for.
+    It holds for what is shown: with one more commit there it says nothing. A restore that runs is waited for. An
+    operator on another machine lets it go three days after it first saw the release, or once it is given there as well.
     """
     _check_installed()
-    from offsite.operator.work.release import plan_release
+    from offsite.operator.work.release import plan_release, refuse_release
     from offsite.operator.work.release import release as let_go
 
     repository = open_repository(repo)
+    if refuse:
+        emit(refuse_release(repository, backup), output=output, render=render_release)
+        return
     plan = plan_release(repository, backup)
     if not yes:
         emit_notice(plan, render=render_release)

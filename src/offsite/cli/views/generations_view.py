@@ -29,7 +29,7 @@ def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
 
 
 def render_release(console: Console, found: SetReport) -> None:
-    console.print("released: its instance removes it when the next one has taken its place")
+    console.print("released: its instance removes it when the next one has taken its place, on another machine in 3 days")
     _render_set(console, found)
 
 
@@ -42,6 +42,9 @@ def _render_set(console: Console, found: SetReport) -> None:
         table.add_row(str(each.number), each.instance, _phase(each), *_times(each), each.place)
     console.print(table)
     for each in found.generations:
+        if each.is_released:
+            by = each.released_by or "nobody"
+            console.print(f"  generation {each.number} was released at {format_time(each.released_ms)} by {by}, it says")
         if each.kept:
             console.print(f"  generation {each.number} stays: {each.kept}")
             console.print(

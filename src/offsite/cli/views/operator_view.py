@@ -112,7 +112,10 @@ def _queue(place: QueuePlace) -> str:
 
 
 def render_release(console: Console, found: ReleasePlan) -> None:
-    state = "is let go: the next expiry job deletes it" if found.released else "would be let go, all of it"
+    if found.doubt:
+        state = f"stays for now: {found.doubt}"
+    else:
+        state = "is let go: the next expiry job here deletes it" if found.released else "would be let go, all of it"
     console.print(f"{found.backup} in {found.repository} {state}")
     if found.problem:
         console.print(f"  what it holds cannot be told: {found.problem}")

@@ -30,8 +30,8 @@ def enter(  # noqa: PLR0913  # all by keyword but where, and of whose backup
     kind: Kind,
     release: Release | None = None,
     check: Callable[[History], None] = anything,
-) -> None:
-    """Enter it; `check` raises where the state before does not allow it. Raises `RestoreRunning` while an operator
+) -> History:
+    """Enter it, and give the state behind it; `check` raises where the state before does not allow it. Raises `RestoreRunning` while an operator
     holds the lock, `ExpiryNotDone` where others are always faster, and `NotAllowedError`."""
     layout, mine = DeclaredLayout(uid=uid), ProcessIdentity.mine()
     ledger = DeclaredLedger(store=store, layout=layout)
@@ -51,6 +51,6 @@ def enter(  # noqa: PLR0913  # all by keyword but where, and of whose backup
                 by=mine.text,
                 release=release,
             )
-            if ledger.append(entry, to=history) is not None:
-                return
+            if (after := ledger.append(entry, to=history)) is not None:
+                return after
     raise ExpiryNotDone("others decide about it all the time", hint="it is tried again")

@@ -2,7 +2,7 @@
 
 The retention is applied to the last low-level backup. An older one is deleted whole once the last one was compared with
 it, holds what it holds, was read, and reaches back as far as is to be restorable (see `decide.succession`); or once a
-person released it. Which one is the last is told by ledgers. A resource that is deleted has all of its backups stopped
+person released it (see `work.release`). Which one is the last is told by ledgers. A resource that is deleted has all of its backups stopped
 and deleted. What a restore reads or somebody pinned stays in either case, and is named.
 
 One such job of a backup runs at a time, whoever operates: a lease in each repository.
@@ -22,7 +22,7 @@ from offsite.operator.work.beating import beating
 from offsite.operator.work.comparison import is_at, rewritten, same_batches, successor_of
 from offsite.operator.work.entering import enter
 from offsite.operator.work.reading import Reading
-from offsite.operator.work.release import is_released
+from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.returned import sweep_removed
 from offsite.repository.backup import Backup
 from offsite.repository.declared.entry import Kind, Predecessor
@@ -133,7 +133,7 @@ def _delete(asked: Expiry) -> Expired:
     for low in _lows(asked):
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
-        elif (why := "" if low.is_continued else _why_in_use(low)) or (why := _remove(asked.uid, low)):
+        elif (why := "" if low.is_continued else _why_in_use(asked.uid, low)) or (why := _remove(asked.uid, low)):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -191,13 +191,15 @@ class _Case:
         if older.low.phase is Phase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
             return ""  # its removal goes on: without a right to delete nobody gets it there
         try:
-            if is_released(older.repository, older.low):
+            if is_released(older.repository, self.asked.uid, older.low):
                 return ""
             backup = _opened(older)
             state = backup.sound_state() if backup is not None else None
             if state is not None and state.unreadable:
                 return f"it cannot be read: {state.unreadable}"
-            return next(self._reasons(state), "")
+            why = next(self._reasons(state), "")
+            doubt = release_doubt(older.repository, self.asked.uid, older.low) if why else ""
+            return f"{doubt}; {why}" if doubt else why
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
 
@@ -207,7 +209,7 @@ class _Case:
             yield "it is not stopped"
         yield from self._why_not_itself(state)
         if state is not None and not is_empty:
-            yield from filter(None, [_why_in_use(self.older)])
+            yield from filter(None, [_why_in_use(self.asked.uid, self.older)])
             yield from self._why_unequal(state)
 
     def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
@@ -253,14 +255,14 @@ def _is_as_judged(uid: str, low: _Low) -> bool:
     return len(backups) == len(low.ledger.backups) and backups[low.low.number - 1] == low.low
 
 
-def _why_in_use(low: _Low) -> str:
+def _why_in_use(uid: str, low: _Low) -> str:
     """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
     was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
     entered itself behind the decision was refused, or died before: it reads nothing."""
     if low.low.phase is Phase.REMOVING and low.store.head(low.layout.descriptor_key) is None:
         return ""  # its removal goes on: it was asked before
     try:
-        released = is_released(low.repository, low.low)
+        released = is_released(low.repository, uid, low.low)
         for reader in readers_of(low.store, low.layout):
             if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
                 return str(reader)
@@ -349,7 +351,7 @@ def _remove(uid: str, low: _Low) -> str:
     why = list[str]()
 
     def is_used() -> bool:
-        why.extend(filter(None, [_why_in_use(low)]))
+        why.extend(filter(None, [_why_in_use(uid, low)]))
         return bool(why)
 
     if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):

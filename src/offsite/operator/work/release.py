@@ -1,6 +1,7 @@
 """A person lets a low-level backup go that no comparison lets go: what is entered in its ledger, and when it counts.
 
 A release is for what lies there when it is shown: with one more commit, or another copy in its place, it says nothing.
+Given on another machine it counts some days later (see `services.releases`): whoever may create objects can write one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from offsite.model.errors import BackupNotFound, BadOption, Damaged, PlanChanged, ResourceConflict
-from offsite.model.journal import decided
+from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.operator.work.entering import enter
 from offsite.repository.declared.entry import REASON_MAX, Kind, LastCommit, Release
@@ -20,8 +21,10 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.readers import readers_of
 from offsite.repository.state import BackupState
+from offsite.services.releases import ReleaseMemory
 from offsite.services.retention.pins import pinned_points
 from offsite.services.seal import seal_backup
+from offsite.stores.store import Store
 
 _NAMED_MAX = 10
 
@@ -30,7 +33,8 @@ _NAMED_MAX = 10
 class ReleasePlan:
     """What would be let go. `commit`, `hash`: the newest commit; `oldest_ms`, `newest_ms`: the times of its restore
     points (epoch ms, 0: none); `kept`: why the last expiry job kept it; `problem`: why what it holds cannot be told.
-    `pins` and `restores` go with it, but for a restore that runs: that is waited for. `released`: it is let go."""
+    `pins` and `restores` go with it, but for a restore that runs: that is waited for. `released`: its ledger says that
+    it is let go; `doubt`: why that does not count on this machine, or not yet."""
 
     backup: str
     repository: str
@@ -49,11 +53,31 @@ class ReleasePlan:
     kept: str = ""
     problem: str = ""
     released: bool = False
+    doubt: str = ""
 
 
-def is_released(repository: Repository, low: LowLevel) -> bool:
+def is_released(repository: Repository, uid: str, low: LowLevel) -> bool:
     """Whether a person let it go as it lies there now. Raises what the store raises."""
-    return low.release is not None and low.release.last == _lies_there(repository, low.beginning.backup)[0]
+    return _is_said(low, _lies_there(repository, low.beginning.backup)[0]) and not _doubt(repository.store, uid, low)
+
+
+def release_doubt(repository: Repository, uid: str, low: LowLevel) -> str:
+    """Why a release of what lies there does not count, or not yet; empty where it does, or there is none. Raises what
+    the store raises."""
+    is_said = _is_said(low, _lies_there(repository, low.beginning.backup)[0])
+    return _doubt(repository.store, uid, low) if is_said else ""
+
+
+def _is_said(low: LowLevel, last: LastCommit) -> bool:
+    return low.release is not None and low.release.last == last
+
+
+def _doubt(store: Store, uid: str, low: LowLevel) -> str:
+    return "" if low.released is None else _memory(store, uid).doubt(low.released)
+
+
+def _memory(store: Store, uid: str) -> ReleaseMemory:
+    return ReleaseMemory(store=store, prefix=DeclaredLayout(uid=uid).ledger_prefix)
 
 
 def plan_release(repository: Repository, backup: str) -> ReleasePlan:
@@ -76,7 +100,8 @@ def plan_release(repository: Repository, backup: str) -> ReleasePlan:
         restores=tuple(map(str, readers_of(repository.store, BackupLayout(backup=backup)))) if not problem else (),
         kept=why,
         problem=problem,
-        released=low.release is not None and low.release.last == last,
+        released=_is_said(low, last),
+        doubt=_doubt(repository.store, uid, low) if _is_said(low, last) else "",
     )
     return plan if state is None else _with_content(plan, repository, state)
 
@@ -90,15 +115,28 @@ def release(repository: Repository, plan: ReleasePlan, *, reason: str) -> Releas
     if (now.uid, now.number, now.commit, now.hash) != (plan.uid, plan.number, plan.commit, plan.hash):
         raise PlanChanged(f"{plan.backup} is not what was shown any more", hint="run the same command again")
     last = LastCommit(commit=plan.commit, hash=plan.hash)
-    enter(
+    after = enter(
         repository.store,
         plan.uid,
         number=plan.number,
         kind=Kind.RELEASED,
         release=Release(last=last, reason=reason),
     )
+    if (word := after.backups[plan.number - 1].released) is not None:
+        _memory(repository.store, plan.uid).note_given(word)
     decided("released", why=reason, uid=plan.uid, backup=plan.backup)
     return plan_release(repository, plan.backup)
+
+
+def refuse_release(repository: Repository, backup: str) -> ReleasePlan:
+    """Never let it go on this machine by the release that its ledger has: nobody gave that. Raises as `plan_release`,
+    and `BadOption` where there is none."""
+    uid, low = _find(repository, backup)
+    if low.released is None:
+        raise BadOption(f"nobody released {backup}", hint="see: offsite operator describe")
+    _memory(repository.store, uid).note_refused(low.released)
+    warned("release_refused", uid=uid, backup=backup, who=low.released.by, why="a person said so")
+    return plan_release(repository, backup)
 
 
 def _find(repository: Repository, backup: str) -> tuple[str, LowLevel]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from offsite.repository.declared.entry import Beginning, Entry, Kind, Origin, Release, Settings
+from offsite.stores.numbered_log import LedgerWord
 
 
 class NotAllowedError(Exception):
@@ -36,7 +37,7 @@ class LowLevel:
     """One low-level backup. Times: epoch ms by the store's clock, 0 for what was not yet; `running_ms`: when it was
     begun or resumed last, `chosen_ms`: when its topics were changed last. `is_sealed`: nothing can be added to what was
     stopped. `word`: that of its `started` entry; `origin`: behind what it began, None where an earlier version began
-    it. `release`: that a person let it go."""
+    it. `release`: that a person let it go, by the entry `released`."""
 
     number: int
     beginning: Beginning
@@ -51,6 +52,7 @@ class LowLevel:
     word: str = ""
     origin: Origin | None = None
     release: Release | None = None
+    released: LedgerWord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,9 @@ def after(history: History, entry: Entry, *, head: str) -> History:
     if entry.generation < history.generation:
         raise NotAllowedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
     changed = _APPLIED[entry.kind](history, entry)
+    if entry.kind is Kind.RELEASED:
+        word = LedgerWord(hash=head, by=entry.by, at_ms=entry.at_ms)
+        changed = _with(changed, replace(_found(changed, entry), released=word))
     return replace(changed, seq=entry.seq, head=head, generation=entry.generation, fence=entry.fence)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind, StoredEntry
+from offsite.stores.numbered_log import LedgerWord
 
 
 class NotAllowedError(Exception):
@@ -33,8 +34,8 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """One generation, by the instance that reads it. Times: epoch ms by the store's clock, 0 for what was not yet.
-    `switch_partitions`: for how many numbers of partitions the switch to it is told. `is_released`: it may go also
-    where it alone holds something."""
+    `switch_partitions`: for how many numbers of partitions the switch to it is told. `released`: which entry says that
+    it may go also where it alone holds something."""
 
     number: int
     instance: Instance
@@ -44,7 +45,12 @@ class Generation:
     switch_partitions: int = 0
     retired_ms: int = 0
     removed_ms: int = 0
-    is_released: bool = False
+    released: LedgerWord | None = None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the ledger says so: that a person said it is another matter (see `services.releases`)."""
+        return self.released is not None
 
     @property
     def is_whole(self) -> bool:
@@ -102,6 +108,9 @@ def after(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
     if entry.kind not in _SPOKEN_BY_ANYBODY and state.holders.get(entry.instance) != entry.word:
         raise NotAllowedError(f"entry {entry.seq} is by a process that does not run instance {entry.instance}")
     changed = _APPLIED[entry.kind](state, entry)
+    if entry.kind is Kind.RELEASED and (found := changed.generation(entry.generation)) is not None:
+        word = LedgerWord(hash=stored.hash, by=entry.by, at_ms=entry.at_ms)
+        changed = _with(changed, replace(found, released=word))
     return replace(changed, seq=entry.seq, head=stored.hash)
 
 
@@ -186,7 +195,7 @@ def _released(state: GenerationSet, entry: Entry) -> GenerationSet:
     is_followed = found is not None and found.number == state.active and state.next_generation is not None
     if found is None or not (is_followed or found.phase in {Phase.RETIRED, Phase.SEALED}):
         raise NotAllowedError("only what another generation replaced, or is read to replace, is released")
-    return _with(state, replace(found, is_released=True))
+    return state
 
 
 def _removing(state: GenerationSet, entry: Entry) -> GenerationSet:

@@ -46,7 +46,7 @@ from offsite.services.generations.decision import (
     decide,
     may_write,
 )
-from offsite.services.generations.removals import RemovalAudit
+from offsite.services.generations.removals import RemovalAudit, doubt_of
 from offsite.services.generations.target import Copied, GenerationTarget, Held, RoleChangedError, lacking
 from offsite.services.outages import Outages
 
@@ -303,9 +303,8 @@ class RunningInstance:
         on meanwhile; what is the same a round later cannot be read any more: it is worth a word to who looks from
         outside, and a person may have agreed to it."""
         state, is_lasting = self._read(), behind == self._behind_before
-        active = state.active_generation
         self._is_behind, self._behind_before = bool(behind), behind
-        if not behind or (is_lasting and active is not None and active.is_released):
+        if not behind or (is_lasting and self._is_let_go(state.active, number)):
             return ""
         if is_lasting:
             self._note_kept((state.active, number), lacks(number, behind))
@@ -316,7 +315,7 @@ class RunningInstance:
         far as it ever did. What it holds once it holds: later rounds need not compare that again."""
         state = self._read()
         active = state.active_generation
-        if active is None or active.number == number or active.is_released:
+        if active is None or active.number == number or self._is_let_go(active.number, number):
             return ""
         pair = active.number, number
         return self._compared(pair, lambda: self._with.target.lost(*pair, copied.topics), again=False)
@@ -325,17 +324,25 @@ class RunningInstance:
         """Why generation `number` stays: it holds something that the active one lacks, a point of it is pinned, or it
         is read. Empty when it may go."""
         state, target = self._read(), self._with.target
-        found = state.generation(number)
         if target.is_pinned(number):
             return "a restore point of it is pinned"
         if target.is_read(number):
             return "it is read"
-        if found is not None and found.is_released:
+        if self._is_let_go(number, state.active):
             return ""
         if left := lacking(target.held(state.active), target.held(number)):
+            self._note_kept((number, state.active), lacks(state.active, left))
             return lacks(state.active, left)
         pair = number, state.active
         return self._compared(pair, lambda: target.lost(*pair), again=True)
+
+    def _is_let_go(self, number: int, successor: int) -> bool:
+        """Whether a person has said that a generation may go, though its successor may lack something."""
+        found, ledger = self._read().generation(number), self._with.ledger
+        if found is None or found.released is None or doubt_of(ledger, found.released):
+            return False
+        self._note_kept((number, successor), "")
+        return True
 
     def _compared(self, pair: tuple[int, int], lost: Callable[[], Sequence[str]], *, again: bool) -> str:
         """What the second of `pair` lacks of the first, in words; told, and noted for who looks from outside."""
@@ -345,7 +352,11 @@ class RunningInstance:
         return why
 
     def _note_kept(self, pair: tuple[int, int], why: str) -> None:
-        kept, ledger = KeptGeneration(generation=pair[0], successor=pair[1], why=why), self._with.ledger
+        old, ledger = self._read().generation(pair[0]), self._with.ledger
+        word = old.released if old is not None and why else None
+        if word is not None:
+            why = f"{why}; {doubt_of(ledger, word)}"
+        kept = KeptGeneration(generation=pair[0], successor=pair[1], why=why, release=word.hash if word else "")
         if kept != self._kept:
             put_kept(ledger.store, ledger.layout, kept)
             self._kept = kept

@@ -20,6 +20,8 @@ from offsite.repository.snapshots.audit_record import (
     note_deletions,
     read_audit,
 )
+from offsite.services.releases import ReleaseMemory
+from offsite.stores.numbered_log import LedgerWord
 from offsite.stores.store import Store
 
 BY = "generations"
@@ -35,6 +37,11 @@ def switched_to(generation: int) -> str:
     return f"the switch to generation {generation} was committed"
 
 
+def doubt_of(ledger: Ledger, release: LedgerWord) -> str:
+    """Why a release does not count on this machine, or not yet; empty: it does. Raises what the store raises."""
+    return ReleaseMemory(store=ledger.store, prefix=ledger.layout.ledger_prefix).doubt(release)
+
+
 class RemovalAudit:
     """The lines of one process. They are noted under the newest entry of the ledger that it has read."""
 
@@ -48,7 +55,8 @@ class RemovalAudit:
         if number in self._noted:
             return
         found = state.generation(number)
-        is_released = found is not None and found.is_released
+        word = found.released if found is not None else None
+        is_released = word is not None and not doubt_of(self._ledger, word)
         self._note(state, number, RELEASED if is_released else switched_to(number + 1), size_bytes)
         self._noted.add(number)
 

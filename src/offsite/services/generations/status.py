@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BackupNotFound, GenerationRefused
 from offsite.model.ids import random_id
+from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.generations.entry import Entry, Founding, Instance, Kind
 from offsite.repository.generations.generation_set import Generation, GenerationSet, NotAllowedError, Phase
@@ -16,14 +17,16 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.record import unfinished_restores
 from offsite.services.generations.archive_target import place_of
 from offsite.services.generations.removals import Removal, last_removals
+from offsite.services.releases import ReleaseMemory
+from offsite.stores.numbered_log import LedgerWord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationReport:
     """One generation that is not removed. `place`: the name of its backup, or where its archive lies. `phase`: filling,
-    complete, retired, sealed or removing. `is_released`: it goes also where it alone holds something. `kept`: why the
-    next one does not take its place, or it is not removed: what that one lacks. Times: epoch ms by the store's clock, 0
-    for what was not yet."""
+    complete, retired, sealed or removing. `is_released`: its ledger says that it goes also where it alone holds
+    something, in whose name (`released_by`) and when. `kept`: why the next one does not take its place, or it is not
+    removed: what that one lacks. Times: epoch ms by the store's clock, 0 for what was not yet."""
 
     number: int
     instance: str
@@ -34,6 +37,8 @@ class GenerationReport:
     complete_ms: int
     retired_ms: int
     is_released: bool
+    released_by: str = ""
+    released_ms: int = 0
     kept: str = ""
 
 
@@ -122,7 +127,32 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
                 hint=f"see its generations: offsite generations status --name {name}",
             ) from error
         if new is not None:
+            if (word := _released(new, generation)) is not None:
+                _memory(repository, name).note_given(word)
             return _report(repository, new)
+
+
+def refuse_release(repository: Repository, name: str, generation: int) -> SetReport:
+    """Never let a generation go on this machine by the release that its ledger has: nobody gave that. Raises
+    `BackupNotFound`, `GenerationRefused` where there is none."""
+    state = read_set(repository, name)
+    if (word := _released(state, generation)) is None:
+        raise GenerationRefused(
+            f"nobody released generation {generation} of {name}",
+            hint=f"see its generations: offsite generations status --name {name}",
+        )
+    _memory(repository, name).note_refused(word)
+    warned("release_refused", set=name, generation=generation, who=word.by, why="a person said so")
+    return _report(repository, state)
+
+
+def _released(state: GenerationSet, generation: int) -> LedgerWord | None:
+    found = state.generation(generation)
+    return None if found is None else found.released
+
+
+def _memory(repository: Repository, name: str) -> ReleaseMemory:
+    return ReleaseMemory(store=repository.store, prefix=SetLayout(name=name).ledger_prefix)
 
 
 def _report(repository: Repository, state: GenerationSet) -> SetReport:
@@ -144,7 +174,6 @@ def _report(repository: Repository, state: GenerationSet) -> SetReport:
 
 
 def _generation(state: GenerationSet, each: Generation, kept: KeptGeneration | None) -> GenerationReport:
-    stays = kept is not None and kept.generation == each.number and not each.is_released
     return GenerationReport(
         number=each.number,
         instance=str(each.instance),
@@ -155,7 +184,9 @@ def _generation(state: GenerationSet, each: Generation, kept: KeptGeneration | N
         complete_ms=each.complete_ms,
         retired_ms=each.retired_ms,
         is_released=each.is_released,
-        kept=kept.why if kept is not None and stays else "",
+        released_by="" if each.released is None else each.released.by,
+        released_ms=0 if each.released is None else each.released.at_ms,
+        kept=kept.why if kept is not None and kept.stays(each) else "",
     )
 
 

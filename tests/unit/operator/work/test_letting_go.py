@@ -10,18 +10,19 @@ from types import SimpleNamespace
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BackupGoing, ExpiryNotDone, PlanChanged, ResourceConflict
+from offsite.model.errors import BackupGoing, BadOption, ExpiryNotDone, PlanChanged, ResourceConflict
 from offsite.operator.decide import wanted as operator
 from offsite.operator.decide.seen import AgentsSeen
 from offsite.operator.work import expire as job
+from offsite.operator.work.entering import enter
 from offsite.operator.work.expire import Expired, Expiry, expire
-from offsite.operator.work.release import plan_release, release
+from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.act import last_commit
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Eyes, look
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Position, TopicShape
-from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor
+from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor, Release
 from offsite.repository.declared.history import Phase
 from offsite.repository.declared.kept import get_kept
 from offsite.repository.generations import removal
@@ -30,6 +31,7 @@ from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
+from offsite.services import releases
 from offsite.services.restore.lease import held_restore
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
@@ -421,3 +423,75 @@ def test_what_runs_is_not_released(moved: tuple[Place, Place]) -> None:
 def test_what_was_kept_is_told_in_the_repositories(moved: tuple[Place, Place]) -> None:
     done = run(*moved, minimum_ms=0)
     assert [get_kept(place.repository.store, place.declared.layout) for place in moved] == [done.kept, done.kept]
+
+
+# a stranger's word ----------------------------------------------------------------------------------------------------
+
+
+def forge_release(place: Place, name: str) -> None:
+    """As whoever may create objects can: the entry of a release, in the name of a person."""
+    low = next(low for low in place.declared.history.backups if low.beginning.backup == name)
+    last = last_commit(place.repository.store, name)
+    enter(place.repository.store, UID, number=low.number, kind=Kind.RELEASED, release=Release(last=last, reason="old"))
+
+
+@pytest.fixture
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The operator runs on a machine on which nobody released anything."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_forged_release_removes_nothing_and_is_told(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    pin_point(one.repository.backup("old"), 1, reason="the audit")
+    forge_release(one, "old")
+    for _ in range(2):
+        done = run(one, other, minimum_ms=0)
+        assert done.removed == ()
+        assert "was not given on this machine: it counts here from 2" in why(done)
+        assert "release --refuse" in why(done)
+    plan = plan_release(one.repository, "old")
+    assert plan.released
+    assert "it counts here from" in plan.doubt
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_release_of_another_machine_counts_some_days_later(
+    moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = moved
+    forge_release(one, "old")
+    assert run(one, other, minimum_ms=0).removed == ()
+    with monkeypatch.context() as later:
+        later.setattr(releases, "RELEASE_AFTER_MS", 0)
+        assert run(one, other, minimum_ms=0).removed == ("old",)
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_release_that_is_given_here_as_well_counts_at_once(moved: tuple[Place, Place]) -> None:
+    one, other = moved
+    forge_release(one, "old")
+    assert release(one.repository, plan_release(one.repository, "old"), reason="it is right").doubt == ""
+    assert run(one, other, minimum_ms=0).removed == ("old",)
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_release_that_was_refused_never_counts(moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = moved
+    with pytest.raises(BadOption, match="nobody released old"):
+        refuse_release(one.repository, "old")
+    forge_release(one, "old")
+    assert "was refused on this machine" in refuse_release(one.repository, "old").doubt
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    assert "was refused on this machine" in why(run(one, other, minimum_ms=0))
+
+
+def test_a_release_counts_nowhere_where_nothing_is_remembered(
+    moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = moved
+    forge_release(one, "old")
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    assert "give it a folder, XDG_STATE_HOME" in why(run(one, other, minimum_ms=0))

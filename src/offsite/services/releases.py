@@ -1,0 +1,65 @@
+"""When a release counts: the word of a ledger that a person let a declared backup or a generation go as a whole, though
+nothing that is compared lets it go. See decision 0046.
+
+Whoever may create objects can write that word, in anybody's name. So it counts at once on the machine on which it was
+given, and elsewhere some days after this machine first saw it. Until then what is released stays, and whoever looks is
+told of it. A person may refuse it: then it never counts here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsite.model.time import format_time
+from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.services.let_go_memory import Facts
+from offsite.stores.numbered_log import LedgerWord
+from offsite.stores.store import Store
+
+RELEASE_AFTER_MS = 3 * LEFT_AFTER_MS
+"""How long a machine has known of a release that was given elsewhere, before it counts: somebody looks meanwhile."""
+_BY_MAX = 100
+"""Characters that are told of a name: whoever may create objects chooses it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseMemory:
+    """What this machine remembers of the releases in the ledger below `prefix`."""
+
+    store: Store
+    prefix: str
+
+    def note_given(self, word: LedgerWord) -> None:
+        """A person gave it here, or gave it here as well."""
+        self._facts.put(_name(word, "given"), {"given": True})
+
+    def note_refused(self, word: LedgerWord) -> None:
+        """A person said here that it is not to count, unless it was given here."""
+        self._facts.put(_name(word, "given"), {"given": False})
+
+    def doubt(self, word: LedgerWord) -> str:
+        """Why it does not count here, or not yet; empty: it does. Raises what the store raises."""
+        who = f"the release of {format_time(word.at_ms)}, in the name of {word.by[:_BY_MAX] or 'nobody'},"
+        if (given := self._facts.get(_name(word, "given"))) is not None:
+            return "" if given.flag("given") else f"{who} was refused on this machine"
+        now_ms = self.store.now_ms()
+        seen_ms = self._facts.first_seen_ms(_name(word, "seen"), now_ms=now_ms)
+        if seen_ms is None:
+            return (
+                f"{who} does not count: it was not given on this machine, which cannot remember since when it has "
+                "known of it: give it a folder, XDG_STATE_HOME, or give the release here as well"
+            )
+        if now_ms - seen_ms >= RELEASE_AFTER_MS:
+            return ""
+        return (
+            f"{who} was not given on this machine: it counts here from {format_time(seen_ms + RELEASE_AFTER_MS)} on, or "
+            "once it is given here as well; where it is wrong, refuse it here (release --refuse)"
+        )
+
+    @property
+    def _facts(self) -> Facts:
+        return Facts(kind="releases", place=self.store.url, name=self.prefix.strip("/").replace("/", "."))
+
+
+def _name(word: LedgerWord, kind: str) -> str:
+    return f"{word.hash[:32]}.{kind}"
