@@ -179,8 +179,9 @@ def _held(segment: Segment, commit: int) -> Held:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedHint:
     """How far collections came, as the last one says: all that commits up to `upto` replaced or let go is deleted, but
-    for that of the commits `pending`, rising. Not to be trusted: whoever begins too early finds nothing, who begins too
-    late leaves something."""
+    for that of the commits `pending`, rising. Whoever begins too early finds nothing, who begins too late leaves
+    something. What commits up to it let go is judged no more (see `services.collect.agreement`): so it is there before
+    the backup is, and who may create objects alone cannot say it."""
 
     upto: int = 0
     pending: tuple[int, ...] = ()
@@ -189,6 +190,10 @@ class CollectedHint:
     def done_upto(self) -> int:
         """The commit up to which nothing is pending."""
         return min((self.upto, *(seq - 1 for seq in self.pending)))
+
+
+NOTHING_COLLECTED = encode_object({"format": FORMAT, "upto": 0})
+"""What the hint says as the backup begins."""
 
 
 def collected_hint(backup: Backup) -> CollectedHint:

@@ -32,6 +32,7 @@ from offsite.repository.descriptor import (
 from offsite.repository.generations.removal import free_name
 from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout
+from offsite.repository.replaced import NOTHING_COLLECTED
 from offsite.stores.store import PutResult, Store
 
 
@@ -100,6 +101,7 @@ class Repository:
         layout = BackupLayout(backup=name)
         if not free_name(self.store, layout):
             raise _removed_lately(layout)
+        self._note_uncollected(layout)
         result = self.store.put_if_absent(layout.descriptor_key, encode_backup(descriptor))
         if result is PutResult.OTHER:
             return self._same_or_refused(descriptor)
@@ -146,6 +148,22 @@ class Repository:
             check_create_only(self.store)
         except StoreDenied as error:  # rights that were given before there was such a check
             warned("unchecked", why=error.message, store=self.store.url)
+
+    def _note_uncollected(self, layout: BackupLayout) -> None:
+        """See to it that what says how far collections came is there before the backup is: who may create objects, and
+        not overwrite them, can say nothing of that. Raises `BackupExists` where somebody has, and this may not either.
+        """
+        key = layout.collected_key
+        if self.store.put_if_absent(key, NOTHING_COLLECTED) is not PutResult.OTHER:
+            return
+        if self.store.head(layout.descriptor_key) is not None:
+            return
+        warned("planted", key=key, why="it was there before its backup")
+        try:
+            self.store.put_overwrite(key, NOTHING_COLLECTED)
+        except StoreDenied as error:
+            why = f"{key} is there, and backup {layout.backup} is not: somebody else put it there"
+            raise BackupExists(why, hint="delete that object, or choose another name") from error
 
     def _same_or_refused(self, wanted: BackupDescriptor) -> Backup:
         found = self.backup(wanted.name)

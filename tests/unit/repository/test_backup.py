@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.log.buffer import Buffer
 from offsite.model.errors import (
     BackupExists,
     BackupNotFound,
@@ -25,7 +26,9 @@ from offsite.model.errors import (
 from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import UNFINISHED_AFTER_MS, Backup
 from offsite.repository.commit import Changes, Checkpoint, Position, RecordedHole
-from offsite.repository.layout import ROOT_KEY
+from offsite.repository.json_form import FORMAT, encode_object
+from offsite.repository.layout import ROOT_KEY, BackupLayout
+from offsite.repository.replaced import collected_hint, note_collected
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -93,6 +96,30 @@ def test_what_an_import_lacks_is_kept_and_other_backups_are_written_as_before(st
     assert lacking.descriptor.fidelity == ("no times", "no groups")
     plain = repository.create_backup("b", cluster_id="c", selection=SELECTION)
     assert b"fidelity" not in (store.get(plain.layout.descriptor_key) or b"fidelity")
+
+
+@pytest.mark.parametrize("may_overwrite", [True, False])
+def test_what_collections_are_said_to_have_done_is_not_planted(store: PosixStore, *, may_overwrite: bool) -> None:
+    """`collected.json` says which commits are judged no more: nobody else says it first."""
+    repository = Repository.init(store)
+
+    class Denied(FaultyStore):
+        def put_overwrite(self, key: str, data: Buffer) -> None:
+            raise StoreDenied(f"cannot overwrite {key}")
+
+    creates = replace(repository, store=store if may_overwrite else Denied(store))  # type: ignore[arg-type]
+    key = BackupLayout(backup="new").collected_key
+    store.put_if_absent(key, encode_object({"format": FORMAT, "upto": 50}))
+    if may_overwrite:
+        creates.create_backup("new", cluster_id="cluster", selection=SELECTION)
+        assert collected_hint(repository.backup("new")).upto == 0
+        note_collected(repository.backup("new"), 3)
+        creates.create_backup("new", cluster_id="cluster", selection=SELECTION)
+        assert collected_hint(repository.backup("new")).upto == 3
+        return
+    with pytest.raises(BackupExists, match="somebody else put it there"):
+        creates.create_backup("new", cluster_id="cluster", selection=SELECTION)
+    assert repository.backups() == ()
 
 
 def test_a_run_continues_where_the_last_commit_ended(store: PosixStore) -> None:

@@ -388,7 +388,7 @@ def test_no_backup_begins_under_the_name_of_a_removed_one(repository: Repository
         repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
     store.delete(late)
     assert repository.create_backup("pair.gen-1", cluster_id="c", selection=selection).state().seq == 0
-    assert below(store, layout) == [layout.descriptor_key]
+    assert below(store, layout) == [layout.descriptor_key, layout.collected_key]
 
 
 def test_a_backup_that_is_removed_while_one_begins_there_gets_no_descriptor(repository: Repository) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from offsite.repository import catalog
 from offsite.repository.commit import LIVE, Changes, CompactedRange, ExpiredRange
+from offsite.repository.json_form import FORMAT, encode_object
 from offsite.repository.replaced import collected_hint
 from offsite.repository.repository import Repository
 from offsite.repository.snapshots.audit_record import POINTS, RANGE, Deletion, note_deletions
@@ -95,6 +96,19 @@ def test_a_forged_commit_takes_no_more_than_the_policy_even_with_lines(made: Ret
     go_on(made)
     done = collect_now(made, WEEK)
     assert "keeps restore points of commits" in done.kept[0].why
+    assert before <= objects(made)
+
+
+def test_nobody_says_before_the_first_collection_that_commits_are_judged(made: Retained) -> None:
+    """Who may create objects drops the points, and says that collections are past that."""
+    before, layout = objects(made), made.backup.layout
+    forged = forge(made, lines=True, expires=False)
+    claim = encode_object({"format": FORMAT, "upto": forged.seq})
+    made.store.put_if_absent(layout.collected_key, claim)
+    go_on(made)
+    apply(made, WEEK)
+    go_on(made)
+    assert collect_now(made, WEEK).objects == 0
     assert before <= objects(made)
 
 

@@ -115,7 +115,7 @@ def _carried_out(
 
 
 def _note(backup: Backup, plan: CollectionPlan) -> None:
-    """Note how far it came; the first pass does so in any case, so that nobody else can say it first."""
+    """Note how far it came; of a backup that an earlier version began also that it came nowhere yet."""
     hint = CollectedHint(upto=plan.upto, pending=plan.pending)
     if hint != collected_hint(backup) or backup.store.head(backup.layout.collected_key) is None:
         note_collected(backup, hint.upto, hint.pending)
