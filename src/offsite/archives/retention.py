@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from offsite.log.range import TopicPartition
+from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.time import format_duration, format_time
 
 __all__ = [
@@ -28,11 +29,6 @@ __all__ = [
     "by_partition",
     "chosen",
 ]
-
-AHEAD_MAX_MS = 5 * 60_000
-"""A record that is dated further ahead of the clock says nothing: one of the two is wrong."""
-WITNESSED_MS = 24 * 3_600_000
-"""The newest record speaks for the clock when it is no older than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +147,7 @@ def aged_from_ms(
     recorded = 0
     for files in partitions:
         at_ms = _newest_ms(files, last_message) or 0
-        if at_ms <= now_ms + AHEAD_MAX_MS:
+        if at_ms <= now_ms + MOST_APART_MS:
             recorded = max(recorded, at_ms)
         if recorded >= now_ms - WITNESSED_MS:  # to know the newest of each partition may take to read it
             return now_ms

@@ -5,6 +5,12 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+MOST_APART_MS = 5 * 60_000
+"""Two clocks that are further apart differ, and nobody knows which of them is wrong. What is dated further ahead says
+nothing."""
+WITNESSED_MS = 24 * 3_600_000
+"""The newest record speaks for the time of what holds it when it is no older than that."""
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:

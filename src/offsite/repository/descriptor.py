@@ -28,6 +28,8 @@ class BackupDescriptor:
     """One backup: always of one cluster and one selection. `options` are those that later runs must not change.
 
     `fidelity`: of a backup that was imported, what the archive did not hold of its source, a sentence each.
+    `declared_by`: the uid of the declared resource whose agent began it, empty where none did; None: an earlier version
+    began it, and did not say.
     """
 
     name: str
@@ -36,6 +38,7 @@ class BackupDescriptor:
     created_at_ms: int
     options: tuple[tuple[str, str], ...] = ()
     fidelity: tuple[str, ...] = ()
+    declared_by: str | None = None
 
     @property
     def is_import(self) -> bool:
@@ -65,11 +68,13 @@ def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
 
 
 def encode_backup(descriptor: BackupDescriptor) -> bytes:
-    """The object of a backup's description; without `fidelity` where there is none, as before that field was."""
-    fidelity: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
+    """The object of a backup's description; without what there is none of, as before these fields were."""
+    later: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
+    if descriptor.declared_by is not None:
+        later["declared_by"] = descriptor.declared_by
     return encode_object(
         {
-            **fidelity,
+            **later,
             "format": FORMAT,
             "name": descriptor.name,
             "cluster_id": descriptor.cluster_id,
@@ -95,6 +100,7 @@ def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
         created_at_ms=item.integer("created_at_ms"),
         options=item.text_map("options"),
         fidelity=item.texts("fidelity"),
+        declared_by=item.optional_text("declared_by"),
     )
 
 

@@ -83,8 +83,10 @@ class Repository:
         selection: TopicSelection,
         options: tuple[tuple[str, str], ...] = (),
         fidelity: tuple[str, ...] = (),
+        declared_by: str = "",
     ) -> Backup:
-        """Make backup `name`, or open it when it is there with the same source, selection and options.
+        """Make backup `name`, or open it when it is there with the same source, selection and options, and for an agent
+        as a backup of its resource.
 
         Every run of a backup comes by here, so this is where a store is checked that the repository was moved to.
         Raises `BackupExists` when it is there with others, or was removed lately, `BadName`, `OverwritingStore`.
@@ -96,6 +98,7 @@ class Repository:
             created_at_ms=self.store.now_ms(),
             options=tuple(sorted(options)),
             fidelity=fidelity,
+            declared_by=declared_by,
         )
         self._check_store()
         layout = BackupLayout(backup=name)
@@ -167,7 +170,13 @@ class Repository:
 
     def _same_or_refused(self, wanted: BackupDescriptor) -> Backup:
         found = self.backup(wanted.name)
-        if replace(found.descriptor, created_at_ms=wanted.created_at_ms) != wanted:
+        here = found.descriptor
+        if wanted.declared_by and here.declared_by not in {None, wanted.declared_by}:
+            raise BackupExists(
+                f"backup {wanted.name} was not begun by the resource with uid {wanted.declared_by}",
+                hint="choose another path, or a timestamp format",
+            )
+        if replace(here, created_at_ms=wanted.created_at_ms, declared_by=wanted.declared_by) != wanted:
             raise BackupExists(
                 f"backup {wanted.name} exists for cluster {found.descriptor.cluster_id}"
                 f" with topics {', '.join(found.descriptor.selection.include)}",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from offsite.model.clock import Clock
+from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import ClocksDiffer
 from offsite.model.time import format_duration, format_time
-
-MOST_APART_MS = 5 * 60_000
-"""A clock that is further off is wrong, and nobody knows which of the two."""
 
 
 def check_clocks(store_ms: int, clock: Clock, *, place: str) -> int:

@@ -436,6 +436,36 @@ def test_a_forged_release_takes_no_generation_away(
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 
+@pytest.mark.parametrize("as_archives", [False, True])
+def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *, as_archives: bool) -> None:
+    """Whoever may read the ledger knows the word of an instance, and writes in its name that its generation is gone:
+    what came back into such a one would be swept."""
+    place = str(tmp_path / "archives") if as_archives else ""
+    a = pair.instance(Instance.A, topics="*", place=place)
+    b = pair.instance(Instance.B, topics="*", place=place, length_ms=10**9)
+    pair.site.source.make_topic("old", cleanup_policy="compact")
+    pair.site.source.write("old", [b"1"])
+    a.step()
+    del pair.site.source.topics["old"]
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    ledger = Ledger(store=pair.site.repository.store, layout=SetLayout(name="pair"))
+    for kind in (Kind.REMOVING, Kind.REMOVED):
+        state = ledger.read()
+        entry = Entry(
+            seq=state.seq + 1,
+            previous=state.head,
+            kind=kind,
+            instance=Instance.A,
+            word=state.holders[Instance.A],
+            at_ms=ledger.store.now_ms(),
+            generation=1,
+        )
+        assert ledger.append(entry, to=state) is not None
+    a._sweep()
+    assert a._with.target.is_there(1)
+    assert a._with.target.held(1)
+
+
 def test_a_forged_release_makes_nobody_take_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

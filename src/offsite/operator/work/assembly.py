@@ -55,7 +55,7 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
 
         with tools.open_spark(parse_limits(_words(low, parameters))) as runner:
             follower = Follower(
-                _follow(low, parameters, tools, HeardRunner(runner, voice.gets_on), guard),
+                _follow(uid, low, parameters, tools, HeardRunner(runner, voice.gets_on), guard),
                 outages=tools.outages,
                 clock=tools.clock,
                 on_round=ended,
@@ -105,12 +105,15 @@ def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None)
     return parse_policy(keep_age=maximum_retention, floor=minimum_restorable or None)
 
 
-def _follow(low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard) -> Follow:
+def _follow(  # noqa: PLR0913, PLR0917  # whose backup it is, and what it is made with
+    uid: str, low: LowLevel, parameters: Parameters, tools: AgentTools, runner: Runner, guard: Guard
+) -> Follow:
+    asked = parse_backup(low.beginning.backup, _words(low, parameters))
     return Follow(
         repository=tools.repository,
         cluster=tools.cluster,
         runner=runner,
-        request=replace(parse_backup(low.beginning.backup, _words(low, parameters)), reselects=True),
+        request=replace(asked, reselects=True, declared_by=uid),
         tends=True,
         agrees_to=tools.retain,
         interval_s=parameters.interval_s,

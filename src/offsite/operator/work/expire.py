@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from offsite.model.clock import Clock
-from offsite.model.errors import BackupNotFound, Damaged, ExpiryNotDone, FormatTooNew
+from offsite.model.errors import BackupNotFound, Damaged, DamagedObject, ExpiryNotDone, FormatTooNew
 from offsite.model.journal import decided, warned
 from offsite.operator.decide.succession import judge_coverage, judge_successor
 from offsite.operator.work.beating import beating
@@ -29,7 +29,7 @@ from offsite.repository.declared.entry import Kind, Predecessor
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, owner_of
+from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
 from offsite.repository.generations.removal import (
     begin_removal,
@@ -54,7 +54,9 @@ from offsite.services.seal import seal_backup
 from offsite.stores.store import Store
 
 BY = "expiry"
-_NOT_OURS = "the ledger names it, and its name is not of this resource: somebody else's entry, or its claim is gone"
+_NOT_OURS = (
+    "the ledger names it, and it is not of this resource: somebody else's entry, or the claim of its name is gone"
+)
 _BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began: no job touches it any more"
 
 
@@ -85,7 +87,8 @@ class Expired:
 class _Low:
     """`place`: which of the job's repositories; `ledger`: all that its ledger has; `is_continued`: a later one goes on
     in the same place, for their names hold no time: what lies there is that one's. `is_ours`: its name is claimed by
-    the resource; a ledger alone is not believed that, for whoever can create objects can write one."""
+    the resource, whose agent began it; a ledger alone is not believed that, for whoever can create objects can write
+    one."""
 
     place: int
     repository: Repository
@@ -274,8 +277,9 @@ def _why_in_use(uid: str, low: _Low) -> str:
 
 def _rest_of(low: _Low) -> str:
     """An object of a backup that has no commit; empty: there is none."""
-    marks = {low.layout.descriptor_key, low.layout.removing_key, low.layout.removed_key}
-    return next((info.key for info in low.store.list(low.layout.prefix) if info.key not in marks), "")
+    layout = low.layout
+    marks = {layout.descriptor_key, layout.collected_key, layout.removing_key, layout.removed_key}
+    return next((info.key for info in low.store.list(layout.prefix) if info.key not in marks), "")
 
 
 def _kept(low: _Low, why: str) -> KeptBackup:
@@ -317,8 +321,16 @@ def _lows_in(asked: Expiry, place: int) -> Iterator[_Low]:
             low=low,
             ledger=ledger,
             is_continued=low.number != newest[low.beginning.backup],
-            is_ours=owner_of(repository.store, low.beginning.backup) == asked.uid,
+            is_ours=_is_ours(repository.store, low.beginning.backup, asked.uid),
         )
+
+
+def _is_ours(store: Store, backup: str, uid: str) -> bool:
+    try:
+        return owner_of(store, backup) == uid and is_begun_by(store, backup, uid)
+    except (DamagedObject, FormatTooNew) as error:
+        warned("left_alone", why=f"whose it is cannot be told: {error.message}", uid=uid, backup=backup)
+        return False
 
 
 def _forget(uid: str, low: _Low) -> None:

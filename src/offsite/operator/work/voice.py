@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from offsite.model.clock import Clock
+from offsite.model.clock import MOST_APART_MS, Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.journal import warned
 from offsite.model.named import named
-from offsite.repository.declared.agent_word import AHEAD_MAX_MS, WHY_MAX, AgentWord, get_agent_word, put_agent_word
+from offsite.repository.declared.agent_word import WHY_MAX, AgentWord, get_agent_word, put_agent_word
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.stores.store import Store
 
@@ -81,7 +81,7 @@ class Voice:
         try:
             well_ms = now_ms = self.store.now_ms()
             if why:
-                well_ms = self._said.well_ms if self._said.well_ms - now_ms <= AHEAD_MAX_MS else 0
+                well_ms = self._said.well_ms if self._said.well_ms - now_ms <= MOST_APART_MS else 0
             word = AgentWord(number=self._number, term=self._said.term, well_ms=well_ms, why=why, missing=self._missing)
             put_agent_word(self.store, self.layout, word)
         except OffsiteError as error:  # it is said again

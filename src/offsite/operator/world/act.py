@@ -24,7 +24,7 @@ from offsite.operator.world.slots import Slots
 from offsite.repository.declared.entry import Beginning, Entry, Kind, LastCommit, Origin, Predecessor
 from offsite.repository.declared.history import History, NotAllowedError, Phase
 from offsite.repository.declared.layout import DeclaredLayout
-from offsite.repository.declared.ledger import DeclaredLedger, claim_name, may_claim, owner_of
+from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_begun_by, may_claim, owner_of
 from offsite.repository.generations.removal import free_name
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
@@ -117,7 +117,8 @@ class Hands:
         """What lies at the name is nobody's but this resource's, and of the same source. Raises `ResourceConflict`."""
         there = DeclaredLedger(store=store, layout=DeclaredLayout(uid=uid)).read().there
         mine = [each.beginning for each in there if each.beginning.backup == beginning.backup]
-        if not mine and store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None:
+        is_there = store.head(BackupLayout(backup=beginning.backup).descriptor_key) is not None
+        if is_there and not (mine and is_begun_by(store, beginning.backup, uid)):
             raise ResourceConflict(
                 f"the backup {beginning.backup} in {store.url} was made by somebody else, and would be deleted with "
                 "this resource",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import OffsiteError
 from offsite.model.time import format_time
 from offsite.operator.decide.seen import BackupSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place
 from offsite.operator.world.ports import Agents, BackupFacts, Facts, OpenStore
-from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, get_agent_word
+from offsite.repository.declared.agent_word import AgentWord, get_agent_word
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger
@@ -69,8 +70,8 @@ def _heard(store: Store, layout: DeclaredLayout, terms: LeaseTerms, seen: LowLev
         ("its newest commit", seen.partial_ms),
         ("the word of its agent", word.well_ms),
     )
-    well_ms = max((at_ms for _, at_ms in signs if at_ms - now_ms <= AHEAD_MAX_MS), default=0)
-    ahead = {what: at_ms for what, at_ms in signs if at_ms - now_ms > AHEAD_MAX_MS}
+    well_ms = max((at_ms for _, at_ms in signs if at_ms - now_ms <= MOST_APART_MS), default=0)
+    ahead = {what: at_ms for what, at_ms in signs if at_ms - now_ms > MOST_APART_MS}
     return replace(
         seen,
         well_ms=max(well_ms, 0),

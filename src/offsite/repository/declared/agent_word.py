@@ -17,8 +17,6 @@ from offsite.repository.json_form import FORMAT, encode_object
 from offsite.stores.store import Store
 
 WHY_MAX = 500
-AHEAD_MAX_MS = 5 * 60_000
-"""A time that is further ahead of the store's is not believed: a clock was wrong."""
 _BYTES_MAX = 64 * 1024
 
 

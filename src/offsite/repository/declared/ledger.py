@@ -19,6 +19,7 @@ from offsite.repository.declared.layout import (
     later_owners,
     owner_key,
 )
+from offsite.repository.descriptor import decode_backup
 from offsite.repository.generations.removal import free_name
 from offsite.repository.layout import BackupLayout
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
@@ -60,6 +61,15 @@ def owner_of(store: Store, backup: str) -> str | None:
     key = _newest_claim(store, backup)
     data = store.get(key)
     return None if data is None else decode_owner(data, key=key)
+
+
+def is_begun_by(store: Store, backup: str, uid: str) -> bool:
+    """Whether what lies under the name may be what the resource began: its own description says whose it is, where it
+    was not begun by an earlier version. So a claim, or an entry of a ledger, that somebody made up takes nobody's
+    backup. Raises `DamagedObject`, `FormatTooNew`, and what the store raises."""
+    key = BackupLayout(backup=backup).descriptor_key
+    data = store.get(key)
+    return data is None or decode_backup(data, key=key).declared_by in {None, uid}
 
 
 def claim_name(store: Store, backup: str, uid: str) -> str:

@@ -67,6 +67,7 @@ class BackupPlan:
     seen: SeenEnds = field(default_factory=SeenEnds)
     bundles: tuple[CopyBundle, ...] = ()
     begun_with: TopicSelection | None = None
+    declared_by: str = ""
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
@@ -160,6 +161,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
         backup=request.backup,
         selection=selection,
         begun_with=backup.descriptor.selection if backup is not None else None,
+        declared_by=request.declared_by,
         compression=request.compression,
         source=source,
         schemas_topic=schemas_topic,

@@ -13,7 +13,8 @@ class BackupRequest:
     """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
     an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well.
     `expect_deletes`: topics that applications empty by themselves; None: none. `reselects`: `selection` may be another
-    one than that of the first run; what it leaves out stays as it is, and gets nothing new."""
+    one than that of the first run; what it leaves out stays as it is, and gets nothing new. `declared_by`: the uid of
+    the declared resource that it is a backup of; empty: of none."""
 
     backup: str
     selection: TopicSelection | None
@@ -24,3 +25,4 @@ class BackupRequest:
     group_history: bool = False
     expect_deletes: TopicSelection | None = None
     reselects: bool = False
+    declared_by: str = ""

@@ -66,6 +66,7 @@ def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
         cluster_id=plan.source.cluster_id,
         selection=plan.begun_with or plan.selection,
         options=(*schemas_options(plan.schemas_topic), *history_options(wanted=plan.group_history)),
+        declared_by=plan.declared_by,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from offsite.kafka.protocol.log_offsets import list_offsets_request
 from offsite.log.range import TopicPartition
+from offsite.model.clock import MOST_APART_MS
 from offsite.model.time import format_duration
-from offsite.services.clocks import MOST_APART_MS
 from offsite.services.doctor.check import Finding, NotMeasurable, failed, ok, warning
 from offsite.services.doctor.parts import Parts
 

@@ -21,7 +21,7 @@ from offsite.model.errors import (
     NotCompacted,
     OffsiteError,
 )
-from offsite.model.journal import decided
+from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.repository.generations.entry import Entry, Founding, Kind
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, Phase
@@ -384,9 +384,17 @@ class RunningInstance:
         state, now_ms = self._read(), self._with.ledger.store.now_ms()
         for each in state.generations:
             is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
-            if is_own and now_ms - each.removed_ms < 2 * KEPT_MS:
+            if is_own and now_ms - each.removed_ms < 2 * KEPT_MS and not self._why_it_stays_there(each.number):
                 announce = partial(self._audit.note_return, state, each.number)
                 self._with.target.sweep(each.number, announce, removed_ms=each.removed_ms)
+
+    def _why_it_stays_there(self, number: int) -> str:
+        """Why a generation of which the ledger says that nothing is left stays, where it is there as a whole: somebody
+        brought it back, or it never went."""
+        why = self._why_it_stays(number) if self._with.target.is_there(number) else ""
+        if why:
+            warned("generation_kept", why=why, set=self._read().name, generation=number)
+        return why
 
     def _taken_over(self) -> GenerationTakenOver:
         state, me = self._read(), self._with.me

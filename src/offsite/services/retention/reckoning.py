@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
+from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.named import amount
 from offsite.model.time import format_duration, format_time
 from offsite.repository.commit import Commit
 from offsite.repository.history import CommitSummary, History
 from offsite.repository.state import FIRST_SEQ, BackupState
-from offsite.services.clocks import MOST_APART_MS
 
-WITNESSED_MS = 24 * 3_600_000
-"""The newest record speaks for the time of its restore point when it is no older than that."""
 LEAST_STEP_MS = 3_600_000
 """A pause that is shorter is never taken for a jump of a clock."""
 _RHYTHMS = 3

@@ -111,7 +111,9 @@ class Home:
         """As agents do: a commit for the low-level backup that runs."""
         low = self.lows(uid)[-1]
         assert low.phase is Phase.RUNNING
-        backup = self.repository.create_backup(low.beginning.backup, cluster_id="cluster", selection=SELECTION)
+        backup = self.repository.create_backup(
+            low.beginning.backup, cluster_id="cluster", selection=SELECTION, declared_by=uid
+        )
         commit_next(backup, backup.state())
 
     def begun(self) -> list[str]:

@@ -142,7 +142,9 @@ class Course:
         for record in self.operators[0].records.all():
             for repository, low in self.lows(record.uid):
                 if low.phase is Phase.RUNNING:
-                    backup = repository.create_backup(low.beginning.backup, cluster_id="c", selection=SELECTION)
+                    backup = repository.create_backup(
+                        low.beginning.backup, cluster_id="c", selection=SELECTION, declared_by=record.uid
+                    )
                     commit_next(backup, backup.state())
 
     def is_as_declared(self) -> bool:

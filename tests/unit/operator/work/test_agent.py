@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import KafkaUnreachable, StoreUnreachable
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.voice import Voice
-from offsite.repository.declared.agent_word import AHEAD_MAX_MS, WHY_MAX, AgentWord, get_agent_word, put_agent_word
+from offsite.repository.declared.agent_word import WHY_MAX, AgentWord, get_agent_word, put_agent_word
 from offsite.repository.declared.entry import Kind, Settings
 from offsite.repository.declared.history import LowLevel
 from offsite.repository.restores.lease import TTL_S, LeaseTerms
@@ -224,7 +225,7 @@ def test_an_agent_that_fails_at_first_says_when_it_went_well_last_under_the_one_
 
 def test_an_agent_that_fails_says_no_time_that_is_in_the_future(world: World) -> None:
     voice = Voice(world.store, world.declared.layout, world.clock)  # type: ignore[arg-type]
-    word = AgentWord(number=1, term=1, well_ms=world.store.now_ms() + AHEAD_MAX_MS + 1)
+    word = AgentWord(number=1, term=1, well_ms=world.store.now_ms() + MOST_APART_MS + 1)
     put_agent_word(world.store, world.declared.layout, word)  # type: ignore[arg-type]
     voice.takes(1, 2)
     voice.fails(KafkaUnreachable("down for days"))

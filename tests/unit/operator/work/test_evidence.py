@@ -13,7 +13,9 @@ from offsite.model.errors import ExpiryNotDone
 from offsite.operator.work import expire as job
 from offsite.operator.work.release import plan_release
 from offsite.repository.commit import Changes
-from offsite.repository.declared.entry import Kind
+from offsite.repository.declared.entry import Kind, encode_owner
+from offsite.repository.declared.layout import later_owner_key, owner_key
+from offsite.repository.declared.ledger import claim_name
 from offsite.repository.generations import removal
 from offsite.repository.generations.removal import KEPT_MS, SETTLED_MS
 from offsite.repository.layout import BackupLayout
@@ -21,8 +23,8 @@ from offsite.services.removed_backup import find_removal
 from offsite.services.retention.pins import pin_point
 from offsite.services.retention.policy import parse_policy
 from offsite.stores.posix_store import PosixStore
-from tests.backups import run_once
-from tests.unit.operator.work.declared import Declared
+from tests.backups import SELECTION, run_once
+from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.work.test_letting_go import BOTH, ORDERS, USERS, Place, begun_restore, run, why
 
 DAY_MS = 86_400_000
@@ -85,12 +87,22 @@ def test_a_clock_that_is_set_makes_no_backup_reach_back(
     assert place.is_there("old")
 
 
+@pytest.mark.parametrize("claimed", ["by nobody", "of a plain run", "of another resource"])
 @pytest.mark.parametrize("is_deletion", [False, True])
-def test_what_a_ledger_names_alone_is_not_of_the_resource(tmp_path: Path, *, is_deletion: bool) -> None:
-    """Whoever can create objects wrote that the backup of somebody else is the resource's, and the last one."""
+def test_what_a_ledger_names_is_not_of_the_resource(tmp_path: Path, *, is_deletion: bool, claimed: str) -> None:
+    """Whoever can create objects wrote that the backup of somebody else is the resource's, and the last one; and claimed
+    its name."""
     place = stopped_and_followed(tmp_path / "A", is_named=True)
-    run_once(place.backup("nightly"))
-    run_once(place.backup("nightly"))
+    owner = "4567abcd-0002" if claimed == "of another resource" else ""
+    if owner:
+        claim_name(place.repository.store, "nightly", owner)
+    for _ in range(2):
+        run_once(
+            place.repository.create_backup("nightly", cluster_id="cluster", selection=SELECTION, declared_by=owner)
+        )
+    key = later_owner_key("nightly", 1) if owner else owner_key("nightly")
+    if claimed != "by nobody":
+        place.repository.store.put_if_absent(key, encode_owner(UID))
     place.stop("new")
     new = place.declared.history.backups[-1]
     beginning = replace(new.beginning, backup="nightly")
@@ -100,7 +112,7 @@ def test_what_a_ledger_names_alone_is_not_of_the_resource(tmp_path: Path, *, is_
     if is_deletion:
         assert done.removed == ("old", "new")
     else:
-        assert "nightly: the ledger names it, and its name is not of this resource" in str(done.kept[0])
+        assert "nightly: the ledger names it, and it is not of this resource" in str(done.kept[0])
     assert len(place.repository.backup("nightly").state().history) == 2
 
 

@@ -45,7 +45,7 @@ class Site:
 
     def begun(self, name: str, *, commits: int = 1, live: bool = False) -> None:
         self.declared.start(name)
-        backup = self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION)
+        backup = self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION, declared_by=UID)
         for _ in range(commits):
             run_once(backup)
         if not live:

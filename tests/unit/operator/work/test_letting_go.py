@@ -70,8 +70,10 @@ class Place:
         lows = (low for low in self.declared.history.backups if low.beginning.backup == name)
         return list(lows)[-1].word
 
-    def backup(self, name: str) -> Backup:
-        return self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION)
+    def backup(self, name: str, *, plain: bool = False) -> Backup:
+        """As an agent makes it, or as a plain run does."""
+        uid = "" if plain else self.declared.layout.uid
+        return self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION, declared_by=uid)
 
     def copy(self, name: str, ranges: Ranges, *, passes: int = 2) -> None:
         """Passes over the source, the first of which copies these ranges."""

@@ -403,7 +403,8 @@ class ExpiryWorld:
         url, low = live
         name = low.beginning.backup
         with suppress(OffsiteError):
-            backup = Repository.open(self.stores[url]).create_backup(name, cluster_id="c", selection=SELECTION)
+            repository = Repository.open(self.stores[url])
+            backup = repository.create_backup(name, cluster_id="c", selection=SELECTION, declared_by=UID)
             self.commit_pass(url, backup, low)
 
     def commit_pass(self, url: str, backup: Backup, low: LowLevel) -> None:

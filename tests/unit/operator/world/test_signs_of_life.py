@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from offsite.model.clock import MOST_APART_MS
 from offsite.operator.decide.seen import AgentsSeen, LowLevelSeen
 from offsite.operator.decide.wanted import Place
 from offsite.operator.world.look import Eyes, look
 from offsite.operator.world.ports import BackupFacts
-from offsite.repository.declared.agent_word import AHEAD_MAX_MS, AgentWord, put_agent_word
+from offsite.repository.declared.agent_word import AgentWord, put_agent_word
 from offsite.repository.restores.lease import LeaseTerms
 from tests.source_events.memory_store import MemoryStore
 from tests.unit.operator.work.declared import UID, Declared
@@ -76,7 +77,7 @@ def test_the_word_of_the_agent_shows_that_it_goes_on(course: Course) -> None:
 
 @pytest.mark.parametrize("why", ["", "OFF-1501: no broker answers"])
 def test_a_word_that_is_dated_in_the_future_shows_nothing_and_is_told(course: Course, why: str) -> None:
-    course.say(1, course.now_ms + AHEAD_MAX_MS + HOUR_MS, why)
+    course.say(1, course.now_ms + MOST_APART_MS + HOUR_MS, why)
     assert course.quiet_h == 24
     assert "the word of its agent is dated" in course.live.ahead
 
@@ -96,7 +97,7 @@ def test_a_resume_that_is_dated_in_the_future_shows_nothing_and_is_told(course: 
 
 
 def test_a_clock_that_is_a_little_ahead_is_believed(course: Course) -> None:
-    course.say(1, course.now_ms + AHEAD_MAX_MS // 2)
+    course.say(1, course.now_ms + MOST_APART_MS // 2)
     assert (course.quiet_h, course.live.ahead) == (0, "")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offsite.copy.point_cut import default_point
+from offsite.model.clock import MOST_APART_MS
 from offsite.model.errors import BadOption, BelowFloor, ClocksDiffer, CommitLost, NoSuchRestorePoint
 from offsite.repository.snapshots.audit_record import AuditLine, Deletion, UnreadableLine, note_deletions, read_audit
-from offsite.services.clocks import MOST_APART_MS
 from offsite.services.collect.run import collect, plan_collection
 from offsite.services.overview.judgement import problems_of
 from offsite.services.retention.apply import apply_retention, plan_retention
