@@ -10,7 +10,10 @@ from pathlib import Path
 
 from offsite.model.choices import SecretsChoice
 from offsite.model.errors import BadOption
+from offsite.model.journal import warned
+from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
+from offsite.spark.settings import secrets_apart
 
 VARIABLES = frozenset(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
     "OFFSITE_SECRETS"
@@ -79,10 +82,13 @@ def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:
     if path is None:
         return
     try:
-        text = path.read_text(encoding="utf-8")
+        text, why = path.read_text(encoding="utf-8"), exposure(path.stat())
     except (OSError, UnicodeDecodeError) as error:
         raise BadOption(f"cannot read {path}: {error}", hint="check --spark-properties") from error
-    for each in parse_properties(text):
+    settings = parse_properties(text)
+    if why and secrets_apart({each.name: each.value for each in settings})[1]:
+        warned("readable_by_others", why=f"it holds a secret, and {why}", file=path)
+    for each in settings:
         if not each.name.startswith(_PREFIX):
             raise BadOption(
                 f"{path}:{each.line}: {each.name!r} is no setting of Spark", hint="their names begin with spark."

@@ -34,6 +34,18 @@ def test_settings_of_a_file_give_way_to_those_of_the_command_line(tmp_path: Path
     }
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("spark.authenticate.secret", True), ("spark.executor.memory", False)])
+def test_a_file_with_a_secret_that_everybody_can_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, *, is_told: bool
+) -> None:
+    (file := tmp_path / "spark.properties").write_text(f"{name}=hunter2\n")
+    for mode in (0o640, 0o644):
+        file.chmod(mode)
+        settings_of(file, [])
+        assert ("readable_by_others" in caplog.text) is (is_told and mode == 0o644)
+    assert "hunter2" not in caplog.text
+
+
 @pytest.mark.parametrize("pair", ["spark.executor.memory", "executor.memory=2g", "=2g", "", "spark"])
 def test_what_is_no_setting_of_spark_is_refused(pair: str) -> None:
     with pytest.raises(BadOption, match="no setting of Spark"):

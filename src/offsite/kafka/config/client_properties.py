@@ -26,7 +26,7 @@ _RACK = ("client.rack", "rack.id")
 _TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
 _KNOWN = frozenset({*_SERVERS, *_RACK, *_TIMEOUT, "client.id", "security.protocol"}) | TLS_SETTINGS | SASL_SETTINGS
 _DEFAULT_TIMEOUT_MS = 30_000
-_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location"})
+_KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location", "offsite.oauth.token.file"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

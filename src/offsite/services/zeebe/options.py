@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -10,6 +11,7 @@ from offsite.model.errors import BadOption, OffsiteError
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
 from offsite.model.option import Option
+from offsite.model.untrusted.file_access import exposure
 from offsite.services.zeebe.address import ZeebeCluster, parse_address, parse_authorizations
 
 if TYPE_CHECKING:
@@ -81,7 +83,9 @@ def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Ba
 def _read(file: Path) -> str:
     try:
         with file.open("rb") as opened:
-            data = opened.read(_TOKEN_FILE_MAX_BYTES + 1)
+            why, data = exposure(os.fstat(opened.fileno())), opened.read(_TOKEN_FILE_MAX_BYTES + 1)
+        if why:
+            warned("readable_by_others", why=f"it holds a secret, and {why}", file=file)
         if len(data) > _TOKEN_FILE_MAX_BYTES:
             raise BadOption(f"the file of --zeebe-token-file has more than {_TOKEN_FILE_MAX_BYTES} bytes")
         return data.decode()

@@ -102,6 +102,15 @@ def test_a_file_for_nobody_is_refused(tmp_path: Path) -> None:
         parse_zeebe(ZeebeWords(zeebe=["http://127.0.0.1"], zeebe_token_file=str(tmp_path / "token")))
 
 
+def test_a_file_of_secrets_that_everybody_can_read_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = words(tmp_path, "Bearer hunter2", "http://127.0.0.1:9600")
+    for mode, is_told in ((0o600, False), (0o604, True)):
+        (tmp_path / "token").chmod(mode)
+        parse_zeebe(given)
+        assert ("readable_by_others" in caplog.text) is is_told
+    assert "hunter2" not in caplog.text
+
+
 def test_a_secret_that_goes_out_in_clear_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parse_zeebe(words(tmp_path, "Bearer hunter2", "https://zeebe", "at=http://127.0.0.1"))
     assert not caplog.records
