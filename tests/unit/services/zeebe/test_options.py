@@ -80,6 +80,7 @@ def test_a_file_that_does_not_say_it_is_refused_and_not_repeated(text: str) -> N
 
 def words(folder: Path, text: str, *zeebe: str) -> ZeebeWords:
     (folder / "token").write_text(text)
+    (folder / "token").chmod(0o600)
     return ZeebeWords(zeebe=list(zeebe), zeebe_token_file=str(folder / "token"))
 
 
