@@ -46,8 +46,11 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.readers import readers_of
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
 from offsite.repository.state import BackupState
+from offsite.services.collect.agreement import InForce
+from offsite.services.collect.disputed import disputed
 from offsite.services.heads import SeenHead
 from offsite.services.retention.apply import apply_retention, plan_retention
+from offsite.services.retention.kept_points import holds
 from offsite.services.retention.pins import pinned_points
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
@@ -118,7 +121,7 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
     with ExitStack() as held:
         for repository in asked.repositories:
             held.enter_context(_alone(repository, layout.expiry))
-        done = _delete(asked) if asked.is_deletion else _expire(asked, clock)
+        done = _delete(asked, clock) if asked.is_deletion else _expire(asked, clock)
         stores = [repository.store for repository in asked.repositories]
         for store in stores:
             put_kept(store, layout, done.kept)
@@ -130,13 +133,13 @@ def expire(asked: Expiry, *, clock: Clock) -> Expired:
         return done
 
 
-def _delete(asked: Expiry) -> Expired:
+def _delete(asked: Expiry, clock: Clock) -> Expired:
     """All of its backups, but for those that are pinned or read."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
-        elif (why := "" if low.is_continued else _why_in_use(asked.uid, low)) or (why := _remove(asked.uid, low)):
+        elif (why := "" if low.is_continued else _why_in_use(asked.uid, low, clock)) or (why := _remove(asked.uid, low, clock)):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -158,11 +161,11 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
     for low in lows:
         if low is last:
             continue
-        if why := _Case(asked=asked, older=low, last=last, lows=lows).why_kept():
+        if why := _Case(asked=asked, clock=clock, older=low, last=last, lows=lows).why_kept():
             if low.low.phase is not Phase.REMOVING:
                 withdraw_removal(low.store, low.layout)
         else:
-            why = _remove(asked.uid, low)
+            why = _remove(asked.uid, low, clock)
         if why:
             kept.append(_kept(low, why))
         else:
@@ -183,6 +186,7 @@ class _Case:
     """One older backup, and the last one because of which it may go."""
 
     asked: Expiry
+    clock: Clock
     older: _Low
     last: _Low | None
     lows: Sequence[_Low]
@@ -200,11 +204,19 @@ class _Case:
             state = backup.sound_state() if backup is not None else None
             if state is not None and state.unreadable:
                 return f"it cannot be read: {state.unreadable}"
-            why = next(self._reasons(state), "")
+            why = next(self._reasons(state), "") or self._why_disputed(backup)
             doubt = release_doubt(older.repository, self.asked.uid, older.low) if why else ""
             return f"{doubt}; {why}" if doubt else why
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
+
+    def _why_disputed(self, backup: Backup | None) -> str:
+        """Why the last one does not hold what was there before commits that are not believed."""
+        policy = InForce(policy=self.asked.policy)
+        for each in disputed(backup, in_force=policy, clock=self.clock) if backup is not None else ():
+            if why := next(self._why_unequal(each.before), ""):
+                return f"{why}; {each}"
+        return ""
 
     def _reasons(self, state: BackupState | None) -> Iterator[str]:
         is_empty = state is None or not (state.positions or state.topics or state.branches)
@@ -212,7 +224,7 @@ class _Case:
             yield "it is not stopped"
         yield from self._why_not_itself(state)
         if state is not None and not is_empty:
-            yield from filter(None, [_why_in_use(self.asked.uid, self.older)])
+            yield from filter(None, [_why_in_use(self.asked.uid, self.older, self.clock)])
             yield from self._why_unequal(state)
 
     def _why_not_itself(self, state: BackupState | None) -> Iterator[str]:
@@ -258,7 +270,7 @@ def _is_as_judged(uid: str, low: _Low) -> bool:
     return len(backups) == len(low.ledger.backups) and backups[low.low.number - 1] == low.low
 
 
-def _why_in_use(uid: str, low: _Low) -> str:
+def _why_in_use(uid: str, low: _Low, clock: Clock) -> str:
     """Why nobody may delete it now: a restore reads it, or somebody wants to keep a point of it. A release says of what
     was pinned, or of a restore that nobody goes on with, that it may go; not of a restore that runs. A restore that
     entered itself behind the decision was refused, or died before: it reads nothing."""
@@ -269,10 +281,19 @@ def _why_in_use(uid: str, low: _Low) -> str:
         for reader in readers_of(low.store, low.layout):
             if reader.is_live or not (released or low.low.phase is Phase.REMOVING):
                 return str(reader)
-        pins = () if released else pinned_points(unopened(low.store, low.layout))
+        return "" if released else _why_pinned(_as_it_lies(low), clock)
     except (Damaged, FormatTooNew) as error:
         return f"whether it is pinned or read cannot be told: {error.message}"
-    return next((f"commit {pin.commit} of it is pinned: {pin.reason}" for pin in pins if pin.holds), "")
+
+
+def _why_pinned(backup: Backup, clock: Clock) -> str:
+    if pin := next((pin for pin in pinned_points(backup) if pin.holds), None):
+        return f"commit {pin.commit} of it is pinned: {pin.reason}"
+    now_ms = backup.store.now_ms()
+    for each in disputed(backup, in_force=InForce(), clock=clock):
+        if taken_off := next((pin for pin in each.pins if holds(pin, now_ms=now_ms)), None):
+            return f"commit {taken_off.seq} of it was pinned: {taken_off.reason}; {each}"
+    return ""
 
 
 def _rest_of(low: _Low) -> str:
@@ -291,6 +312,15 @@ def _opened(low: _Low) -> Backup | None:
         return low.repository.backup(low.name)
     except BackupNotFound:
         return None
+
+
+def _as_it_lies(low: _Low) -> Backup:
+    """Also where its descriptor is gone, or damaged."""
+    try:
+        backup = _opened(low)
+    except Damaged:
+        backup = None
+    return backup or unopened(low.store, low.layout)
 
 
 def _last(lows: Sequence[_Low]) -> _Low | None:
@@ -341,7 +371,7 @@ def _forget(uid: str, low: _Low) -> None:
     decided("expired", why="a later one goes on in its place", uid=uid, backup=low.name, number=low.low.number)
 
 
-def _remove(uid: str, low: _Low) -> str:
+def _remove(uid: str, low: _Low, clock: Clock) -> str:
     """Stop it where it runs, seal it, and delete it as a whole; or why it stays. Whether somebody reads it is asked
     while nobody can begin to, and so are its pins, right before the ledger says that it goes; nothing comes back from
     there."""
@@ -363,7 +393,7 @@ def _remove(uid: str, low: _Low) -> str:
     why = list[str]()
 
     def is_used() -> bool:
-        why.extend(filter(None, [_why_in_use(uid, low)]))
+        why.extend(filter(None, [_why_in_use(uid, low, clock)]))
         return bool(why)
 
     if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):

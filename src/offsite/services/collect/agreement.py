@@ -79,7 +79,7 @@ def judged(  # noqa: PLR0913  # what is judged, by what
     """Whether a commit that follows `base` is believed. Raises `DamagedCommit`, `ClocksDiffer`, and what the store
     raises."""
     seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
-    if seq <= in_force.accepted or not (stored.commit.changes.lets_go or _loosened(stored, base)):
+    if seq <= in_force.accepted or not (stored.commit.changes.lets_go or loosened(stored, base)):
         return Judged()
     lines = tuple(_lines(backup, stored))
     rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
@@ -107,7 +107,7 @@ def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
     return rule == NO_RULE or policy is None or rule == rule_of(policy)
 
 
-def _loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
+def loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
     """The restore points from which the commit takes a pin, or that it pins for less long than they were."""
     before, changes = {pin.seq: pin for pin in base.pins}, stored.commit.changes
     shorter = (
@@ -172,7 +172,7 @@ def _differs(plan: RetentionPlan, stored: StoredCommit, base: BackupState) -> st
         for low, high in uncovered(start, end, plan.forgotten):
             if points_between(base.history, low, high - 1):
                 return f"the retention that is in force here keeps restore points of {points_named(low, high - 1)}"
-    if early := _loosened(stored, base).difference(plan.unpinned):
+    if early := loosened(stored, base).difference(plan.unpinned):
         return f"another installation took the pin off commit {min(early)}"
     for expired in stored.commit.changes.expired:
         if not _lets_go(plan, expired, base):
@@ -192,8 +192,8 @@ def _lets_go(plan: RetentionPlan, expired: ExpiredRange, base: BackupState) -> b
 def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator[tuple[PartitionId, Span]]:
     """What the restore points need that the commit dropped, or from which it took a pin."""
     branches = Branches.of(base)
-    loosened = ((seq, seq + 1) for seq in sorted(_loosened(stored, base)))
-    for start, end in (*stored.commit.changes.forgotten, *loosened):
+    taken_off = ((seq, seq + 1) for seq in sorted(loosened(stored, base)))
+    for start, end in (*stored.commit.changes.forgotten, *taken_off):
         kept = told(base.history, [Chosen(start=start, end=end, rule="")])
         for run in runs(base.history, kept):
             states = {

@@ -162,7 +162,7 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
     pins: nothing of them was taken."""
     lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
-    catalogs = _Catalogs(backup)
+    catalogs = CatalogCheck(backup)
     for stored in backup.log.read(after=walk.state.seq, upto=until + 1):
         changes = stored.commit.changes
         catalogs.check(walk.state, stored)
@@ -183,7 +183,7 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
 
 
 @dataclass(slots=True)
-class _Catalogs:
+class CatalogCheck:
     """Compares each catalog that the walk passes with what the commits say. Whoever may create objects may create one
     that leaves points out: the retention would let their data go in good faith, and no commit would tell."""
 
@@ -201,7 +201,7 @@ class _Catalogs:
             return
         if is_other:
             raise DamagedObject(
-                f"{key} does not say what the commits say: nothing is collected because of it",
+                f"{key} does not say what the commits say: nothing is deleted because of it",
                 hint="restore points may be missing from lists because of it: switch retention off, delete that object "
                 f"and see what is there then: offsite verify --backup {self.backup.layout.backup}",
             )

@@ -7,8 +7,9 @@ it may (`Follow.guard`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BackupNotFound, DamagedObject
@@ -21,12 +22,15 @@ from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
 from offsite.services.backup.request import BackupRequest
 from offsite.services.cluster import Cluster
+from offsite.services.collect.agreement import NOTHING_IN_FORCE
+from offsite.services.collect.disputed import Disputed, disputed
 from offsite.services.follow.follower import Follow, Follower, Round
 from offsite.services.generations.compacted_topics import uncompacted
 from offsite.services.generations.lost_keys import lost_of_backups
 from offsite.services.generations.target import Copied, Guard, Held
 from offsite.services.heads import SeenHead
 from offsite.services.outages import Outages
+from offsite.services.retention.kept_points import holds
 from offsite.services.retention.pins import pinned_points
 from offsite.services.seal import seal_backup
 from offsite.spark.runner import OnProgress, Runner
@@ -95,10 +99,19 @@ class BackupTarget:
         """Raises what reading both, and Spark, raise."""
         name, repository, older = self._parts.layout.backup_name, self._parts.repository, self._open(old)
         before = older.state() if older is not None else None
-        if before is None or not before.seq:  # it was the active one, so it had some
+        if older is None or before is None or not before.seq:  # it was the active one, so it had some
             return (f"what {name(old)} held, whose commits are all gone: a part of it may be away",)
         after, runner = repository.backup(name(new)).state(), self._parts.runner
-        return lost_of_backups(before, after, topics=topics, store=repository.store, runner=runner)
+        lost = partial(lost_of_backups, topics=topics, store=repository.store, runner=runner)
+        if found := lost(before, after):
+            return found
+        for each in self._disputed(older):
+            if found := lost(each.before, after):
+                return (*found, str(each))
+        return ()
+
+    def _disputed(self, backup: Backup) -> Iterator[Disputed]:
+        return disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
 
     def seal(self, generation: int) -> None:
         """Raises `CommitLost` if others go on and on."""
@@ -109,7 +122,11 @@ class BackupTarget:
 
     def is_pinned(self, generation: int) -> bool:
         backup = self._open(generation)
-        return backup is not None and any(pin.holds for pin in pinned_points(backup))
+        if backup is None:
+            return False
+        now_ms = self._parts.repository.store.now_ms()
+        before = (pin for each in self._disputed(backup) for pin in each.pins)
+        return any(pin.holds for pin in pinned_points(backup)) or any(holds(pin, now_ms=now_ms) for pin in before)
 
     def is_there(self, generation: int) -> bool:
         return self._open(generation) is not None

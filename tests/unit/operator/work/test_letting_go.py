@@ -21,7 +21,7 @@ from offsite.operator.world.act import last_commit
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Eyes, look
 from offsite.repository.backup import Backup
-from offsite.repository.commit import Changes, Position, TopicShape
+from offsite.repository.commit import LIVE, Changes, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor, Release
 from offsite.repository.declared.history import Phase
 from offsite.repository.declared.kept import get_kept
@@ -32,6 +32,7 @@ from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services import releases
+from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.restore.lease import held_restore
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
@@ -497,3 +498,57 @@ def test_a_release_counts_nowhere_where_nothing_is_remembered(
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
     assert "give it a folder, XDG_STATE_HOME" in why(run(one, other, minimum_ms=0))
+
+
+# a stranger's commit --------------------------------------------------------------------------------------------------
+
+
+def let_all_go(backup: Backup, *, unpinned: tuple[int, ...] = ()) -> None:
+    """As whoever may create objects can: a commit behind all, sealed or not, that leaves nothing of the records."""
+    base = backup.state()
+    expired = tuple(
+        ExpiredRange(partition_id=known, start=0, end=listed.read()[-1].end, branch=LIVE)
+        for known, listed in base.segments.items()
+        if not unpinned
+    )
+    backup.commit(Changes(expired=expired, unpinned=unpinned), base=base, writer="forged")
+
+
+@pytest.fixture
+def apart(one: Place, other: Place) -> tuple[Place, Place]:
+    """`new` does not hold what `old` does."""
+    one.begin("old")
+    one.copy("old", BOTH)
+    one.stop("old")
+    other.begin("new", (one, "old"))
+    other.copy("new", {ORDERS: ((50, 60), (50, 60)), USERS: ((0, 60),)})
+    return one, other
+
+
+def test_what_a_forged_commit_let_go_is_compared_all_the_same(apart: tuple[Place, Place]) -> None:
+    assert "begins at 50 of orders/0" in why(run(*apart))
+    let_all_go(apart[0].repository.backup("old"))
+    told = why(run(*apart))
+    assert "begins at 50 of orders/0" in told
+    assert "let something of it go, and is not believed" in told
+
+
+def test_what_the_retention_of_this_machine_let_go_is_not_compared(apart: tuple[Place, Place]) -> None:
+    backup = apart[0].repository.backup("old")
+    let_all_go(backup)
+    LetGoMemory(backup=backup).note_made(backup.state())
+    assert run(*apart).removed == ("old",)
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+def test_a_pin_that_a_stranger_took_off_holds(moved: tuple[Place, Place], *, is_deletion: bool) -> None:
+    one, other = moved
+    backup = one.repository.backup("old")
+    pin_point(backup, 1, reason="legal hold")
+    let_all_go(backup, unpinned=(1,))
+    if is_deletion:
+        with pytest.raises(ExpiryNotDone, match="commit 1 of it was pinned: legal hold"):
+            run(one, other, is_deletion=True)
+    else:
+        assert "commit 1 of it was pinned: legal hold" in why(run(one, other))
+    assert one.is_there("old")

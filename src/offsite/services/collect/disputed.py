@@ -1,0 +1,67 @@
+"""What a backup held before commits that are not believed: to be asked before it goes as a whole.
+
+A collector keeps what such a commit let go (see `agreement`). A backup that is compared with the one that takes its
+place must not look empty because of one either: whoever may create objects may create a commit that lets all go, or
+takes a pin off, or a catalog that leaves out what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsite.model.clock import Clock
+from offsite.repository.backup import Backup
+from offsite.repository.commit import Pin
+from offsite.repository.commit_json import damaged_commit
+from offsite.repository.fold import fold
+from offsite.repository.leftovers import LEFT_AFTER_MS
+from offsite.repository.replaced import CollectedHint, collected_hint
+from offsite.repository.state import BackupState
+from offsite.services.collect.agreement import InForce, KeptCommit, judged, loosened
+from offsite.services.collect.plan import CatalogCheck
+from offsite.services.let_go_memory import LetGoMemory
+from offsite.services.steps import ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disputed:
+    """The state `before` a commit that is not believed, why it is not, and the `pins` that it took off or made to end
+    earlier."""
+
+    before: BackupState
+    kept: KeptCommit
+    pins: tuple[Pin, ...]
+
+    def __str__(self) -> str:
+        return f"commit {self.kept.commit} let something of it go, and is not believed: {self.kept.why}"
+
+
+def disputed(
+    backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS
+) -> Iterator[Disputed]:
+    """The commits of `backup` that let something go, or take pins off, of which no collection was to judge yet or none
+    believed, and that this machine did not make and does not believe. Raises `DamagedObject` where a catalog says other
+    than the commits, `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    head, hint, catalogs = backup.state(), collected_hint(backup), CatalogCheck(backup)
+    hint = hint if hint.upto <= head.seq else CollectedHint()
+    state = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
+    doubtful = list(hint.pending)
+    for stored in backup.log.read(after=state.seq, upto=head.seq):
+        catalogs.check(state, stored)
+        changes = stored.commit.changes
+        if changes.lets_go or changes.pinned or changes.unpinned:
+            doubtful.append(stored.commit.seq)
+        state = fold(state, [stored])
+    for seq in doubtful:
+        before = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=head.backup)
+        commit = backup.log.get(seq)
+        if commit is None or before.seq != seq - 1:
+            raise damaged_commit(f"{backup.layout.commit_key(seq)} is missing, or one before it")
+        points = len(fold(before, [commit]).history)
+        if LetGoMemory(backup=backup).rule_of(seq, commit.hash, points=points) is not None:
+            continue
+        kept = ended(judged(backup, commit, before, in_force=in_force, clock=clock, grace_ms=grace_ms)).kept
+        if kept is not None:
+            pins = loosened(commit, before)
+            yield Disputed(before=before, kept=kept, pins=tuple(pin for pin in before.pins if pin.seq in pins))
