@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from offsite.operator.work.release import plan_release, refuse_release, release
 from offsite.operator.world.act import last_commit
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.operator.world.look import Eyes, look
+from offsite.repository import catalog
 from offsite.repository.backup import Backup
 from offsite.repository.commit import LIVE, Changes, ExpiredRange, Position, TopicShape
 from offsite.repository.declared.entry import Kind, LastCommit, Origin, Predecessor, Release
@@ -552,3 +554,16 @@ def test_a_pin_that_a_stranger_took_off_holds(moved: tuple[Place, Place], *, is_
     else:
         assert "commit 1 of it was pinned: legal hold" in why(run(one, other))
     assert one.is_there("old")
+
+
+def test_a_catalog_that_leaves_all_out_does_not_make_a_backup_empty(
+    apart: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = apart[0].repository.backup("old")
+    base = backup.state()
+    monkeypatch.setattr(catalog, "COMMITS_PER_CATALOG", 1)
+    forged = replace(base, segments={}, positions={}, topics={}, loose_commits=1)
+    backup.commit(Changes(seal=True), base=forged, writer="forged")
+    assert not backup.state().positions
+    assert "does not say what the commits say" in why(run(*apart))
+    assert apart[0].is_there("old")
