@@ -75,7 +75,7 @@ class Repository:
         layouts = sorted(backup_folders(self.store), key=lambda layout: layout.backup)
         return tuple(layout.backup for layout in layouts if self._is_there(layout))
 
-    def create_backup(
+    def create_backup(  # noqa: PLR0913  # all by keyword but the name
         self,
         name: str,
         *,

@@ -52,8 +52,8 @@ class ReleaseMemory:
         if now_ms - seen_ms >= RELEASE_AFTER_MS:
             return ""
         return (
-            f"{who} was not given on this machine: it counts here from {format_time(seen_ms + RELEASE_AFTER_MS)} on, or "
-            "once it is given here as well; where it is wrong, refuse it here (release --refuse)"
+            f"{who} was not given on this machine: it counts here from {format_time(seen_ms + RELEASE_AFTER_MS)} on, "
+            "or once it is given here as well; where it is wrong, refuse it here (release --refuse)"
         )
 
     @property

@@ -132,9 +132,7 @@ class Cluster:
     def copy(self, uid: str) -> None:
         """As agents do."""
         name = self.lows(uid)[-1].beginning.backup
-        backup = self.repository.create_backup(
-            name, cluster_id="cluster", selection=SELECTION, declared_by=uid
-        )
+        backup = self.repository.create_backup(name, cluster_id="cluster", selection=SELECTION, declared_by=uid)
         commit_next(backup, backup.state())
 
     def said(self) -> str:

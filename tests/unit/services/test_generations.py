@@ -408,9 +408,7 @@ def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pai
     assert [each.why for each in removals_of(pair)] == ["released by a person"]
 
 
-def test_a_forged_release_takes_no_generation_away(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_forged_release_takes_no_generation_away(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever may create objects writes the word of a person. The instance never saw a person give it."""
     a = pair.instance(Instance.A, topics="*")
     b = pair.instance(Instance.B, topics="*", length_ms=10**9)
@@ -492,9 +490,7 @@ def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *
     assert a._with.target.held(1)
 
 
-def test_a_forged_release_makes_nobody_take_over(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_forged_release_makes_nobody_take_over(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
     a.step()
     empty(pair)

@@ -142,7 +142,7 @@ def release(
     """Let an old generation go although it alone holds something, such as a topic that was deleted or emptied since.
 
     Its instance removes it: one on another machine three days after it first saw the release, or once it is given there
-    as well. Without this it is kept for ever, and the next generation does not take its place, or no other one is begun.
+    as well. Without this it is kept for ever, and the next generation does not take its place, or no other is begun.
     Exit code 14: it is not one that another took the place of, or is read to.
     """
     from offsite.repository.restores.process_identity import ProcessIdentity

@@ -29,7 +29,7 @@ def render_sets(console: Console, sets: Sequence[SetReport]) -> None:
 
 
 def render_release(console: Console, found: SetReport) -> None:
-    console.print("released: its instance removes it when the next one has taken its place, on another machine in 3 days")
+    console.print("released: its instance removes it when the next one is in its place; on another machine in 3 days")
     _render_set(console, found)
 
 
@@ -43,8 +43,8 @@ def _render_set(console: Console, found: SetReport) -> None:
     console.print(table)
     for each in found.generations:
         if each.is_released:
-            by = each.released_by or "nobody"
-            console.print(f"  generation {each.number} was released at {format_time(each.released_ms)} by {by}, it says")
+            said = f"{format_time(each.released_ms)}, in the name of {each.released_by or 'nobody'}"
+            console.print(f"  generation {each.number} was released: {said}")
         if each.kept:
             console.print(f"  generation {each.number} stays: {each.kept}")
             console.print(

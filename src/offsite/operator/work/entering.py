@@ -31,8 +31,9 @@ def enter(  # noqa: PLR0913  # all by keyword but where, and of whose backup
     release: Release | None = None,
     check: Callable[[History], None] = anything,
 ) -> History:
-    """Enter it, and give the state behind it; `check` raises where the state before does not allow it. Raises `RestoreRunning` while an operator
-    holds the lock, `ExpiryNotDone` where others are always faster, and `NotAllowedError`."""
+    """Enter it, and give the state behind it; `check` raises where the state before does not allow it. Raises
+    `RestoreRunning` while an operator holds the lock, `ExpiryNotDone` where others are always faster, and
+    `NotAllowedError`."""
     layout, mine = DeclaredLayout(uid=uid), ProcessIdentity.mine()
     ledger = DeclaredLedger(store=store, layout=layout)
     with LeaseTerms(store=store, lease=layout.lock).held(mine) as claim:

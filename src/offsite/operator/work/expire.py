@@ -2,8 +2,8 @@
 
 The retention is applied to the last low-level backup. An older one is deleted whole once the last one was compared with
 it, holds what it holds, was read, and reaches back as far as is to be restorable (see `decide.succession`); or once a
-person released it (see `work.release`). Which one is the last is told by ledgers. A resource that is deleted has all of its backups stopped
-and deleted. What a restore reads or somebody pinned stays in either case, and is named.
+person released it (see `work.release`). Which one is the last is told by ledgers. A resource that is deleted has all of
+its backups stopped and deleted. What a restore reads or somebody pinned stays in either case, and is named.
 
 One such job of a backup runs at a time, whoever operates: a lease in each repository.
 """
@@ -139,7 +139,9 @@ def _delete(asked: Expiry, clock: Clock) -> Expired:
     for low in _lows(asked):
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
-        elif (why := "" if low.is_continued else _why_in_use(asked.uid, low, clock)) or (why := _remove(asked.uid, low, clock)):
+            continue
+        in_use = "" if low.is_continued else _why_in_use(asked.uid, low, clock)
+        if why := in_use or _remove(asked.uid, low, clock):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -198,17 +200,18 @@ class _Case:
         if older.low.phase is Phase.REMOVING and older.store.head(older.layout.descriptor_key) is None:
             return ""  # its removal goes on: without a right to delete nobody gets it there
         try:
-            if is_released(older.repository, self.asked.uid, older.low):
-                return ""
-            backup = _opened(older)
-            state = backup.sound_state() if backup is not None else None
-            if state is not None and state.unreadable:
-                return f"it cannot be read: {state.unreadable}"
-            why = next(self._reasons(state), "") or self._why_disputed(backup)
-            doubt = release_doubt(older.repository, self.asked.uid, older.low) if why else ""
-            return f"{doubt}; {why}" if doubt else why
+            return "" if is_released(older.repository, self.asked.uid, older.low) else self._why_unreleased()
         except (Damaged, FormatTooNew) as error:
             return f"it cannot be judged: {error.message}"
+
+    def _why_unreleased(self) -> str:
+        backup = _opened(self.older)
+        state = backup.sound_state() if backup is not None else None
+        if state is not None and state.unreadable:
+            return f"it cannot be read: {state.unreadable}"
+        why = next(self._reasons(state), "") or self._why_disputed(backup)
+        doubt = release_doubt(self.older.repository, self.asked.uid, self.older.low) if why else ""
+        return f"{doubt}; {why}" if doubt else why
 
     def _why_disputed(self, backup: Backup | None) -> str:
         """Why the last one does not hold what was there before commits that are not believed."""

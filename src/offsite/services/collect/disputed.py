@@ -37,9 +37,7 @@ class Disputed:
         return f"commit {self.kept.commit} let something of it go, and is not believed: {self.kept.why}"
 
 
-def disputed(
-    backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS
-) -> Iterator[Disputed]:
+def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> Iterator[Disputed]:
     """The commits of `backup` that let something go, or take pins off, of which no collection was to judge yet or none
     believed, and that this machine did not make and does not believe. Raises `DamagedObject` where a catalog says other
     than the commits, `DamagedCommit`, `ClocksDiffer`, and what the store raises."""

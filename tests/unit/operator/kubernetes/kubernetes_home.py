@@ -172,9 +172,7 @@ class World:
         """As agents do: a commit for the newest low-level backup."""
         repository = Repository.open(PosixStore(root=self.root / place))
         name = self.lows(uid, place)[-1].beginning.backup
-        backup = repository.create_backup(
-            name, cluster_id="cluster", selection=SELECTION, declared_by=uid
-        )
+        backup = repository.create_backup(name, cluster_id="cluster", selection=SELECTION, declared_by=uid)
         commit_next(backup, backup.state())
 
     def running(self, **spec: Any) -> tuple[KubernetesHome, str]:

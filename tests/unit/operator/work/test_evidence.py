@@ -90,8 +90,8 @@ def test_a_clock_that_is_set_makes_no_backup_reach_back(
 @pytest.mark.parametrize("claimed", ["by nobody", "of a plain run", "of another resource"])
 @pytest.mark.parametrize("is_deletion", [False, True])
 def test_what_a_ledger_names_is_not_of_the_resource(tmp_path: Path, *, is_deletion: bool, claimed: str) -> None:
-    """Whoever can create objects wrote that the backup of somebody else is the resource's, and the last one; and claimed
-    its name."""
+    """Whoever can create objects wrote that the backup of somebody else is the resource's, and the last one; and he
+    claimed its name."""
     place = stopped_and_followed(tmp_path / "A", is_named=True)
     owner = "4567abcd-0002" if claimed == "of another resource" else ""
     if owner:
