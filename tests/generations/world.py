@@ -28,6 +28,7 @@ from offsite.services.generations.instance import Generations, RunningInstance
 from offsite.services.generations.message import Event, Message, encode_message
 from offsite.services.generations.messages_told import Addresses, Mailbox
 from offsite.services.generations.target import Copied, Guard, Held
+from offsite.services.releases import ReleaseMemory
 from offsite.stores.store import ObjectInfo, PutResult
 from tests.source_events.memory_store import MemoryStore
 
@@ -101,6 +102,9 @@ class World:
             )
             with suppress(NotAllowedError):
                 state = state if each.is_released else ledger.append(entry, to=state) or state
+        memory = ReleaseMemory(store=self.store, prefix=ledger.layout.ledger_prefix)  # type: ignore[arg-type]
+        for word in (each.released for each in state.generations if each.released is not None):
+            memory.note_given(word)
 
     def start(self, instance: Instance, *, is_first: bool | None = None) -> Process:
         process = Process(self, instance, is_first=instance is Instance.A if is_first is None else is_first)
@@ -271,6 +275,9 @@ class PausingTarget:
 
     def is_read(self, generation: int) -> bool:
         return False
+
+    def disputed_pin(self, generation: int) -> str:
+        return ""
 
     def is_pinned(self, generation: int) -> bool:
         return False

@@ -460,6 +460,22 @@ def test_what_a_forged_commit_let_go_of_a_generation_is_compared_all_the_same(pa
     assert "let something of it go, and is not believed" in found.generations[0].kept
 
 
+def test_a_pin_that_a_stranger_took_off_a_generation_holds(pair: Pair) -> None:
+    a, b = pair.instance(Instance.A), pair.instance(Instance.B, length_ms=10**9)
+    a.step()
+    older = pair.site.repository.backup("pair.gen-1")
+    pin_point(older, older.state().seq, reason="legal hold")
+    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    base = older.state()
+    older.commit(Changes(unpinned=(base.pins[0].seq,)), base=base, writer="forged")
+    for _ in range(3):
+        effect = a.step()
+        b.step()
+    assert pair.phases() == ["sealed", "complete"]
+    assert isinstance(effect, Rest)
+    assert "a restore point of it was pinned; commit" in effect.why
+
+
 @pytest.mark.parametrize("as_archives", [False, True])
 def test_a_forged_removal_takes_no_generation_away(pair: Pair, tmp_path: Path, *, as_archives: bool) -> None:
     """Whoever may read the ledger knows the word of an instance, and writes in its name that its generation is gone:

@@ -58,7 +58,8 @@ from offsite.stores.store import Store
 
 BY = "expiry"
 _NOT_OURS = (
-    "the ledger names it, and it is not of this resource: somebody else's entry, or the claim of its name is gone"
+    "the ledger names it, and it is not of this resource: somebody else's entry, or the claim of its name, or its "
+    "backup.json, is gone or cannot be read"
 )
 _BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began: no job touches it any more"
 

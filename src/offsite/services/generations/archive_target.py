@@ -95,6 +95,9 @@ class ArchiveTarget:
     def is_pinned(self, generation: int) -> bool:  # noqa: ARG002  # an archive has no restore points
         return False
 
+    def disputed_pin(self, generation: int) -> str:  # noqa: ARG002  # an archive has no restore points
+        return ""
+
     def is_there(self, generation: int) -> bool:
         return open_archive_files(self._place(generation)).get(MANIFEST_KEY) is not None
 

@@ -122,11 +122,16 @@ class BackupTarget:
 
     def is_pinned(self, generation: int) -> bool:
         backup = self._open(generation)
-        if backup is None:
-            return False
-        now_ms = self._parts.repository.store.now_ms()
-        before = (pin for each in self._disputed(backup) for pin in each.pins)
-        return any(pin.holds for pin in pinned_points(backup)) or any(holds(pin, now_ms=now_ms) for pin in before)
+        return backup is not None and any(pin.holds for pin in pinned_points(backup))
+
+    def disputed_pin(self, generation: int) -> str:
+        """Raises as `disputed`."""
+        backup, now_ms = self._open(generation), self._parts.repository.store.now_ms()
+        found = self._disputed(backup) if backup is not None else ()
+        for each in found:
+            if any(holds(pin, now_ms=now_ms) for pin in each.pins):
+                return f"a restore point of it was pinned; {each}"
+        return ""
 
     def is_there(self, generation: int) -> bool:
         return self._open(generation) is not None

@@ -329,12 +329,12 @@ class RunningInstance:
         if target.is_read(number):
             return "it is read"
         if self._is_let_go(number, state.active):
-            return ""
+            return target.disputed_pin(number)
         if left := lacking(target.held(state.active), target.held(number)):
             self._note_kept((number, state.active), lacks(state.active, left))
             return lacks(state.active, left)
         pair = number, state.active
-        return self._compared(pair, lambda: target.lost(*pair), again=True)
+        return self._compared(pair, lambda: target.lost(*pair), again=True) or target.disputed_pin(number)
 
     def _is_let_go(self, number: int, successor: int) -> bool:
         """Whether a person has said that a generation may go, though its successor may lack something."""

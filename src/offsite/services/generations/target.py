@@ -61,6 +61,10 @@ class GenerationTarget(Protocol):
     def is_pinned(self, generation: int) -> bool:
         """Whether a person has said that a restore point of the generation stays."""
 
+    def disputed_pin(self, generation: int) -> str:
+        """Why a pin that is not there any more holds: whoever took it off is not believed. Asked right before the
+        generation goes; empty where there is none."""
+
     def is_there(self, generation: int) -> bool:
         """Whether what goes first when it is removed is still there, so that nothing is gone yet."""
 
