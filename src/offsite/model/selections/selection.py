@@ -18,7 +18,7 @@ from fnmatch import translate
 from offsite.model.errors import BadOption, NoSuchTopic
 from offsite.model.untrusted.names import check_topic_name
 
-_REGEX_PREFIX = "regex:"
+REGEX_PREFIX = "regex:"
 _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
@@ -80,7 +80,7 @@ def no_topics(selection: TopicSelection) -> NoSuchTopic:
 
 
 def is_literal(pattern: str) -> bool:
-    return not pattern.startswith(_REGEX_PREFIX) and _GLOB_CHARACTERS.isdisjoint(pattern)
+    return not pattern.startswith(REGEX_PREFIX) and _GLOB_CHARACTERS.isdisjoint(pattern)
 
 
 def is_readable(pattern: str) -> bool:
@@ -109,8 +109,8 @@ def _check(pattern: str) -> None:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    if pattern.startswith(_REGEX_PREFIX):
-        return re.compile(pattern.removeprefix(_REGEX_PREFIX))
+    if pattern.startswith(REGEX_PREFIX):
+        return re.compile(pattern.removeprefix(REGEX_PREFIX))
     return re.compile(rf"\A{translate(pattern)}")  # it is searched for: a name or glob means the whole of a name
 
 

@@ -9,13 +9,16 @@ from typing import TypeVar
 
 from offsite.model.choices import CompressionChoice, chosen
 from offsite.model.errors import BadName, BadOption, BadResource
-from offsite.model.selections.selection import parse_groups, parse_selection
+from offsite.model.selections.selection import REGEX_PREFIX, parse_groups, parse_selection
 from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.backup import BackupSpec
 from offsite.operator.resources.parse import meant
 
 T = TypeVar("T")
+REGEX_MAX_CHARS = 4096
+"""Of all regular expressions of a resource: each look reads them, and to read a set of characters may take a hundred
+times as long as its length tells."""
 
 DEFAULTS: Mapping[str, str] = {
     "interval": "10s",
@@ -68,6 +71,12 @@ def check_words(spec: BackupSpec, found: Parameters) -> None:
     for name, text in durations.items():
         if text:
             _read(name, partial(parse_duration_s, text))
+    patterns = (part.strip() for value in (*spec.topics, *spec.exclude) for part in value.split(","))
+    if sum(len(pattern) for pattern in patterns if pattern.startswith(REGEX_PREFIX)) > REGEX_MAX_CHARS:
+        raise BadResource(
+            f"spec.topics and spec.exclude: their regular expressions have more than {REGEX_MAX_CHARS} characters",
+            hint="name topics, or write globs",
+        )
     if spec.topics:
         _read("topics", partial(parse_selection, spec.topics, spec.exclude))
     _read("parameters.groups", partial(parse_groups, found.groups or ()))

@@ -83,6 +83,10 @@ def test_parameters_have_the_defaults_of_the_command() -> None:
         ({"exclude": ["regex:("]}, "spec.topics"),
         ({"parameters": {"read-limit": "much"}}, "spec.parameters.read-limit"),
         ({"topics": ["regex:a{4294967295}"]}, "spec.topics"),
+        (
+            {"topics": ["a", *(f"regex:{n}{'a' * 500}" for n in range(5))], "exclude": ["regex:" + "a" * 500] * 4},
+            "4096",
+        ),
         ({"exclude": [f"regex:{'(' * 400}"]}, "spec.topics"),
         ({"snapshotDuration": "99999999999999999w"}, "spec.snapshotDuration"),
         ({"expiry": {"maximumRetention": "99999999999999999w"}}, "spec.expiry.maximumRetention"),
@@ -95,3 +99,10 @@ def test_parameters_have_the_defaults_of_the_command() -> None:
 def test_what_agents_could_not_read_is_told_before_a_slot_is_taken(spec: dict[str, object], said: str) -> None:
     with pytest.raises(BadResource, match=said):
         wanted_of(new_backup("aaaaaaaa", 1, **spec), ACCOUNTS)
+
+
+def test_expressions_that_take_minutes_to_be_read_are_not_read() -> None:
+    """Whoever may declare could have the operator read them with each look, and nobody else be looked at."""
+    slow = [f"a,regex:(?i){number}" + "[\x01-\U0010fffe]" * 99 for number in range(256)]
+    with pytest.raises(BadResource, match="regular expressions"):
+        wanted_of(new_backup("aaaaaaaa", 1, topics=slow, exclude=slow), ACCOUNTS)
