@@ -9,6 +9,7 @@ from rich.console import Console
 
 from offsite.cli.commands.repository import _render_detail
 from offsite.model.time import format_time
+from offsite.operator.decide.wanted import Place
 from offsite.operator.world.facts import RepositoryFacts
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes
@@ -66,7 +67,7 @@ def test_show_says_where_a_restore_goes_without_a_commit(backup: Backup) -> None
 
 
 def test_a_declared_backup_is_restorable_to_where_a_restore_goes(backup: Backup) -> None:
-    found = RepositoryFacts().of(backup.store, "b")
+    found = RepositoryFacts().of(Place(account="", repository=""), backup.store, "b")
     assert (found.latest_commit, found.is_whole) == (CUT, True)
 
 

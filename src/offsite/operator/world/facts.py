@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from offsite.copy.point_cut import default_point
 from offsite.model.errors import Damaged, NoRepository
 from offsite.model.named import named
+from offsite.operator.decide.wanted import Place
 from offsite.operator.world.ports import BackupFacts
 from offsite.repository.commit import PassProgress
 from offsite.repository.history import CommitSummary
@@ -36,13 +37,13 @@ class _Known:
 class RepositoryFacts:
     """The port `Facts`. A look at a backup without news costs two requests."""
 
-    _known: dict[tuple[str, str], _Known] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[tuple[Place, str], _Known] = field(default_factory=dict, init=False, repr=False)
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
-        layout, place = BackupLayout(backup=backup), (store.url, backup)
-        descriptor, known = store.get(layout.descriptor_key), self._known.get(place)
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+        layout, key = BackupLayout(backup=backup), (place, backup)
+        descriptor, known = store.get(layout.descriptor_key), self._known.get(key)
         if descriptor is None:
-            self._known.pop(place, None)
+            self._known.pop(key, None)
             return BackupFacts()
         is_new = known is None or known.descriptor != descriptor
         if known is not None and not is_new and store.head(layout.commit_key(known.seq + 1)) is None:
@@ -57,7 +58,7 @@ class RepositoryFacts:
         if len(self._known) >= _KEPT_MAX:
             self._known.clear()
         if not state.unreadable:
-            self._known[place] = _Known(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
+            self._known[key] = _Known(descriptor=descriptor, seq=state.seq, facts=facts, progress=state.progress)
         return facts
 
 

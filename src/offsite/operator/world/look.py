@@ -99,7 +99,7 @@ def _seen(eyes: Eyes, store: Store, place: Place, low: LowLevel, *, is_copied: b
     facts, problem = BackupFacts(), ""
     behind = low.origin.last.commit if low.origin is not None else 0  # what lay there before makes nothing whole
     try:
-        facts = eyes.facts.of(store, low.beginning.backup)
+        facts = eyes.facts.of(place, store, low.beginning.backup)
     except OffsiteError as error:
         problem = f"{error.id}: {error.message}"
     return LowLevelSeen(

@@ -30,8 +30,9 @@ class BackupFacts:
 
 
 class Facts(Protocol):
-    def of(self, store: Store, backup: str) -> BackupFacts:
-        """What the backup of that name holds; nothing where there is none yet. Raises what reading one raises."""
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+        """What the backup of that name holds; nothing where there is none yet. `place`: where `store` is; two may
+        have one URL. Raises what reading one raises."""
 
 
 class Agents(Protocol):

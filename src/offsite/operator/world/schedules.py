@@ -31,7 +31,7 @@ from offsite.operator.decide.schedule import (
     is_ahead,
     next_time,
 )
-from offsite.operator.decide.wanted import Wanted
+from offsite.operator.decide.wanted import Place, Wanted
 from offsite.operator.resources.schedule import Action
 from offsite.operator.world.job_processes import BY, Jobs
 from offsite.operator.world.look import Eyes, history_of
@@ -218,15 +218,15 @@ def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> About:
     name = low.beginning.backup
     if low.phase is Phase.PAUSED and not is_drill:
         return NotNow(reason=f"{name} is paused: nothing is copied")
-    if not _may_be_whole(eyes, store, name):
+    if not _may_be_whole(eyes, backup.place, store, name):
         return NotNow(reason=f"{name} has not copied everything once")
     return Target(place=backup.place, backup=name, cluster=schedule.cluster if is_drill else low.beginning.cluster)
 
 
-def _may_be_whole(eyes: Eyes, store: Store, backup: str) -> bool:
+def _may_be_whole(eyes: Eyes, place: Place, store: Store, backup: str) -> bool:
     """Also one that is damaged: a run is there to tell that."""
     try:
-        return eyes.facts.of(store, backup).is_whole
+        return eyes.facts.of(place, store, backup).is_whole
     except OffsiteError:
         return True
 

@@ -288,7 +288,7 @@ class FileWorld:
     def open(self, place: Place) -> Store:
         return self.stores[place.repository.rstrip("/")]  # type: ignore[return-value]
 
-    def of(self, store: Store, backup: str) -> BackupFacts:  # it is whole at once
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:  # it is whole at once
         return BackupFacts(is_whole=True, latest_commit=1, latest_ms=store.now_ms())
 
     def seen(self, uid: str) -> AgentsSeen:

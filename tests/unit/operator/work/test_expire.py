@@ -14,6 +14,7 @@ import pytest
 
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BackupExists, BackupNotFound, CommitsGone, ExpiryNotDone, RestoreRunning
+from offsite.operator.decide.wanted import Place
 from offsite.operator.work.assembly import make_expiry
 from offsite.operator.work.expire import Expired, expire
 from offsite.operator.world.facts import RepositoryFacts
@@ -187,7 +188,7 @@ def test_a_backup_that_was_stopped_in_front_of_its_first_commit_takes_no_place(s
     site.begun("a", commits=2)
     site.begun("b", commits=0)
     seal_backup(site.repository.backup("b"))
-    assert not RepositoryFacts().of(site.repository.store, "b").is_whole
+    assert not RepositoryFacts().of(Place(account="", repository=""), site.repository.store, "b").is_whole
     assert site.kept()[0] == "a: b has not copied everything once since it began"
     assert site.is_there("a")
 

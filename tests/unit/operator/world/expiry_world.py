@@ -582,8 +582,8 @@ class ExpiryWorld:
         prefix = BackupLayout(backup=name).prefix
         return {key: data for key, data in self.stores[url].objects.items() if key.startswith(prefix)}
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
-        return RepositoryFacts().of(store, backup)
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
+        return RepositoryFacts().of(place, store, backup)
 
     def seen(self, uid: str) -> AgentsSeen:  # as `Agents`
         return AgentsSeen(configured=self.configured, ready=1)

@@ -245,7 +245,7 @@ class RestoreWorld:
     def end(self, job: str) -> None:
         """It is on another machine: nobody here can end it."""
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
         return BackupFacts()
 
     def seen(self, uid: str) -> AgentsSeen:

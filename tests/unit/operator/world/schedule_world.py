@@ -90,7 +90,7 @@ class ScheduleWorld:
         assert not self.working, "two runs of a schedule go on"
         self.working.append(process.job)
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
         return BackupFacts(is_whole=self.is_whole)
 
     @contextmanager

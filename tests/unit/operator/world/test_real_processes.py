@@ -34,7 +34,7 @@ WAIT_S = 60
 class Nothing:
     """No backups, no agents."""
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
         return BackupFacts()
 
     def seen(self, uid: str) -> AgentsSeen:

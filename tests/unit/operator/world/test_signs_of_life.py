@@ -43,7 +43,7 @@ class Course:
         word = AgentWord(number=1, term=term, well_ms=well_ms, why=why)
         put_agent_word(self.store, self.declared.layout, word)  # type: ignore[arg-type]
 
-    def of(self, _store: object, _backup: str) -> BackupFacts:
+    def of(self, _place: object, _store: object, _backup: str) -> BackupFacts:
         return self.facts
 
     def seen(self, _uid: str) -> AgentsSeen:

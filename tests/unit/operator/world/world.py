@@ -323,7 +323,7 @@ class World:
 
     # -- ports ---------------------------------------------------------------------------------------------------------
 
-    def of(self, store: Store, backup: str) -> BackupFacts:
+    def of(self, place: Place, store: Store, backup: str) -> BackupFacts:
         inner = getattr(store, "inner", store)
         place = next(place for place, each in self.stores.items() if each is inner)
         done = self.progress.get((place, backup), 0)
