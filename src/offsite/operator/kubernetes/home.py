@@ -36,6 +36,8 @@ from offsite.operator.world.slots import Slots
 
 ROUND_MAX_S = 120.0
 """Of looks in one round: then the queue is looked at, and the next round goes on with those that waited longest."""
+WENT_MAX = 100
+"""Resources that went without their finalizer since the last round: they are remembered as they were."""
 SELDOM_MS = 30_000
 """Between two looks at a resource that is as declared, or done for good."""
 
@@ -72,8 +74,9 @@ class KubernetesHome:
         )
         self._rests_until_ms: dict[str, int] = {}
         self._shares = Shares()
-        self._deaf_until_s: dict[str, float] = {}
         self._looked_s: dict[str, float] = {}
+        self._left: set[str] = set()
+        self._went: dict[str, Body] = {}
         self.rounds = Rounds(ended_s=clock.monotonic_s())
 
     def keep(self, body: Body) -> bool:
@@ -95,12 +98,19 @@ class KubernetesHome:
         looks than others by it."""
         self._rests_until_ms.pop(Named.of(body).uid, None)
 
+    def hear_gone(self, body: Body) -> None:
+        """A resource is gone: the next round looks at what is left of it, unless too many go at once."""
+        if len(self._went) < WENT_MAX:
+            self._went[Named.of(body).uid] = body
+
+    def may_go(self, body: Body) -> bool:
+        """Whether rounds have found that nothing is left of a resource that is being deleted."""
+        return Named.of(body).uid in self._left
+
     def let_go(self, body: Body) -> bool:
         """One step towards the deletion of a resource; whether nothing is left, and its finalizer may be cleared.
         Raises what the API does."""
         with self._counted(body):
-            if self._is_deaf(body):
-                return False
             now = self._now(body)
             return now is None or self._kept(now) is None
 
@@ -109,7 +119,7 @@ class KubernetesHome:
         with their Deployment, which goes with the resource."""
         record = record_of(body)
         with self._counted(body):
-            if FINALIZER not in record.finalizers and not self._is_deaf(body):
+            if FINALIZER not in record.finalizers:
                 self._look(Named.of(body), replace(record, deletion_ms=1))
 
     def round(self) -> None:
@@ -117,9 +127,9 @@ class KubernetesHome:
         one round; then at the queue. Raises what the API does where it does not tell what there is."""
         held = {each: each.held() for each in self._slots()}
         bodies = self._list()
-        for body in self._in_shares(bodies):
+        for body in self._in_shares([*bodies, *list(self._went.values())]):
             try:
-                self.keep(body)
+                self._step(body)
             except OffsiteError as error:  # it is looked at again in the next round
                 warned("look", error=error.id, why=error.message, kind=body["kind"], name=Named.of(body).name)
             except Exception as error:  # noqa: BLE001  # a bug in one must not stop the others
@@ -138,13 +148,22 @@ class KubernetesHome:
             failing=Counter(body["kind"] for body in bodies if _is_told(body, EXPIRY_FAILING)),
         )
 
+    def _step(self, body: Body) -> None:
+        uid = Named.of(body).uid
+        if self._went.pop(uid, None) is not None:
+            self.gone(body)
+        elif not body["metadata"].get("deletionTimestamp"):
+            self.keep(body)
+        elif FINALIZER in (body["metadata"].get("finalizers") or ()) and self.let_go(body):
+            self._left.add(uid)
+
     def _in_shares(self, bodies: Sequence[Body]) -> Iterator[Body]:
         """Those that are to be looked at, for as long as a round may last. Of the namespaces that which has used least
         time comes next, and in it who was looked at longest ago."""
         ends_s, now_ms = self._clock.monotonic_s() + ROUND_MAX_S, self._clock.now_ms()
         due: dict[str, deque[Body]] = {}
         for body in sorted(bodies, key=lambda body: self._looked_s.get(Named.of(body).uid, 0.0)):
-            if now_ms >= self._rests_until_ms.get(Named.of(body).uid, 0):
+            if self._is_due(body, now_ms):
                 due.setdefault(Named.of(body).namespace, deque()).append(body)
         self._shares = self._shares.among(due)
         while due and self._clock.monotonic_s() < ends_s:
@@ -152,6 +171,11 @@ class KubernetesHome:
             yield due[namespace].popleft()
             if not due[namespace]:
                 del due[namespace]
+
+    def _is_due(self, body: Body, now_ms: int) -> bool:
+        uid = Named.of(body).uid
+        is_going = uid in self._went or bool(body["metadata"].get("deletionTimestamp"))
+        return uid not in self._left and (is_going or now_ms >= self._rests_until_ms.get(uid, 0))
 
     @contextmanager
     def _counted(self, body: Body) -> Iterator[None]:
@@ -164,13 +188,6 @@ class KubernetesHome:
                 now_s = self._clock.monotonic_s()
                 self._looked_s[named.uid] = now_s
                 self._shares = self._shares.after(named.namespace, now_s - began_s)
-                others = len({each.namespace for each in self._agents.named.values()} - {named.namespace})
-                until_s = max(self._deaf_until_s.get(named.namespace, 0.0), now_s + others * (now_s - began_s))
-                self._deaf_until_s[named.namespace] = until_s
-
-    def _is_deaf(self, body: Body) -> bool:
-        """Whether calls for a namespace wait, because what they began took long: so they leave time to others."""
-        return self._clock.monotonic_s() < self._deaf_until_s.get(Named.of(body).namespace, 0.0)
 
     def _list(self) -> Sequence[Body]:
         """All resources, of all kinds and namespaces. A namespace that is closed, or gone with its roles, stops no
@@ -229,6 +246,7 @@ class KubernetesHome:
         for known in (self._keepers.asked, self._agents.named, self._rests_until_ms, self._looked_s):
             for uid in known.keys() - uids:
                 known.pop(uid, None)  # `hear` may be faster
+        self._left &= set(uids)
         self._queue.forget_others(uids)
         self._keepers.keep_only(uids)
         for slots, holders in held.items():
@@ -248,13 +266,16 @@ def wants_finalizer(body: Body) -> bool:
             return False
 
 
+_METADATA = ("name", "namespace", "uid", "generation", "deletionTimestamp", "finalizers")
+
+
 def _in_short(body: Body, kind: str) -> Body:
     """What a round needs of a resource: all of them as they are may be more than the pod holds."""
     metadata, status = body["metadata"], body.get("status") or {}
     told = {name: status.get(name) for name in ("reconciled", "observedGeneration")}
     return {
         "kind": kind,
-        "metadata": {name: metadata[name] for name in ("name", "namespace", "uid", "generation")},
+        "metadata": {name: metadata[name] for name in _METADATA if name in metadata},
         "status": {**told, "conditions": [{"type": each.get("type")} for each in status.get("conditions") or ()]},
     }
 

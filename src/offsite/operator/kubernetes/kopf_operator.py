@@ -89,13 +89,13 @@ def _look_after(registry: kopf.OperatorRegistry, home: KubernetesHome, resources
         *resources, registry=registry, id="let-go", when=lambda body, **_: wants_finalizer(body), backoff=_AFTER_ERROR_S
     )
     def let_go(body: kopf.Body, **_: object) -> None:
-        if not home.let_go(body):
+        if not home.may_go(body):
             raise kopf.TemporaryError("something is left to do before it may go", delay=AGAIN_S)
 
     @kopf.on.event(*resources, registry=registry)
     async def gone(event: kopf.RawEvent, **_: object) -> None:
         if event["type"] == "DELETED":
-            await asyncio.to_thread(home.gone, event["object"])
+            home.hear_gone(event["object"])
 
 
 async def _rounds(home: KubernetesHome, every_s: float) -> None:
