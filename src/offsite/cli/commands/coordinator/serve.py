@@ -101,7 +101,8 @@ def serve(options: ServeOptions, engine: SparkOptions) -> None:
     guarded, site = _guarded(options), _site(options, engine)
     with listen(options.host, options.port) as sockets:
         scheme = "https" if options.tls_cert else "http"
-        address = f"{scheme}://{_shown(sockets.host if options.host in _LOOPBACKS else options.host)}:{sockets.port}"
+        host = sockets.host if options.host in _LOOPBACKS and not options.tls_cert else options.host  # TLS knows names
+        address = f"{scheme}://{_shown(host)}:{sockets.port}"
         note(f"serving {options.repo} at {address}")
         if options.token_file is None and not options.no_token:
             code = LoginCode(lambda code: _tell(f"open {address}/login?code={code} (once; the next one is told then)"))
