@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 from starlette.testclient import TestClient
 
@@ -33,6 +34,28 @@ def test_a_code_begins_one_session_and_the_next_one_is_told_then(connect: Connec
     assert len(told) == 2
     assert owner.get(f"/login?code={told[0]}").status_code == 303, "its own history leads in"
     assert stranger.get(f"/login?code={told[1]}").status_code == 303
+
+
+def test_who_waits_for_the_terminal_to_be_told_the_next_code_holds_nobody_up() -> None:
+    is_told, may_go_on, told = threading.Event(), threading.Event(), []
+
+    def tell(code: str) -> None:
+        told.append(code)
+        if len(told) > 1:
+            is_told.set()
+            may_go_on.wait(60)
+
+    code = LoginCode(tell)
+    code.renew()
+    first = threading.Thread(target=code.use, args=(told[0],))
+    first.start()
+    assert is_told.wait(60)
+    late = threading.Thread(target=code.use, args=("wrong",), daemon=True)
+    late.start()
+    late.join(10)
+    assert not late.is_alive()
+    may_go_on.set()
+    first.join()
 
 
 def test_a_code_is_no_token_and_a_form_takes_it(connect: Connect) -> None:

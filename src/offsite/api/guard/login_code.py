@@ -20,13 +20,15 @@ class LoginCode:
 
     def renew(self) -> None:
         """Draw a code and tell it; the one before counts no more."""
-        self._code = secrets.token_urlsafe(32)
-        self._tell(self._code)
+        fresh = self._code = secrets.token_urlsafe(32)
+        self._tell(fresh)
 
     def use(self, code: str) -> bool:
-        """Whether `code` is the one that counts; if so, the next one is told."""
+        """Whether `code` is the one that counts; if so, the next one is told, which may have to wait for a terminal."""
         with self._lock:
             is_right = bool(self._code) and hmac.compare_digest(self._code.encode(), code.encode("utf-8", "replace"))
             if is_right:
-                self.renew()
-            return is_right
+                self._code = ""
+        if is_right:
+            self.renew()
+        return is_right
