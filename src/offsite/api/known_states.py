@@ -35,6 +35,7 @@ class KnownStates:
     _commits: OrderedDict[tuple[str, str, int], StoredCommit | None] = field(default_factory=OrderedDict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _folding: threading.RLock = field(default_factory=threading.RLock)
     _heads: dict[str, ObjectInfo | None] = field(default_factory=dict)
 
     def of(self, backup: Backup) -> Backup:
@@ -59,8 +60,14 @@ class KnownStates:
         return store.head(layout.commit_key(seq)) if seq else None, store.head(layout.commit_key(seq + 1))
 
     def earlier(self, name: str, upto: int, read: Callable[[], BackupState]) -> BackupState:
-        """The state after commit `upto`, which no later commit changes. Raises what `read` raises."""
-        return self._kept(self._earlier, name, upto, read)
+        """The state after commit `upto`, which no later commit changes. One is folded at a time: each is as large as
+        the backup, and whoever only watches may ask for as many as there are commits. Raises what `read` raises."""
+
+        def folded() -> BackupState:
+            with self._folding:
+                return read()
+
+        return self._kept(self._earlier, name, upto, folded)
 
     def commit(self, name: str, seq: int, read: Callable[[], StoredCommit | None]) -> StoredCommit | None:
         """Commit `seq`, or None where it is not there, which nobody keeps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,8 @@ from offsite.api.site import Fresh
 from offsite.model.clock import SystemClock
 from offsite.model.errors import DamagedCommit, StoreUnreachable
 from offsite.repository.catalog import Catalog
-from tests.fake_cluster.site import Site
+from offsite.repository.state import BackupState
+from tests.fake_cluster.site import BACKUP, Site
 
 
 def test_it_is_folded_once_for_each_commit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +50,29 @@ def test_what_is_kept_of_earlier_commits_is_of_the_backup_that_is_there(site: Si
                 assert backup.log.get(seq) == plain.log.get(seq)
         assert backup.log.get(number + 1) is None
     assert len(states._commits) <= 4
+
+
+def test_one_earlier_state_is_folded_at_a_time(site: Site) -> None:
+    for _ in range(3):
+        site.source.write("orders", [b"more"])
+        site.back_up()
+    states, plain = KnownStates(), site.backup
+    states.of(site.backup).state()
+    inside, most, gate = [0], [0], threading.Event()
+
+    def read(seq: int) -> BackupState:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        gate.wait(0.05)
+        inside[0] -= 1
+        return plain.catalog.state(upto=seq)
+
+    asking = [threading.Thread(target=states.earlier, args=(BACKUP, seq, partial(read, seq))) for seq in (1, 2, 3)]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join()
+    assert most == [1]
 
 
 def test_what_is_to_go_on_from_is_never_a_damaged_one(site: Site) -> None:
