@@ -27,7 +27,7 @@ from offsite.operator.resources.model import GROUP, VERSION
 STATE_PREFIX = f"kopf.{GROUP}"
 """How annotations begin that kopf keeps."""
 AGAIN_S = 2.0
-"""From one step of a deletion to the next."""
+"""From one question whether a deletion is done to the next."""
 _AFTER_ERROR_S = 5.0
 
 
@@ -114,7 +114,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=STATE_PREFIX)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=STATE_PREFIX)
     settings.posting.enabled = False  # conditions tell it, and stay
-    settings.execution.executor = ThreadPoolExecutor(max_workers=4)  # they wait for one another
+    settings.execution.executor = ThreadPoolExecutor(max_workers=4)  # they do little
     return settings
 
 
