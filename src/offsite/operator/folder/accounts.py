@@ -208,4 +208,4 @@ def _warn_if_readable(path: Path) -> None:
         return  # whoever reads it says so
     if why and path not in _told:
         _told.add(path)
-        warned("readable_by_others", why=f"it may hold secrets, and {why}", file=path)
+        warned("readable_by_others", why=f"it may hold secrets, and {why} {path.name}", file=path)
