@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from offsite.model.errors import DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.catalog import Catalog
 from offsite.repository.commit import StoredCommit
@@ -22,6 +23,7 @@ from offsite.stores.store import ObjectInfo
 
 KeptT = TypeVar("KeptT")
 _Key: TypeAlias = tuple[str, str, int]
+_Heads: TypeAlias = tuple[ObjectInfo | None, ObjectInfo | None]
 _KEPT = 4
 """Commits, and states as of earlier ones, that are kept: a preview of retention reads one or two of each."""
 
@@ -36,28 +38,29 @@ class KnownStates:
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _folding: threading.RLock = field(default_factory=threading.RLock)
-    _heads: dict[str, ObjectInfo | None] = field(default_factory=dict)
+    _heads: dict[str, _Heads] = field(default_factory=dict)
 
     def of(self, backup: Backup) -> Backup:
         """`backup`, whose newest state is the known one where that is the newest still."""
         return _KnownBackup(store=backup.store, descriptor=backup.descriptor, on_damage=backup.on_damage, states=self)
 
-    def newest(self, backup: Backup) -> BackupState:
-        """Raises as `Backup.sound_state`."""
-        name = backup.descriptor.name
+    def newest(self, catalog: Catalog) -> BackupState:
+        """Raises as `Catalog.sound_state`."""
+        name = catalog.log.layout.backup
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
             known = self._found.get(name)
-            if known is None or (self._heads.get(name), None) != self._head(backup, known.seq):
-                known = self._found[name] = Backup.sound_state(backup)
-                self._heads[name], _ = self._head(backup, known.seq)
+            if known is None or self._heads.get(name) != self._head(catalog.log, known.seq):
+                known = self._found[name] = Catalog.sound_state(catalog)
+                newest, following = self._head(catalog.log, known.seq)
+                self._heads[name] = (newest, following if known.unreadable else None)
             return known
 
-    def _head(self, backup: Backup, seq: int) -> tuple[ObjectInfo | None, ObjectInfo | None]:
-        """Commit `seq` and the next one as the store knows them: a backup may have been put back, or made anew."""
-        store, layout = backup.store, backup.layout
-        return store.head(layout.commit_key(seq)) if seq else None, store.head(layout.commit_key(seq + 1))
+    def _head(self, log: CommitLog, seq: int) -> _Heads:
+        """Commit `seq` and the next one as the store knows them: a backup may have been put back, or made anew. What
+        cannot be read is no next one, as long as it is the same."""
+        return log.store.head(log.layout.commit_key(seq)) if seq else None, _head_of(log, seq + 1)
 
     def earlier(self, name: str, upto: int, read: Callable[[], BackupState]) -> BackupState:
         """The state after commit `upto`, which no later commit changes. One is folded at a time: each is as large as
@@ -103,6 +106,9 @@ class _KnownLog(CommitLog):
 class _KnownCatalog(Catalog):
     states: KnownStates
 
+    def sound_state(self) -> BackupState:
+        return self.states.newest(self)
+
     def state(self, *, upto: int | None = None) -> BackupState:
         if upto is None:
             return Catalog.state(self)
@@ -121,9 +127,14 @@ class _KnownBackup(Backup):
     def catalog(self) -> Catalog:
         return _KnownCatalog(log=self.log, states=self.states)
 
-    def sound_state(self) -> BackupState:
-        return self.states.newest(self)
-
     def state(self) -> BackupState:
-        known = self.states.newest(self)
+        known = self.catalog.sound_state()
         return Backup.state(self) if known.unreadable else known
+
+
+def _head_of(log: CommitLog, seq: int) -> ObjectInfo | None:
+    """None too where something else lies in its place, which reading tells."""
+    try:
+        return log.store.head(log.layout.commit_key(seq))
+    except DamagedObject:
+        return None

@@ -57,6 +57,11 @@ class PointRequest:
     accept_rollback: bool = False
 
     @property
+    def is_named(self) -> bool:
+        """Whether it says by number which commit it means, so that none that came since can be meant."""
+        return self.commit is not None or self.checkpoint is not None
+
+    @property
     def read_committed(self) -> bool:
         """Whether records of aborted and undecided transactions are left out."""
         return self.isolation == Isolation.READ_COMMITTED
@@ -102,6 +107,7 @@ def find_point(
     Raises `NoSuchRestorePoint`, `NoConsistentCut`, `IncarnationUnclear`, `DamagedObject` for a damaged cut, and
     `BadOption` for a time that is none or partitions that are not there.
     """
+    backup = backup.reading(is_named=request.is_named or fixed is not None)
     head = backup.sound_state()
     default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
     fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))

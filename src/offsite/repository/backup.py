@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from offsite.model.check import check
-from offsite.model.errors import Bug, CommitsGone, DamagedObject, NoSuchRestorePoint, OffsiteError
+from offsite.model.errors import Bug, CommitsGone, DamagedObject, FormatTooNew, NoSuchRestorePoint, OffsiteError
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog, Kept
@@ -39,9 +39,12 @@ def tell_journal(problem: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
+    """`goes_on`: whoever reads has named a restore point, so a commit of a newer format behind it stops nothing."""
+
     store: Store
     descriptor: BackupDescriptor
     on_damage: OnDamage = tell_journal
+    goes_on: bool = False
 
     @property
     def layout(self) -> BackupLayout:
@@ -55,12 +58,25 @@ class Backup:
     def catalog(self) -> Catalog:
         return Catalog(log=self.log)
 
+    def reading(self, *, is_named: bool) -> Backup:
+        """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id."""
+        return replace(self, goes_on=True) if is_named else self
+
     def sound_state(self) -> BackupState:
         """The newest state, to read from. Where a commit is damaged it is that of the last one before it: `on_damage`
-        is told, and the state says so (`unreadable`). Raises `DamagedCommit` when nothing is left, `FormatTooNew`."""
+        is told, and the state says so (`unreadable`). Raises `DamagedCommit` when nothing is left, and `FormatTooNew`
+        where a commit is of a newer format, unless a restore point was named (`reading`)."""
         state = self.catalog.sound_state()
-        if why := state.unreadable:
-            self.on_damage(f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}")
+        if state.is_outdated and not self.goes_on:
+            raise self._too_new(state)
+        self._tell(state)
+        return state
+
+    def readable_state(self) -> BackupState:
+        """The same, to tell what there is: also where the commit behind it is of a newer format (`is_outdated`). Raises
+        `DamagedCommit`, `FormatTooNew` when nothing is left."""
+        state = self.catalog.sound_state()
+        self._tell(state)
         return state
 
     def state(self) -> BackupState:
@@ -87,6 +103,8 @@ class Backup:
     def check_point(self, seq: int, *, head: BackupState) -> None:
         """Return if `seq` is a restore point of `head`. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
         if head.history.find(seq) is None:
+            if head.is_outdated and seq > head.seq:
+                raise self._too_new(head)
             if head.unreadable and seq > head.seq:
                 raise damaged_commit(f"commit {seq} of {self.descriptor.name} cannot be used: {head.unreadable}")
             if 0 < seq <= head.seq:
@@ -175,6 +193,19 @@ class Backup:
                     f"{segment.object_key} was written with {segment.object_end} bytes and {found}",
                     hint="Spark workers and this machine must see the same repository; use shared storage or a URL",
                 )
+
+    def _tell(self, state: BackupState) -> None:
+        if not (why := state.unreadable):
+            return
+        told = f"backup {state.backup} can be used up to commit {state.seq}, not what is behind it: {why}"
+        since = "; what came since may have let data go, and what is gone of it is told where it is read"
+        self.on_damage(told + (since if state.is_outdated else ""))
+
+    def _too_new(self, head: BackupState) -> FormatTooNew:
+        newest = head.history[-1].seq if head.history else None
+        point = f"; to read a restore point up to commit {newest} all the same, name it: --commit {newest}"
+        whose = "upgrade offsite; where no newer one was ever used, somebody else put that object there"
+        return FormatTooNew(head.unreadable, hint=whose if newest is None else whose + point)
 
     def _no_such(self, wanted: str, head: BackupState) -> NoSuchRestorePoint:
         known = f"{head.history[0].seq} to {head.history[-1].seq}" if head.history else "none yet"

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain, takewhile
 from operator import ge
 
-from offsite.model.errors import Damaged, DamagedCommit, OffsiteError
+from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
 from offsite.repository.catalogs.first_form import decode_state
 from offsite.repository.catalogs.history_lines import decode_lines
@@ -29,7 +29,7 @@ from offsite.repository.catalogs.parts_reader import PartsReader, SharedParts
 from offsite.repository.catalogs.seal import FirstSeal, Seal, decode_seal
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit
-from offsite.repository.commit_log import CommitLog
+from offsite.repository.commit_log import UNREAD, CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -67,24 +67,25 @@ class Catalog:
         return fold(base.state, base.following)
 
     def sound_state(self) -> BackupState:
-        """The newest state that can be read: where a commit is damaged, that of the last one before it, which says so
-        (`unreadable`). Raises `DamagedCommit` when there is none before it, `FormatTooNew`."""
+        """The newest state that can be read: where a commit is damaged, or of a newer format, that of the last one
+        before it, which says so (`unreadable`, `is_outdated`). Raises `DamagedCommit`, `FormatTooNew` when there is
+        none before it."""
         base = self._newest(None)
         followed = _Followed(base.following, base.state.seq)
         try:
             return fold(base.state, followed)
-        except DamagedCommit as error:
+        except UNREAD as error:
             if followed.seq < FIRST_SEQ:
                 raise
             sound = self._vouched_for(base.state, followed.seq)
-            return replace(sound, unreadable=error.message)
+            return replace(sound, unreadable=error.message, is_outdated=isinstance(error, FormatTooNew))
 
     def _vouched_for(self, base: BackupState, upto: int) -> BackupState:
-        """The state after commit `upto`; after the one before it where the next commit names another one: whoever wrote
-        that, it is not what was there first."""
+        """The state after commit `upto`; after the one before it where the next commit names another one, and nothing
+        but that one could vouch for it. A digest can: then it is the next one that does not follow."""
         state = fold(base, self.log.read(after=base.seq, upto=upto))
         named = self.log.previous_named_by(upto + 1)
-        if named in {None, state.head_hash} or upto == base.seq:
+        if named in {None, state.head_hash} or upto == base.seq or self.log.has_digest(upto):
             return state
         if upto - 1 < FIRST_SEQ:
             raise damaged_commit(f"commit {upto} of {state.backup} is not the one that commit {upto + 1} names")
@@ -161,7 +162,7 @@ class Catalog:
             try:
                 if (base := self._base(seq, upto)) is not None:
                     return base
-            except Damaged as error:
+            except (Damaged, FormatTooNew) as error:
                 warned("catalog_unusable", backup=self.log.layout.backup, commit=seq, why=error.message)
         return _Base(state=BackupState(backup=self.log.layout.backup), following=self.log.read(after=0, upto=upto))
 

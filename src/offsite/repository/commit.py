@@ -355,7 +355,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCommit:
-    """A commit with the hash of its bytes, which the next one names."""
+    """A commit with the hash of its bytes, which the next one names. `has_digest`: it vouches for its bytes itself;
+    those of earlier versions do not."""
 
     commit: Commit
     hash: str
+    has_digest: bool = field(default=True, compare=False)

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 
 from offsite.model.check import check
-from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, OffsiteError
+from offsite.model.errors import CommitLost, DamagedCommit, DamagedObject, FormatTooNew, OffsiteError
 from offsite.model.journal import warned
+from offsite.model.untrusted.digest import DigestState, check_digest
 from offsite.repository.commit import Changes, Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
 from offsite.repository.layout import BackupLayout, parse_commit_key
@@ -29,6 +31,11 @@ _WINDOW = 4 * _READERS
 
 _MISSING_MAX = 1000
 """How many missing commits before one that is there are told of: a stranger's may have any number."""
+
+Unread: TypeAlias = DamagedCommit | FormatTooNew
+"""Why a commit that is there, or should be, cannot be used."""
+
+UNREAD = (DamagedCommit, FormatTooNew)
 
 _Numbered = tuple[int, str | DamagedCommit]
 """A number, and the key of its commit or why there is none."""
@@ -89,22 +96,27 @@ class CommitLog:
         data = self._bytes(key)
         return None if data is None else self._decoded(key, data)
 
+    def has_digest(self, seq: int) -> bool:
+        """Whether commit `seq`, which can be read, vouches for its own bytes."""
+        stored = self.get(seq)
+        return stored is not None and stored.has_digest
+
     def previous_named_by(self, seq: int) -> str | None:
         """The hash by which commit `seq` names the one before it; None when that cannot be known."""
         try:
             stored = self.get(seq)
-        except DamagedCommit:
+        except UNREAD:
             return None
         return None if stored is None else stored.commit.previous
 
     def read(self, *, after: int, upto: int | None = None) -> Iterator[StoredCommit]:
-        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, after
-        those before it.
+        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, and
+        `FormatTooNew` at one of a newer format, after those before it.
 
         Neither their chain nor their content is judged here: `fold` does that.
         """
         for _, each in self.try_read(after=after, upto=upto):
-            if isinstance(each, DamagedCommit):
+            if isinstance(each, Unread):
                 raise each
             yield each
 
@@ -121,15 +133,15 @@ class CommitLog:
             found = [each for _, each in self.try_read(after=max(0, high - _WINDOW), upto=high)]
             yield from (each for each in reversed(found) if isinstance(each, StoredCommit))
 
-    def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | DamagedCommit]]:
+    def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | Unread]]:
         """The commits `after` < number <= `upto` with their numbers, and an error in the place of each one that is
-        missing or unreadable. Raises `FormatTooNew`."""
+        missing, unreadable, or of a newer format."""
         listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
         known = self._numbered(listed, after, upto)
         while window := list(islice(known, _WINDOW)):
             yield from self._read_at_once(window)
 
-    def _read_at_once(self, known: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | DamagedCommit]]:
+    def _read_at_once(self, known: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | Unread]]:
         """Never yields while threads run: a generator dropped there may hang the process when it is collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
             return list(pool.map(self._tried, known))
@@ -160,11 +172,11 @@ class CommitLog:
         except DamagedObject as error:
             yield seq, damaged_commit(error.message)
 
-    def _tried(self, known: _Numbered) -> tuple[int, StoredCommit | DamagedCommit]:
+    def _tried(self, known: _Numbered) -> tuple[int, StoredCommit | Unread]:
         seq, key = known
         try:
             return seq, key if isinstance(key, DamagedCommit) else self._existing(key)
-        except DamagedCommit as error:
+        except UNREAD as error:
             return seq, error
 
     def _bytes(self, key: str) -> bytes | None:
@@ -183,7 +195,8 @@ class CommitLog:
         commit = decode_commit(data, key=key)
         if self.layout.commit_key(commit.seq) != key or commit.backup != self.layout.backup:
             raise damaged_commit(f"{key} holds commit {commit.seq} of {commit.backup}")
-        return StoredCommit(commit=commit, hash=commit_hash(data))
+        has_digest = check_digest(data) is DigestState.RIGHT
+        return StoredCommit(commit=commit, hash=commit_hash(data), has_digest=has_digest)
 
 
 def _let_go_or_kept(changes: Changes) -> str:

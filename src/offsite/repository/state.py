@@ -58,6 +58,7 @@ class BackupState:
     partition (epoch ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
     `configs_since`: the commit from which on, at the latest, each topic has the settings that it has in `topics`.
     `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
+    `is_outdated`: that commit is of a newer format than this offsite reads.
 
     Not part of what a backup is: `cuts`, the newest cuts, ascending, also those that are none of the positions any more
     (states that an earlier version kept know `cut` alone); `loose_commits` and `loose_entries`, how much was committed
@@ -89,6 +90,7 @@ class BackupState:
     cut: SnapshotRef | None = None
     history: History = field(default_factory=History)
     unreadable: str = ""
+    is_outdated: bool = False
     configs_since: Mapping[TopicIncarnation, int] = field(default_factory=dict, compare=False)
     cuts: tuple[KnownCut, ...] = field(default=(), compare=False)
     loose_commits: int = field(default=0, compare=False)

@@ -83,7 +83,7 @@ class OffsiteDataSource(DataSource):
 
 def _open_backup(options: TableOptions) -> Backup:
     """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
-    return Repository.open(open_store(options.repo)).backup(options.backup)
+    return Repository.open(open_store(options.repo)).backup(options.backup).reading(is_named=options.is_named)
 
 
 def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[FixedPoint, RowFilter]:

@@ -21,6 +21,7 @@ from offsite.api.site import SiteSettings
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.told import DeclaredTold, put_told
 from offsite.repository.history import CommitSummary
+from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.services.checkpoint.ask import ask
 from offsite.services.checkpoint.serve import Server
@@ -143,6 +144,18 @@ def test_the_overview_says_what_is_damaged(client: TestClient, site: Site) -> No
     text = shown(client, "/")
     assert "No. 1 of 1 backups need attention." in text
     assert "damaged" in text
+
+
+def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: TestClient, site: Site) -> None:
+    site.repository.store.put_if_absent(site.backup.layout.commit_key(2), encode_object({"format": 99}))
+    text = shown(client, "/")
+    assert "No. 1 of 1 backups need attention." in text
+    assert "format 99" in text
+    assert "Nothing behind commit 1 can be used" in shown(client, BASE)
+    for path in ("points", "checkpoints", "groups"):
+        assert "<table" in shown(client, f"{BASE}/{path}")
+    refused = client.get(f"{BASE}/records?topic=orders", headers=HTML)
+    assert (refused.status_code, "format 99" in refused.text) == (503, True)
 
 
 def test_an_empty_repository_says_what_to_do(tmp_path: Path) -> None:

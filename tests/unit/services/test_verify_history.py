@@ -20,7 +20,7 @@ from offsite.repository.catalogs.parts_reader import PartsReader
 from offsite.repository.commit import StoredCommit
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.fold import fold
-from offsite.repository.json_form import encode_object
+from offsite.repository.json_form import encode_canonical, encode_object
 from offsite.repository.layout import parse_part_key
 from offsite.repository.repository import Repository
 from offsite.repository.segments.body import content_hash
@@ -217,7 +217,7 @@ def test_what_can_be_opened_ends_before_the_first_damaged_commit(store: PosixSto
 def test_a_commit_that_the_next_one_disowns_is_not_used(store: PosixStore, backup: Backup) -> None:
     """Such as one of an earlier version, without a digest, in which a bit flipped."""
     fields = _fields((store.root / backup.layout.commit_key(22)).read_bytes())
-    damage(store, backup.layout.commit_key(22), encode_object(fields | {"writer": "another"}))
+    damage(store, backup.layout.commit_key(22), encode_canonical(fields | {"writer": "another"}))
     assert backup.sound_state().seq == 21
     with pytest.raises(DamagedCommit):
         backup.state_at(22)

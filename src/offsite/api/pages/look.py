@@ -19,6 +19,7 @@ from offsite.api.v1.records import Wanted, records_of
 from offsite.api.v1.words import arguments
 from offsite.model.errors import UserError
 from offsite.model.selections.selection import ALL_GROUPS
+from offsite.repository.backup import Backup
 from offsite.services.checkpoint.explain import Explanation, explain_checkpoint
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, check_exists
 from offsite.services.declared.status import declared_status
@@ -97,7 +98,7 @@ def topics(
 
 @router.get("/backups/{backup}/points")
 def points(request: Request, site: TheSite, backup: BackupName) -> Response:
-    state = site.seen(backup).sound_state()
+    state = site.seen(backup).readable_state()
     shown = list(state.history[-_POINTS_SHOWN:])[::-1]
     spots = places([each.committed_at_ms for each in shown]) if shown else []
     return page(
@@ -115,20 +116,20 @@ def points(request: Request, site: TheSite, backup: BackupName) -> Response:
 
 @router.get("/backups/{backup}/checkpoints")
 def checkpoints(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = Checkpoints(site.seen(backup)).list(most=_POINTS_SHOWN)
+    found = Checkpoints(_read(site, backup)).list(most=_POINTS_SHOWN)
     return page(request, "checkpoints.html", backup=backup, found=found, tags=TAGS)
 
 
 @router.get("/backups/{backup}/checkpoints/{checkpoint}")
 def checkpoint(request: Request, site: TheSite, backup: BackupName, checkpoint: CheckpointId) -> Response:
-    report = check_exists(Checkpoints(site.seen(backup)).report(checkpoint))
+    report = check_exists(Checkpoints(_read(site, backup)).report(checkpoint))
     explained = _explained(site, report)
     return page(request, "checkpoint.html", backup=backup, report=report, explained=explained, tags=TAGS)
 
 
 @router.get("/backups/{backup}/groups")
 def groups(request: Request, site: TheSite, backup: BackupName) -> Response:
-    found = show_groups(site.seen(backup), groups=ALL_GROUPS)
+    found = show_groups(_read(site, backup), groups=ALL_GROUPS)
     rows = [(group, topic) for group in found.groups for topic in group.topics]
     more = max(0, len(rows) - _ROWS_SHOWN)
     return page(request, "groups.html", backup=backup, found=found, rows=rows[:_ROWS_SHOWN], more=more)
@@ -180,7 +181,12 @@ def _cat(backup: str, wanted: Wanted) -> str:
 
 
 def _explained(site: Site, report: CheckpointReport) -> Explanation | None:
-    return explain_checkpoint(site.seen(report.backup), report.id) if report.commit else None
+    return explain_checkpoint(_read(site, report.backup), report.id) if report.commit else None
+
+
+def _read(site: Site, backup: str) -> Backup:
+    """To show what can be read of it: a page names what it shows, and the overview says what cannot be read."""
+    return site.seen(backup).reading(is_named=True)
 
 
 def _row(record: ShownRecord) -> dict[str, Any]:

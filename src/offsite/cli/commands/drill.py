@@ -81,7 +81,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
         accept_rollback=bool(options.words.get("accept_rollback")),
         versions=_versions(),
     )
-    total_bytes = sum(segment.raw_bytes for segment in opened.sound_state().all_segments())
+    total_bytes = sum(segment.raw_bytes for segment in opened.readable_state().all_segments())
     with (
         spark(engine.choice(), preload="offsite.copy.restore.translate") as runner,
         _cluster(options, in_sandbox=in_sandbox) as cluster,

@@ -15,7 +15,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.views.verify_view import render_verification
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.choices import Isolation
-from offsite.model.errors import BadOption, Damaged, DamagedCommit
+from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
 from offsite.model.head import Head, parse_head
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
     remember_check(opened, result)
     emit(result, output=output, render=partial(render_verification, listed=options.leftovers))
     if result.damaged_commits:
-        raise DamagedCommit(result.damaged_commits[0].problem, hint=_what_is_left(result))
+        first, hint = result.damaged_commits[0], _what_is_left(result)
+        raise (FormatTooNew if first.is_newer else DamagedCommit)(first.problem, hint=hint)
     if result.verdict != "ok":
         raise typer.Exit(EXIT_PARTIAL if result.verdict == "unknown" else Damaged.exit_code)
 
@@ -128,8 +129,10 @@ def _request(options: VerifyOptions) -> CompareRequest | None:
 
 
 def _what_is_left(result: VerifyResult) -> str:
-    back = "bring the object back from the store's versions or from a copy"
-    return f"{back}; until then use another restore point: --commit" if result.head_commit else back
+    is_newer = result.damaged_commits[0].is_newer
+    back = "upgrade offsite" if is_newer else "bring the object back from the store's versions or from a copy"
+    point = f"--commit {result.head_commit}, or an earlier one"
+    return f"{back}; until then use another restore point: {point}" if result.head_commit else back
 
 
 def _expected_head(options: VerifyOptions) -> Head | None:
@@ -141,7 +144,7 @@ def _missing_heads(repository: Repository, opened: Backup, expected: Head | None
     from offsite.services.heads import SeenHead, head_of, missing
     from offsite.services.overview.let_go import note_look
 
-    state = opened.sound_state()
+    state = opened.readable_state()
     seen = SeenHead(repository=repository, backup=state.backup)
     if accept:
         seen.remember(head_of(state))
@@ -184,7 +187,7 @@ def _deep(opened: Backup, runner: Runner) -> VerifyResult:
 
 def _raw_bytes(opened: Backup) -> int:
     try:
-        return sum(segment.raw_bytes for segment in opened.sound_state().stored_segments())
+        return sum(segment.raw_bytes for segment in opened.readable_state().stored_segments())
     except DamagedCommit:  # nothing is left to read; the check tells
         return 0
 

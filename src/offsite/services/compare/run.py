@@ -112,6 +112,7 @@ def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest
     Raises `NoSuchTopic`, `NoSuchRestorePoint`, `NoSuchRestore`, and `BadOption` for a restore into another cluster.
     """
     cluster_id = admin.cluster().cluster_id
+    backup = backup.reading(is_named=request.restore is not None or request.commit is not None)
     if request.restore is not None:
         return _of_restore(backup, admin, request, request.restore)
     head = backup.sound_state()

@@ -69,7 +69,7 @@ class Drill:
         clock: Clock,
         on_report: Callable[[DrillReport], None],
     ) -> None:
-        self._backup = backup
+        self._backup = backup.reading(is_named=request.commit is not None)
         self._request = request
         self._cluster = cluster
         self._runner = runner

@@ -109,7 +109,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
             f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
             hint="offsite restore run prints the id of a restore",
         )
-    point = backup.state_at(record.commit)
+    point = backup.reading(is_named=True).state_at(record.commit)
     newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last
     ids = newest | dict(record.incarnations)
     topics = {source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics}

@@ -110,6 +110,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 
     Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another one, `BadOption`.
     """
+    backup = backup.reading(is_named=request.restore is not None or request.commit is not None)
     if request.restore is None:
         check_to_read(backup, accept_rollback=request.accept_rollback)
     cluster_id = admin.cluster().cluster_id

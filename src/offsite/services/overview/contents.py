@@ -117,7 +117,7 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
     """Damage to one backup hides no other."""
     try:
         backup = repository.backup(name)
-        state = backup.sound_state()
+        state = backup.readable_state()
         return _summary(backup.descriptor.cluster_id, state, _holding(state))
     except (Damaged, FormatTooNew) as error:
         return replace(_summary("", BackupState(backup=name), {}), problem=f"{error.id}: {error.message}")
@@ -126,7 +126,7 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
 def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
     """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
     `DamagedObject`."""
-    head = backup.sound_state()
+    head = backup.readable_state()
     seq = head.seq if commit is None else commit
     state = backup.state_at(seq, head=head) if seq else head
     holding = _holding(state, then=_as_it_was(backup, state))

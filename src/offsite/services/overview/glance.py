@@ -25,7 +25,7 @@ class Glance:
 
 def glance(backup: Backup) -> Glance:
     """What the newest state tells. Raises `DamagedCommit` and what the store raises."""
-    state, now_ms = backup.sound_state(), reading_now_ms(backup.store)
+    state, now_ms = backup.readable_state(), reading_now_ms(backup.store)
     losses = sum(hole.is_loss for hole in state.holes)
     facts = {
         "Last checkpoint": _checkpoint(backup),
@@ -54,5 +54,5 @@ def source_deletes(state: BackupState, now_ms: int) -> str:
 
 
 def _checkpoint(backup: Backup) -> str:
-    found = Checkpoints(backup).list(most=1).checkpoints
+    found = Checkpoints(backup.reading(is_named=True)).list(most=1).checkpoints
     return f"{found[0].id}, {found[0].status}" if found else "none was taken"

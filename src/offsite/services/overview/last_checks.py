@@ -69,9 +69,12 @@ def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
 
 
 def remember_check(backup: Backup, result: VerifyResult) -> bool:
-    """Keep a record of a check, if the store takes it. Whether it did, or knew the same already."""
+    """Keep a record of a check, if the store takes it. Whether it did, or knew the same already. A check that found
+    nothing wrong but commits of a newer format has judged nothing: another offsite will."""
     from offsite.services.verify.run import Verdict  # those who only read records need nothing of what verifies
 
+    if any(each.is_newer for each in result.damaged_commits) and not _damaged(result):
+        return False
     try:
         record = VerifyRecord(
             depth=result.depth,
@@ -121,7 +124,7 @@ def _damaged(result: VerifyResult) -> int:
     """How many things are damaged or gone, offsets that nobody accounted for among them."""
     lists = (
         result.damaged,
-        result.damaged_commits,
+        [each for each in result.damaged_commits if not each.is_newer],
         result.damaged_objects,
         result.damaged_snapshots,
         result.unaccounted,

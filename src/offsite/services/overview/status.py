@@ -83,7 +83,7 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, *, looks: bool) -> BackupStatus:
     try:
         backup = repository.backup(name)
-        state = backup.sound_state()
+        state = backup.readable_state()
     except OffsiteError as error:
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))

@@ -67,9 +67,10 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
 
     Raises `NoSuchRestorePoint`, `CommitsGone`, and what `plan_restore` raises.
     """
-    check_to_read(backup, accept_rollback=request.accept_rollback)
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
+    backup = backup.reading(is_named=request.is_named or unfinished is not None)
+    check_to_read(backup, accept_rollback=request.accept_rollback)
     fixed = FixedPoint.of_restore(unfinished) if unfinished else None
     point = find_point(backup, request, fixed, cut=request.cut)
     check_groups(point.state, request.groups)

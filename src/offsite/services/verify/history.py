@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from offsite.model.errors import Damaged, DamagedCommit
+from offsite.model.errors import Damaged, DamagedCommit, FormatTooNew
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import Commit, SnapshotRef, StoredCommit
 from offsite.repository.commit_json import damaged_commit
+from offsite.repository.commit_log import Unread
 from offsite.repository.coverage import CoverageWalk
 from offsite.repository.fold import Folding, fold
 from offsite.repository.state import FIRST_SEQ, BackupState
@@ -24,11 +25,13 @@ _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitDamage:
-    """Commit `first_commit` is not what it should be, and the restore points up to `last_commit` cannot be used."""
+    """Commit `first_commit` is not what it should be, and the restore points up to `last_commit` cannot be used.
+    `is_newer`: it is of a newer format than this offsite reads, which may be right."""
 
     first_commit: int
     last_commit: int
     problem: str
+    is_newer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class CheckedHistory:
 
 
 def check_history(backup: Backup) -> CheckedHistory:
-    """The check of all commits and catalogs of `backup`. Raises `FormatTooNew`."""
+    """The check of all commits and catalogs of `backup`."""
     walk = _Walk(backup=backup)
     for seq, found in backup.log.try_read(after=FIRST_SEQ - 1):
         walk.take(seq, found)
@@ -74,12 +77,16 @@ def check_history(backup: Backup) -> CheckedHistory:
 
 @dataclass(slots=True, kw_only=True)
 class _Walk:
-    """`folding` began with `base`; it is None behind a damaged commit, until a catalog says how the history goes on."""
+    """`folding` began with `base`; it is None behind a damaged commit, until a catalog says how the history goes on.
+    `before` is the commit that was read last; `disowned` the one that the next one does not name, if it vouches for
+    itself."""
 
     backup: Backup
     base: BackupState = field(init=False)
     folding: Folding | None = field(init=False)
     sound: BackupState = field(init=False)
+    before: StoredCommit | None = None
+    disowned: int = 0
     coverage: CoverageWalk = field(default_factory=CoverageWalk)
     passed_over: list[tuple[PassedOver, bool]] = field(default_factory=list)
     commits: list[CommitDamage] = field(default_factory=list)
@@ -94,13 +101,15 @@ class _Walk:
         self.base, self.folding = self.sound, Folding(self.sound)
         self.sealed = frozenset(self.backup.catalog.sealed())
 
-    def take(self, seq: int, found: StoredCommit | DamagedCommit) -> None:
+    def take(self, seq: int, found: StoredCommit | Unread) -> None:
         """Commit `seq`, or why it cannot be read."""
+        stored = found if isinstance(found, StoredCommit) else None
         if isinstance(found, StoredCommit):
             self._note_snapshots(found.commit)
             self._look_at_catalog(seq - 1, found)
             found = self._applied(found)
-        if isinstance(found, DamagedCommit):
+        self.before = stored
+        if isinstance(found, Unread):
             self._lose(seq, found)
         elif self.folding is None:
             self._lose_upto(seq)
@@ -151,22 +160,25 @@ class _Walk:
             )
             self.passed_over.append((passed, self.coverage.is_accounted))
 
-    def _lose(self, seq: int, error: DamagedCommit) -> None:
+    def _lose(self, seq: int, error: Unread) -> None:
         if self.folding is not None:
             self.sound = self._before(seq)
             self.folding = None
-        self.commits.append(CommitDamage(first_commit=seq, last_commit=seq, problem=error.message))
+        is_newer = isinstance(error, FormatTooNew)
+        damage = CommitDamage(first_commit=seq, last_commit=seq, problem=error.message, is_newer=is_newer)
+        self.commits.append(damage)
 
     def _doubt(self, seq: int) -> None:
-        """The next commit names another one: whoever wrote commit `seq`, it is not what was there first."""
-        if seq >= FIRST_SEQ:
+        """The next commit names another one than commit `seq`. One with a digest vouches for itself, so it is lost only
+        where the history is found to go on from the next one."""
+        if self.before is not None and self.before.has_digest:
+            self.disowned = seq
+        elif seq >= FIRST_SEQ:
             self._lose(seq, damaged_commit(f"commit {seq + 1} does not name the hash of commit {seq}"))
 
     def _lose_upto(self, seq: int) -> None:
         last = self.commits[-1]
-        self.commits[-1] = CommitDamage(
-            first_commit=last.first_commit, last_commit=max(seq, last.first_commit), problem=last.problem
-        )
+        self.commits[-1] = replace(last, last_commit=max(seq, last.first_commit))
 
     def _before(self, seq: int) -> BackupState:
         """A folding that met a damaged commit may have taken in a part of it: those before it were applied once."""
@@ -185,6 +197,9 @@ class _Walk:
             return
         if self.folding is None:
             self._lose_upto(seq - 1)  # the catalog is a restore point, too
+            if self.disowned:
+                self.commits[-1] = replace(self.commits[-1], first_commit=self.disowned)
+                self.disowned = 0
             self.base, self.folding = state, Folding(state)
             self.coverage.go_on_from(state)
         elif self.folding.state() != state:

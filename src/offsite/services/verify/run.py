@@ -134,7 +134,7 @@ class VerifyResult:
 
 
 def verify_quick(backup: Backup) -> VerifyResult:
-    """Look every listed object up. Raises `FormatTooNew`."""
+    """Look every listed object up."""
     history = check_history(backup)
     head = history.head
     check = partial(_look_up_all, backup.store)
@@ -145,7 +145,7 @@ def verify_quick(backup: Backup) -> VerifyResult:
 
 
 def verify_deep(backup: Backup, runner: Runner, *, on_progress: OnProgress | None = None) -> VerifyResult:
-    """Read every listed byte. Raises `FormatTooNew`."""
+    """Read every listed byte."""
     history = check_history(backup)
     head = history.head
     segments = tuple(head.stored_segments())
@@ -180,7 +180,7 @@ def _as_of_now(
     """The same findings; but a check may outlive what it looks at. What was let go meanwhile, or replaced, and
     collected is no damage, and what holds its records now is checked instead."""
     bad = {each.segment.key for each in findings if each.problem}
-    now = {each.key: each for each in backup.sound_state().stored_segments()} if bad else {}
+    now = {each.key: each for each in backup.readable_state().stored_segments()} if bad else {}
     if not bad - now.keys():
         return findings
     checked = {each.segment.key for each in findings}
