@@ -14,10 +14,10 @@ from offsite.model.plain import plain
 from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
-from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
 from offsite.services.drill.report import DrillReport, drill_page
 from offsite.services.drill.run import PREFIX, Drill, DrillRequest
-from offsite.services.overview.last_checks import read_last_checks
+from offsite.services.overview.last_checks import CheckMemory, read_last_checks
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
 
@@ -60,7 +60,11 @@ def test_the_repository_remembers_when_a_drill_proved_it(site: Site) -> None:
     backed_up(site)
     store, layout = site.backup.store, site.backup.layout
     report = drill(site, []).run()
-    put_drill_report(store, layout, report.drill, cast("dict[str, JsonValue]", plain(report)), drill_page(report))
+    document = cast("dict[str, JsonValue]", plain(report))
+    kept = put_drill_report(store, layout, report.drill, document, drill_page(report))
+    CheckMemory(backup=site.backup).note_drill(
+        decode_drill_record(kept["json"], layout.drill_key(report.drill, "json"))
+    )
     found = read_last_checks(site.backup, now_ms=store.now_ms())
     assert found.drill is not None
     assert (found.drill.drill, found.drill.proven, found.problems) == (report.drill, True, ())

@@ -12,14 +12,16 @@ from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.model.errors import StoreDenied
+from offsite.model.ids import dated_id
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.drill_record import put_drill_report
+from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
 from offsite.repository.snapshots.verify_record import VerifyRecord, last_verify_record, put_verify_record
 from offsite.services.monitor.repository_view import read_repository_view
-from offsite.services.overview.last_checks import LastChecks, read_last_checks, remember_check
+from offsite.services.overview.last_checks import CheckMemory, LastChecks, read_last_checks, remember_check
 from offsite.services.overview.status import BackupStatus, read_status
+from offsite.services.overview.status_page import told_checks
 from offsite.services.verify.run import verify_quick
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import new_backup, run_once
@@ -45,7 +47,9 @@ def records(backup: Backup) -> list[str]:
     return [info.key for info in backup.store.list(backup.layout.verifies_prefix)]
 
 
-def remember(backup: Backup, *, depth: str = "quick", ago_ms: int = 0, damaged: int = 0) -> VerifyRecord:
+def remember(
+    backup: Backup, *, depth: str = "quick", ago_ms: int = 0, damaged: int = 0, made_here: bool = True, by: str = ""
+) -> VerifyRecord:
     record = VerifyRecord(
         depth=depth,
         verified_at_ms=backup.store.now_ms() - ago_ms,
@@ -53,13 +57,18 @@ def remember(backup: Backup, *, depth: str = "quick", ago_ms: int = 0, damaged: 
         damaged=damaged,
         commit=1,
         head_hash="0" * 64,
+        by=by,
     )
     put_verify_record(backup.store, backup.layout, record)
+    if made_here:
+        CheckMemory(backup=backup).note_check(record)
     return record
 
 
-def drill(backup: Backup, name: str, *, ended: str, proven: bool | None) -> None:
-    put_drill_report(backup.store, backup.layout, name, {"ended": ended, "proven": proven}, "<p>")
+def drill(backup: Backup, name: str, *, ended: str, proven: bool | None, made_here: bool = True) -> None:
+    kept = put_drill_report(backup.store, backup.layout, name, {"ended": ended, "proven": proven, "by": "me"}, "<p>")
+    if made_here:
+        CheckMemory(backup=backup).note_drill(decode_drill_record(kept["json"], backup.layout.drill_key(name, "json")))
 
 
 def last(backup: Backup) -> LastChecks:
@@ -80,8 +89,8 @@ def test_a_backup_of_an_earlier_version_was_never_checked(backup: Backup) -> Non
     assert last(backup) == LastChecks()
     code, told = run(backup, "status")
     assert code == 0
-    assert "last verify: never\n" in told
-    assert "last drill: never\n" in told
+    assert "last verify: never here\n" in told
+    assert "last drill: never here\n" in told
 
 
 def test_verify_keeps_a_record_that_status_tells(backup: Backup) -> None:
@@ -173,6 +182,7 @@ def test_who_may_only_read_checks_all_the_same(backup: Backup, store: PosixStore
     reader = replace(backup, store=ReadOnly(store))
     assert not remember_check(reader, verify_quick(reader))
     assert records(backup) == []
+    assert [each.ok for each in last(backup).verified] == [True]
 
 
 def damage(backup: Backup, key: str, data: bytes) -> None:
@@ -182,14 +192,14 @@ def damage(backup: Backup, key: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format":1,"digest":"x"}'])
 def test_a_record_that_cannot_be_read_is_noted_and_replaced(backup: Backup, data: bytes) -> None:
-    remember(backup)
-    drill(backup, "20260101-000000-0123abcd", ended="2026-01-01T00:00:10.000Z", proven=True)
+    remember(backup, made_here=False)
+    drill(backup, "20260101-000000-0123abcd", ended="2026-01-01T00:00:10.000Z", proven=True, made_here=False)
     damage(backup, records(backup)[0], data)
     damage(backup, backup.layout.drill_key("20260101-000000-0123abcd", "json"), data)
     found = status(backup)
     assert found.safe
     assert found.checks is not None
-    assert (found.checks.verified, found.checks.drill, len(found.checks.problems)) == ((), None, 2)
+    assert (found.checks.claimed, found.checks.claimed_drill, len(found.checks.problems)) == ((), None, 2)
     assert set(found.checks.problems) <= set(found.notes)
     assert remember_check(backup, verify_quick(backup))
     assert len(records(backup)) == 2
@@ -215,7 +225,92 @@ def test_a_report_of_an_earlier_version_counts(backup: Backup) -> None:
     report = json.dumps({"drill": "x", "ended": "2026-01-01T00:00:10.000Z", "proven": True}, indent=2).encode()
     backup.store.put_if_absent(backup.layout.drill_key("20260101-000000-0123abcd", "json"), report)
     backup.store.put_if_absent(backup.layout.drill_key("20260102-000000-killed00", "html"), b"<p>")
-    assert last(backup).proven_ms == 1_767_225_610_000
+    assert last(backup).claimed_ms == 1_767_225_610_000
+
+
+FAR = "99990101-000000-0123abcd"
+
+
+def test_what_this_installation_did_not_check_is_claimed_and_clears_nothing(backup: Backup) -> None:
+    """As a create-only writer: "deep ok" and "proven" after a check of ours that found damage."""
+    mine = remember(backup, depth="deep", ago_ms=2 * H, damaged=1)
+    forged = remember(backup, depth="deep", by="nightly@ci\x1b[2J", made_here=False)
+    drill(backup, "20260103-000000-0123abcd", ended="2026-01-03T00:00:10.000Z", proven=True, made_here=False)
+    found = status(backup)
+    assert found.checks is not None
+    assert (found.safe, found.checks.verified, found.checks.claimed) == (False, (mine,), (forged,))
+    assert (found.checks.drill, found.checks.proven_ms) == (None, -1)
+    told = run(backup, "status")[1]
+    assert "deep" in told
+    assert "1 DAMAGED" in told
+    assert "claimed by nightly@ci" in told
+    assert "\x1b" not in told
+    assert "last drill: never here" in told
+    seen = read_repository_view(backup, backup.state(), now_ms=backup.store.now_ms())
+    assert (seen.verified_ms, seen.damaged, seen.drilled_ms) == ({"deep": mine.verified_at_ms}, 1, -1)
+    assert (seen.claimed_ms, seen.claimed_drill_ms) == ({"deep": forged.verified_at_ms}, 1_767_398_410_000)
+    shown = dict(told_checks(found.checks))
+    assert shown["Last deep check"].endswith("DAMAGE")
+    assert "not made here" in shown["Claimed deep check"]
+    assert shown["Last proven by a drill"] == "never here"
+
+
+def test_a_claim_of_damage_counts_until_a_deep_check_of_ours_finds_none(backup: Backup) -> None:
+    remember(backup, ago_ms=H, damaged=2, by="other", made_here=False)
+    (problem,) = status(backup).problems
+    assert "as other claims" in problem
+    remember(backup, depth="deep", made_here=False)
+    assert not status(backup).safe, "a claim clears no claim"
+    remember(backup, depth="deep")
+    assert status(backup).safe
+
+
+def test_a_claim_dated_ahead_hides_nothing_and_stays_no_problem_for_ever(backup: Backup) -> None:
+    honest = remember(backup, ago_ms=H, made_here=False)
+    remember(backup, ago_ms=-400 * DAY, damaged=7, made_here=False)
+    backup.store.put_if_absent(backup.layout.verify_key("quick", FAR), b"junk")
+    backup.store.put_if_absent(backup.layout.drill_key(FAR, "json"), b"junk")
+    found = last(backup)
+    assert (found.claimed, found.problems) == ((honest,), ())
+
+
+def test_a_claim_that_is_older_than_what_was_done_here_is_not_told(backup: Backup) -> None:
+    remember(backup, ago_ms=H, made_here=False)
+    mine = remember(backup)
+    assert (last(backup).verified, last(backup).claimed) == ((mine,), ())
+
+
+def test_a_record_that_says_another_time_than_its_name_is_damaged(backup: Backup) -> None:
+    record = remember(backup, ago_ms=50 * DAY, made_here=False)
+    (key,) = records(backup)
+    data = backup.store.get(key)
+    assert data is not None
+    backup.store.put_if_absent(backup.layout.verify_key("quick", dated_id(record.verified_at_ms + 40 * DAY)), data)
+    assert "the time in its name" in last(backup).problems[0]
+
+
+def test_few_reports_of_drills_are_read_however_many_there_are(backup: Backup) -> None:
+    for number in range(40):
+        name = f"20260101-0000{number:02}-0123abcd"
+        drill(backup, name, ended="2026-01-01T00:00:10.000Z", proven=False, made_here=False)
+    reads: list[str] = []
+
+    class Counted(FaultyStore):
+        def get(self, key: str) -> bytes | None:
+            reads.append(key)
+            return super().get(key)
+
+    read_last_checks(replace(backup, store=Counted(backup.store)), now_ms=backup.store.now_ms())
+    assert len([key for key in reads if "/drills/" in key]) == 16
+
+
+def test_a_memory_that_is_none_is_no_memory(backup: Backup) -> None:
+    mine = remember(backup)
+    folder = CheckMemory(backup=backup).folder()
+    for data in (b"junk", b'{"format":1}', b"[]"):
+        (folder / "quick").write_bytes(data)
+        assert (last(backup).verified, last(backup).claimed) == ((), (mine,))
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("harm", [lambda data: data[:-10], lambda data: data.replace(b'"ok":true', b'"ok":null')])

@@ -125,12 +125,15 @@ def _cluster(options: DrillOptions, *, in_sandbox: bool) -> Iterator[Cluster]:
 
 def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     """Store the report beside the backup, and in `folder` if there is one."""
-    from offsite.repository.snapshots.drill_record import put_drill_report
+    from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
     from offsite.services.drill.report import drill_page
+    from offsite.services.overview.last_checks import CheckMemory
     from offsite.stores.plain_files import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
     kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))
+    record = decode_drill_record(kept["json"], backup.layout.drill_key(report.drill, "json"))
+    CheckMemory(backup=backup).note_drill(record)
     if folder is None:
         return
     for suffix, data in kept.items():

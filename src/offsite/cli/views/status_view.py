@@ -9,12 +9,18 @@ from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from offsite.repository.generations.removal import RemovedBackup
+    from offsite.repository.snapshots.verify_record import VerifyRecord
     from offsite.services.overview.last_checks import LastChecks
     from offsite.services.overview.status import BackupStatus, Status
     from offsite.services.retention.outlook import RetentionOutlook
+
+
+_VERDICTS = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}
 
 
 def render_status(console: Console, report: Status) -> None:
@@ -26,7 +32,8 @@ def render_status(console: Console, report: Status) -> None:
         if backup.head_commit:
             console.print(f"      head {Head(commit=backup.head_commit, hash=backup.head_hash).short}")
         if backup.checks is not None:
-            console.print(_verified(backup.checks), _drilled(backup.checks), sep="\n")
+            for line in (_verified(backup.checks), _drilled(backup.checks), *_claimed(backup.checks)):
+                console.print(line)
         if backup.retention is not None:
             console.print(_kept(backup.retention))
         for problem in backup.problems:
@@ -53,17 +60,27 @@ def _status_line(backup: BackupStatus) -> str:
 
 
 def _verified(checks: LastChecks) -> str:
-    told = (
-        f"{each.depth} {format_time(each.verified_at_ms)} {'ok' if each.ok else f'{each.damaged} DAMAGED'}"
-        for each in checks.verified
-    )
-    return f"      last verify: {', '.join(told) or 'never'}"
+    return f"      last verify: {', '.join(map(_check, checks.verified)) or 'never here'}"
+
+
+def _check(record: VerifyRecord) -> str:
+    found = "ok" if record.ok else f"{record.damaged} DAMAGED"
+    return f"{record.depth} {format_time(record.verified_at_ms)} {found}"
+
+
+def _claimed(checks: LastChecks) -> Iterator[str]:
+    """What the repository says that others did."""
+    for record in checks.claimed:
+        yield f"      claimed by {record.by or 'nobody'}, not made here: verify {_check(record)}"
+    if (drill := checks.claimed_drill) is not None:
+        said = f"drill {format_time(drill.ended_ms)} {_VERDICTS[drill.proven]}"
+        yield f"      claimed by {drill.by or 'nobody'}, not made here: {said}"
 
 
 def _drilled(checks: LastChecks) -> str:
     if checks.drill is None:
-        return "      last drill: never"
-    verdict = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}[checks.drill.proven]
+        return "      last drill: never here"
+    verdict = _VERDICTS[checks.drill.proven]
     before = f", last proven {format_time(checks.proven_ms) if checks.proven_ms >= 0 else 'never'}"
     return f"      last drill: {format_time(checks.drill.ended_ms)} {verdict}{'' if checks.drill.proven else before}"
 

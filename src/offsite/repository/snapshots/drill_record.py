@@ -19,12 +19,13 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRecord:
-    """What a report says first: when the drill ended (the store's clock), and whether the backup was proven, or None
-    where nothing was."""
+    """What a report says first: when the drill ended (the store's clock), whether the backup was proven, or None where
+    nothing was, and by whom it was carried out, as the report claims."""
 
     drill: str
     ended_ms: int
     proven: bool | None
+    by: str = ""
 
 
 def put_drill_report(
@@ -50,13 +51,23 @@ def get_drill_record(store: Store, key: str) -> DrillRecord:
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} was listed and cannot be read")
+    return decode_drill_record(data, key)
+
+
+def decode_drill_record(data: bytes, key: str) -> DrillRecord:
+    """The same of the bytes of the report. Raises as `get_drill_record`."""
     item = _fields(data, key)
     try:
         ended_ms = parse_time(item.text("ended"), now_ms=0)
     except BadOption as error:
         raise DamagedObject(f"{key}: {error.message}") from error
-    proven = None if item.fields.get("proven") is None else item.flag("proven")
-    return DrillRecord(drill=key.split("/")[-2], ended_ms=ended_ms, proven=proven)
+    by = item.text("by") if "by" in item.fields else ""
+    return DrillRecord(drill=key.split("/")[-2], ended_ms=ended_ms, proven=proven_of(item), by=by)
+
+
+def proven_of(item: JsonObject) -> bool | None:
+    """Whether a report says that the backup was proven. Raises what `item` raises."""
+    return None if item.fields.get("proven") is None else item.flag("proven")
 
 
 def _fields(data: bytes, key: str) -> JsonObject:

@@ -238,22 +238,38 @@ SERIES = (
     Series(
         name="offsite_last_verify_timestamp_seconds",
         kind=Kind.GAUGE,
-        help="When the backup was last checked, by depth (quick, deep). Absent for a depth it was never checked in.",
+        help="When this installation last checked the backup, by depth (quick, deep). Absent for a depth in which it "
+        "never did.",
         read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.verified_ms.items()},
+        labels=("depth",),
+    ),
+    Series(
+        name="offsite_last_verify_claimed_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When another installation checked the backup, as a record in the repository claims, by depth. Nothing "
+        "vouches for it. Absent where it is not later than the last check of this one.",
+        read=lambda view, _: {depth: at / 1000 for depth, at in view.repository.claimed_ms.items()} or None,
         labels=("depth",),
     ),
     Series(
         name="offsite_verify_damaged_objects",
         kind=Kind.GAUGE,
-        help="How many things the last check found damaged or gone, unless a deep one found none later. Absent where "
-        "there was no check.",
+        help="How many things the last check found damaged or gone, also as others claim, unless a deep one of this "
+        "installation found none later. Absent where it made no check and nobody claims damage.",
         read=lambda view, _: view.repository.damaged,
     ),
     Series(
         name="offsite_restore_test_last_success_timestamp_seconds",
         kind=Kind.GAUGE,
-        help="When a drill last proved that the backup can be restored. Absent when none did.",
+        help="When a drill of this installation last proved that the backup can be restored. Absent when none did.",
         read=lambda view, _: seconds(view.repository.drilled_ms),
+    ),
+    Series(
+        name="offsite_restore_test_claimed_timestamp_seconds",
+        kind=Kind.GAUGE,
+        help="When a drill of another installation proved that, as a report in the repository claims. Nothing vouches "
+        "for it. Absent where it is not later than the last one of this installation.",
+        read=lambda view, _: seconds(view.repository.claimed_drill_ms),
     ),
     Series(
         name="offsite_restore_points",

@@ -19,10 +19,13 @@ def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> 
 
 
 def repository_view(checks: LastChecks) -> RepositoryView:
-    """The same of checks that were read. `damaged` is the worst that a check found that no later one outdoes."""
+    """The same of checks that were read. `damaged` is the worst that a check found that no later one outdoes, also one
+    that others claim to have made."""
     damaged = max((each.damaged for each in checks.damage), default=0)
     return RepositoryView(
         verified_ms={each.depth: each.verified_at_ms for each in checks.verified},
-        damaged=damaged if checks.verified else None,
+        damaged=damaged if checks.verified or damaged else None,
         drilled_ms=checks.proven_ms,
+        claimed_ms={each.depth: each.verified_at_ms for each in checks.claimed},
+        claimed_drill_ms=checks.claimed_ms,
     )

@@ -75,14 +75,17 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryView:
-    """What is remembered in the repository of its checks. `verified_ms`: the last check of each depth; `damaged`: what
-    the newest of them found damaged, None without one; `drilled_ms`: the last drill that proved the backup;
+    """What is remembered of the checks of a backup. `verified_ms`: the last one of each depth that was made here;
+    `damaged`: what the newest of them found damaged, or others claim, None without any; `drilled_ms`: the last drill of
+    ours that proved the backup; `claimed_ms`, `claimed_drill_ms`: later ones that others claim to have made;
     `retention`: what is kept and what goes next, None where nothing ever went and nothing is pinned; `let_go`: how many
     restore points went since the process began, by kind of work."""
 
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     damaged: int | None = None
     drilled_ms: int = UNKNOWN_MS
+    claimed_ms: Mapping[str, int] = field(default_factory=dict)
+    claimed_drill_ms: int = UNKNOWN_MS
     retention: RetentionOutlook | None = None
     let_go: Mapping[str, int] = field(default_factory=dict)
 

@@ -1,25 +1,37 @@
-"""The last checks of a backup that its repository remembers: when it was verified, and when a drill restored it.
+"""The last checks of a backup: when it was verified, and when a drill restored it.
 
-What verifies keeps a record, where it may write: a check by somebody who may only read is a check all the same. Checks
-before records were kept are not known, nor are those of other copies of the repository.
+What this installation checked itself it remembers (`CheckMemory`): that counts. What verifies keeps a record in the
+repository, too, where it may write; so the checks of others are known. But whoever may create objects can make up such
+a record: what this installation did not do is claimed, and shown as that. A claim proves nothing and clears nothing;
+a claim of damage is looked into. Checks before records were kept are not known, nor are those of other copies of the
+repository.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
+from offsite.model.ids import dated_id
 from offsite.model.journal import noted
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.drill_record import DrillRecord, drill_keys, get_drill_record
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.snapshots.drill_record import DrillRecord, drill_keys, get_drill_record, proven_of
 from offsite.repository.snapshots.verify_record import (
+    AHEAD_MAX_MS,
     DEEP,
     DEPTHS,
     VerifyRecord,
     last_verify_record,
     put_verify_record,
+    verify_fields,
+    verify_record,
 )
+from offsite.services.backup_memory import BackupMemory
+from offsite.services.reading_clock import reading_now_ms
 
 if TYPE_CHECKING:
     from offsite.services.verify.run import VerifyResult
@@ -31,46 +43,102 @@ _SAME_FOR_MS = 3_600_000
 minute, for years."""
 
 
+_DRILLS_READ_MAX = 16
+"""Reports of drills of others that are read, the newest: there may be any number."""
+
+_DRILL, _PROVEN = "drill", "proven"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastChecks:
     """The last check of each depth, the last drill, and when a drill last proved the backup (epoch ms by the store's
-    clock, -1: never). `problems`: records that cannot be read."""
+    clock, -1: never), all made here. `claimed`, `claimed_drill`, `claimed_ms`: the same as the repository claims that
+    others made, where it is later. `problems`: records that cannot be read."""
 
     verified: tuple[VerifyRecord, ...] = ()
     drill: DrillRecord | None = None
     proven_ms: int = -1
+    claimed: tuple[VerifyRecord, ...] = ()
+    claimed_drill: DrillRecord | None = None
+    claimed_ms: int = -1
     problems: tuple[str, ...] = ()
 
     @property
     def damage(self) -> tuple[VerifyRecord, ...]:
-        """The checks that found damage, unless a deep one found none later: a quick one sees less."""
+        """The checks that found damage, by whomever, unless a deep one that was made here found none later: a quick one
+        sees less, and a claim may be made up."""
         whole_ms = max((each.verified_at_ms for each in self.verified if each.ok and each.depth == DEEP), default=-1)
-        return tuple(each for each in self.verified if not each.ok and each.verified_at_ms > whole_ms)
+        return tuple(each for each in self.all_verified() if not each.ok and each.verified_at_ms > whole_ms)
+
+    def all_verified(self) -> tuple[VerifyRecord, ...]:
+        """The last checks, those that are claimed behind those that were made here."""
+        return (*self.verified, *self.claimed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckMemory(BackupMemory):
+    """The last checks and drills of a backup that were made here."""
+
+    kind: ClassVar[str] = "checks"
+
+    def note_check(self, record: VerifyRecord) -> None:
+        self.put(record.depth, verify_fields(record))
+
+    def note_drill(self, record: DrillRecord) -> None:
+        for name in (_DRILL, *([_PROVEN] if record.proven else [])):
+            fields: dict[str, JsonValue] = {"drill": record.drill, "ended_ms": record.ended_ms, "proven": record.proven}
+            self.put(name, {**fields, "by": record.by})
+
+    def check(self, depth: str) -> VerifyRecord | None:
+        return self.recall(depth, verify_record)
+
+    def drill(self) -> DrillRecord | None:
+        return self.recall(_DRILL, _drill)
+
+    def proof(self) -> DrillRecord | None:
+        """The last drill that proved the backup."""
+        return self.recall(_PROVEN, _drill)
 
 
 def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
     """The last checks of `backup`; `now_ms` is the store's clock, roughly. Raises `StoreUnavailable`, `StoreDenied`."""
     problems: list[str] = []
-    verified = []
+    memory = CheckMemory(backup=backup)
+    made = {depth: record for depth in DEPTHS if (record := memory.check(depth)) is not None}
+    drill, proof = memory.drill(), memory.proof()
+    drills = [
+        each for each in _drills(backup, problems, now_ms=now_ms) if drill is None or each.ended_ms > drill.ended_ms
+    ]
+    proofs = (each.ended_ms for each in drills if each.proven and (proof is None or each.ended_ms > proof.ended_ms))
+    return LastChecks(
+        verified=tuple(made.values()),
+        drill=drill,
+        proven_ms=-1 if proof is None else proof.ended_ms,
+        claimed=tuple(_claimed(backup, made, problems, now_ms=now_ms)),
+        claimed_drill=next(iter(drills), None),
+        claimed_ms=next(proofs, -1),
+        problems=tuple(problems),
+    )
+
+
+def _claimed(
+    backup: Backup, made: Mapping[str, VerifyRecord], problems: list[str], *, now_ms: int
+) -> Iterator[VerifyRecord]:
+    """The last check of each depth in the repository, where it is a later one than that of this installation."""
     for depth in DEPTHS:
         try:
             record = last_verify_record(backup.store, backup.layout, depth, now_ms=now_ms)
         except _UNREADABLE as error:
             problems.append(f"the record of a check cannot be read: {error.message}")
-        else:
-            verified += [record] if record is not None else []
-    drills = _drills(backup, problems)
-    return LastChecks(
-        verified=tuple(verified),
-        drill=drills[0] if drills else None,
-        proven_ms=next((each.ended_ms for each in drills if each.proven), -1),
-        problems=tuple(problems),
-    )
+            continue
+        mine = made.get(depth)
+        if record is not None and (mine is None or record.verified_at_ms > mine.verified_at_ms):
+            yield record
 
 
 def remember_check(backup: Backup, result: VerifyResult) -> bool:
-    """Keep a record of a check, if the store takes it. Whether it did, or knew the same already. A check that found
-    nothing wrong but commits of a newer format has judged nothing: another offsite will."""
+    """Remember a check here, and keep a record of it, if the store takes it. Whether it did, or knew the same already.
+    A check that found nothing wrong but commits of a newer format has judged nothing: another offsite will."""
     from offsite.services.verify.run import Verdict  # those who only read records need nothing of what verifies
 
     if any(each.is_newer for each in result.damaged_commits) and not _damaged(result):
@@ -78,12 +146,14 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
     try:
         record = VerifyRecord(
             depth=result.depth,
-            verified_at_ms=backup.store.now_ms(),
+            verified_at_ms=reading_now_ms(backup.store),
             ok=result.verdict is not Verdict.DAMAGED,
             damaged=_damaged(result),
             commit=result.head_commit,
             head_hash=result.head_hash,
+            by=ProcessIdentity.mine().text,
         )
+        CheckMemory(backup=backup).note_check(record)
         if not _is_known(backup, record):
             put_verify_record(backup.store, backup.layout, record)
     except OffsiteError as error:  # a check that cannot be written down is a check
@@ -92,18 +162,28 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
     return True
 
 
-def _drills(backup: Backup, problems: list[str]) -> list[DrillRecord]:
-    """The drills since the last one that proved the backup, the newest first; that one is the last."""
+def _drills(backup: Backup, problems: list[str], *, now_ms: int) -> list[DrillRecord]:
+    """The drills of the newest reports, up to the last one that proved the backup, the newest first. What is dated
+    later than now no drill of ours wrote."""
     found: list[DrillRecord] = []
-    for key in drill_keys(backup.store, backup.layout):
+    latest_ms = now_ms + AHEAD_MAX_MS
+    latest = backup.layout.drill_key(dated_id(latest_ms, "z"), "json")
+    for key in [key for key in drill_keys(backup.store, backup.layout) if key < latest][:_DRILLS_READ_MAX]:
         try:
-            found.append(get_drill_record(backup.store, key))
+            record = get_drill_record(backup.store, key)
         except _UNREADABLE as error:
             problems.append(f"the report of a drill cannot be read: {error.message}")
             continue
-        if found[-1].proven:
+        found += [record] if record.ended_ms <= latest_ms else []
+        if record.proven and found:
             break
     return found
+
+
+def _drill(item: JsonObject) -> DrillRecord:
+    return DrillRecord(
+        drill=item.text("drill"), ended_ms=item.count("ended_ms"), proven=proven_of(item), by=item.text("by")
+    )
 
 
 def _is_known(backup: Backup, record: VerifyRecord) -> bool:

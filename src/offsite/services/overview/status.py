@@ -180,7 +180,10 @@ def _let_go(backup: Backup, state: BackupState) -> tuple[tuple[PointsLetGo, ...]
 def _found_by(checks: LastChecks | None) -> Iterable[str]:
     for each in checks.damage if checks is not None else ():
         found = f"{each.damaged} {'object' if each.damaged == 1 else 'objects'} damaged or gone"
-        yield f"the {each.depth} check of {format_time(each.verified_at_ms)} found {found}"
+        check = f"the {each.depth} check of {format_time(each.verified_at_ms)}"
+        is_claimed = each in checks.claimed if checks is not None else False
+        claim = f", as {each.by or 'a record that names nobody'} claims: look with offsite verify --deep"
+        yield f"{check} found {found}{claim if is_claimed else ''}"
 
 
 def _judged(

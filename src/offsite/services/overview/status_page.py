@@ -8,6 +8,8 @@ from contextlib import suppress
 from offsite.model.errors import OffsiteError
 from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
+from offsite.repository.snapshots.drill_record import DrillRecord
+from offsite.repository.snapshots.verify_record import VerifyRecord
 from offsite.services.overview.glance import Glance, glance
 from offsite.services.overview.last_checks import LastChecks
 from offsite.services.overview.status import BackupStatus, Status
@@ -33,18 +35,32 @@ def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[s
 
 
 def told_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
-    """The last checks and the last drill of a backup, each with its name."""
+    """The last checks and the last drill of a backup, each with its name; those that were not made here as claims."""
     if checks is None:
         return [("Checks", "the last checks cannot be read")]
     found = [
         (f"Last {each.depth} check", f"{_time(each.verified_at_ms)}: {'sound' if each.ok else 'DAMAGE'}")
         for each in checks.verified
     ]
-    proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never"
+    claimed = [
+        (f"Claimed {each.depth} check", f"{_time(each.verified_at_ms)}: {'sound' if each.ok else 'DAMAGE'}{_by(each)}")
+        for each in checks.claimed
+    ]
+    proven = _time(checks.proven_ms) if checks.proven_ms >= 0 else "never here"
     if checks.drill is not None and not checks.drill.proven:
-        said = "NOT PROVEN" if checks.drill.proven is False else "nothing proven"
-        found.append(("Last drill", f"{_time(checks.drill.ended_ms)}: {said}"))
-    return [*(found or [("Last check", "never")]), ("Last proven by a drill", proven)]
+        found.append(("Last drill", _drill(checks.drill)))
+    if checks.claimed_drill is not None:
+        claimed.append(("Claimed drill", f"{_drill(checks.claimed_drill)}{_by(checks.claimed_drill)}"))
+    return [*(found or [("Last check", "never here")]), ("Last proven by a drill", proven), *claimed]
+
+
+def _drill(drill: DrillRecord) -> str:
+    said = {True: "proven", False: "NOT PROVEN", None: "nothing proven"}[drill.proven]
+    return f"{_time(drill.ended_ms)}: {said}"
+
+
+def _by(record: VerifyRecord | DrillRecord) -> str:
+    return f", by {record.by or 'nobody named'}, not made here"
 
 
 def _verdict(status: Status) -> str:
