@@ -18,6 +18,7 @@ from functools import partial
 from itertools import chain, groupby
 
 from offsite.model.errors import StoreDenied
+from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.layout import (
     parse_catalog_key,
@@ -26,7 +27,7 @@ from offsite.repository.layout import (
     parse_snapshot_key,
 )
 from offsite.repository.repository import Repository, backup_folders
-from offsite.repository.restores.record import RestoreRecord, unfinished_restores
+from offsite.repository.restores.record import RestoreRecord, UnreadableRestore, try_unfinished_restores
 from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
 
@@ -81,25 +82,39 @@ def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
 
 
 def find_quiet_restores(backup: Backup) -> tuple[QuietRestore, ...]:
-    """Restores that did not end, oldest first. Raises `DamagedObject`."""
-    records = tuple(unfinished_restores(backup.store, backup.layout))
-    folders = {each.restore: folder_of(backup.store, backup.layout.restores_prefix(each.restore)) for each in records}
-    if not records:
-        return ()
-    before_ms = store_time_ms(backup.store, ()) - LEFT_AFTER_MS
-    return tuple(
-        QuietRestore(record=each, folder=folders[each.restore])
-        for each in records
-        if folders[each.restore].quiet_since_ms < before_ms
-    )
+    """Restores that did not end, oldest first. Raises `DamagedObject` as `living_restores`."""
+    return _parted(backup)[0]
+
+
+def living_restores(backup: Backup) -> tuple[RestoreRecord, ...]:
+    """Restores that did not end and wrote something within `LEFT_AFTER_MS`. Raises `DamagedObject` where the record of
+    such a one cannot be read: it may need anything."""
+    return _parted(backup)[1]
+
+
+def _parted(backup: Backup) -> tuple[tuple[QuietRestore, ...], tuple[RestoreRecord, ...]]:
+    """The quiet and the living ones. Of a quiet one it makes no difference what its record says."""
+    found = tuple(try_unfinished_restores(backup.store, backup.layout))
+    before_ms = store_time_ms(backup.store, ()) - LEFT_AFTER_MS if found else 0
+    quiet, living = [], []
+    for each in found:
+        folder = folder_of(backup.store, backup.layout.restores_prefix(each.restore))
+        is_quiet = folder.quiet_since_ms < before_ms
+        if isinstance(each, UnreadableRestore):
+            if not is_quiet:
+                raise each.error(backup.layout)
+            warned("restore_unreadable", restore=each.restore, why=each.problem)
+        elif is_quiet:
+            quiet.append(QuietRestore(record=each, folder=folder))
+        else:
+            living.append(each)
+    return tuple(quiet), tuple(living)
 
 
 def living_since_ms(backup: Backup) -> int | None:
     """When the first of the restores under way began, those that wrote something within `LEFT_AFTER_MS`; None when
     there is none. What was live then may still be read. Raises `DamagedObject`."""
-    quiet = {each.record.restore for each in find_quiet_restores(backup)}
-    records = unfinished_restores(backup.store, backup.layout)
-    return min((each.created_at_ms for each in records if each.restore not in quiet), default=None)
+    return min((each.created_at_ms for each in living_restores(backup)), default=None)
 
 
 def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:

@@ -6,6 +6,7 @@ nothing: whoever asks goes on as if this machine had seen nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.services.heads import memory_folder
+from offsite.stores.store import Store
 
 FactT = TypeVar("FactT")
 
@@ -71,3 +73,30 @@ class BackupMemory:
     def tell(self, error: Exception) -> None:
         """Write down that nothing can be remembered here."""
         noted("no_memory", what=f"{self.kind} of backup {self.backup.descriptor.name}", why=error)
+
+
+def note_written(store: Store, key: str, data: bytes) -> None:
+    """This installation writes `data` under `key`: to be noted before it is written, so that no crash lies between."""
+    try:
+        path = _written_path(store, key, data)
+        for folder in reversed(path.parents[:3]):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+    except (OSError, RuntimeError) as error:
+        noted("no_memory", what="what was written", why=error)
+
+
+def is_written_here(store: Store, key: str) -> bool:
+    """Whether what lies under `key` now, if anything, is what this installation wrote there. Raises what the store
+    raises."""
+    try:
+        data = store.get(key)
+        return data is not None and _written_path(store, key, data).exists()
+    except (OSError, RuntimeError) as error:
+        noted("no_memory", what="what was written", why=error)
+        return False
+
+
+def _written_path(store: Store, key: str, data: bytes) -> Path:
+    """Raises `RuntimeError` where there is no home."""
+    return memory_folder("written", store.url) / hashlib.sha256(key.encode() + b"\0" + data).hexdigest()[:32]

@@ -18,7 +18,6 @@ from offsite.model.errors import IncarnationUnclear
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import GroupPatterns, parse_selection
 from offsite.model.time import format_time
-from offsite.repository.restores.record import put_record
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
@@ -26,6 +25,7 @@ from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
+from tests.begun_restores import put_own_record
 from tests.integration.e2e.command import command, offsite, succeed
 from tests.integration.e2e.site import BACKUP, Site, new_name, values
 
@@ -137,7 +137,7 @@ def test_an_export_of_the_older_one_names_it_and_leaves_the_groups_of_the_newer_
 def test_a_restore_goes_on_with_the_topic_it_began_with(anew: Anew) -> None:
     target = new_name(anew.topic)
     first = anew.prepare(target, at=anew.between)
-    put_record(first.backup.store, first.layout, first.record)
+    put_own_record(first.backup.store, first.layout, first.record)
     anew.site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])  # and here the first run is killed
     again = anew.prepare(target, at=anew.between)
     assert (again.resumes, again.record) == (True, first.record)

@@ -15,13 +15,13 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
-from offsite.repository.restores.record import put_record
 from offsite.services.demo.data import BASE_MS, Message
 from offsite.services.demo.truth import Reading
 from offsite.services.restore.plan_report import RestorePlanReport, report_plan
 from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
+from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.e2e.transactions import with_transaction
 from tests.integration.kafka.cluster import wait_until
@@ -159,7 +159,7 @@ def test_a_relative_time_is_read_once_and_remembered_for_the_run_that_continues(
     first = prepare_restore(site.backup, site.cluster.admin, request)
     until_ms = first.point.until_ms
     assert until_ms is not None
-    put_record(first.backup.store, first.layout, first.record)
+    put_own_record(first.backup.store, first.layout, first.record)
     site.cluster.admin.create_topics([NewTopic(name=target, partitions=1)])
     wait_until(lambda: first.backup.store.now_ms() > first.record.created_at_ms + 200)
     second = prepare_restore(site.backup, site.cluster.admin, request)

@@ -17,8 +17,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import Damaged, KafkaUnreachable, OffsiteError, TargetMismatch
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.restores.record import put_record
-from offsite.repository.restores.topic_settings import TopicAside, get_aside, put_aside
+from offsite.repository.restores.topic_settings import TopicAside, get_aside
 from offsite.services.cluster import Cluster
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.overview.status import read_status
@@ -29,6 +28,7 @@ from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.restore.topics import create_topics
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
+from tests.begun_restores import put_own_aside, put_own_record
 from tests.integration.e2e.site import Site, new_name, values
 from tests.integration.kafka.cluster import Cluster as Broker
 from tests.integration.kafka.cluster import wait_until
@@ -94,9 +94,9 @@ class Halves:
         """As far as a run comes that is killed before its first record."""
         prepared = self.prepare(target)
         store, layout, record = prepared.backup.store, prepared.layout, prepared.record
-        put_record(store, layout, record)
+        put_own_record(store, layout, record)
         asides = (TopicAside(topic=s.topic, meanwhile=s.meanwhile, originals=s.at_end) for s in record.settings)
-        put_aside(store, layout, tuple(asides))
+        put_own_aside(store, layout, tuple(asides))
         create_topics(self.admin, record.settings)
         wait_until(lambda: self.settings(target) != OWN)
         return prepared
@@ -239,7 +239,7 @@ def test_another_restore_does_not_take_what_was_set_aside_for_the_topic_s_own(ha
 def test_nor_what_protects_a_topic_that_another_restore_made(halves: Halves) -> None:
     target = new_name(halves.topic)
     prepared = halves.prepare(target)
-    put_record(prepared.backup.store, prepared.layout, prepared.record)
+    put_own_record(prepared.backup.store, prepared.layout, prepared.record)
     create_topics(halves.admin, prepared.record.settings)  # and here it is killed
     assert halves.run(halves.prepare(target, commit=1)).verified
     halves.cluster.assert_configs(target, halves.settings(halves.topic))

@@ -13,7 +13,6 @@ from offsite.model.errors import RestoreRefused, TargetMismatch, TargetNotEmpty
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.model.size import MIB
-from offsite.repository.restores.record import put_record
 from offsite.sandbox import Settings
 from offsite.services.demo.data import BASE_MS, DAY_MS, Message
 from offsite.services.restore.plan_report import report_plan
@@ -21,6 +20,7 @@ from offsite.services.restore.planned import prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.services.restore.topics import create_topics
+from tests.begun_restores import put_own_record
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Cluster
@@ -140,7 +140,7 @@ def test_settings_that_were_set_aside_are_put_back_by_the_run_that_finishes(site
     configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(10 * 365 * DAY_MS)}
     target = make_target(site, topic, configs=configs)
     prepared = site.prepare(topic, target)
-    put_record(prepared.backup.store, prepared.layout, prepared.record)
+    put_own_record(prepared.backup.store, prepared.layout, prepared.record)
     create_topics(site.cluster.admin, prepared.record.settings)  # and here the first run is killed
     site.cluster.assert_config(target, "message.timestamp.type", "CreateTime")
     assert site.restore(topic, target).resumed

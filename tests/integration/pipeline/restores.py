@@ -20,12 +20,12 @@ from offsite.model.clock import Clock
 from offsite.model.errors import OffsiteError
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
-from offsite.repository.restores.record import put_record
 from offsite.services.restore.offsets_mode import restore_tasks
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.targets import find_targets
 from offsite.services.restore.topics import create_topics
+from tests.begun_restores import put_own_record
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.kafka.cluster import Batch
 
@@ -50,7 +50,7 @@ class PartitionRestored:
         self.site, self.topic, self.target, self.offsets = site, topic, new_name(topic), offsets
         prepared = self.prepare()
         store = site.backup.store
-        put_record(store, prepared.layout, prepared.record)
+        put_own_record(store, prepared.layout, prepared.record)
         create_topics(site.cluster.admin, prepared.record.settings)
         targets = find_targets(store, prepared.layout, site.cluster.admin, [self.target])
         self.task: AnyRestoreTask

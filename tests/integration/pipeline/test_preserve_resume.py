@@ -34,7 +34,6 @@ from offsite.model.errors import TargetDisturbed, TargetNotEmpty, TransactionLos
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.repository import Repository
-from offsite.repository.restores.record import put_record
 from offsite.sandbox import SandboxInfo
 from offsite.services.cluster import Cluster as Connected
 from offsite.services.demo.data import BASE_MS, Message
@@ -46,6 +45,7 @@ from offsite.services.restore.run import run_restore
 from offsite.services.restore.targets import find_targets
 from offsite.services.restore.topics import create_topics
 from offsite.stores.open_store import open_store
+from tests.begun_restores import put_own_record
 from tests.inline_runner import InlineRunner
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import begun, with_transaction
@@ -78,7 +78,7 @@ class Preserving:
         self.site, self.topic, self.target = site, topic, new_name(topic)
         prepared = self.prepare()
         self.store = site.backup.store
-        put_record(self.store, prepared.layout, prepared.record)
+        put_own_record(self.store, prepared.layout, prepared.record)
         create_topics(site.cluster.admin, prepared.record.settings)
         targets = find_targets(self.store, prepared.layout, site.cluster.admin, [self.target])
         (task,) = restore_tasks(prepared.plan, prepared.offsets, targets)

@@ -28,12 +28,17 @@ PROTECTED_TOPICS = frozenset(
 
 def check_backup_name(name: str) -> str:
     """Return `name` if it can name a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
-    if not _BACKUP.fullmatch(name) or ".." in name:
+    if not is_backup_name(name):
         raise BadName(
             f"{name!r} cannot name a backup",
             hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit, without '..'",
         )
     return name
+
+
+def is_backup_name(name: str) -> bool:
+    """Whether `check_backup_name` takes `name`: a backup, a restore, a drill."""
+    return _BACKUP.fullmatch(name) is not None and ".." not in name
 
 
 def check_topic_name(name: str) -> str:

@@ -7,19 +7,22 @@ Three objects below `restores/<restore>/`, each written once: `restore.json` bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
 from offsite.log.range import TopicPartition
 from offsite.model.choices import CutChoice
-from offsite.model.errors import DamagedObject, RestoreTakenOver
+from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.model.untrusted.names import is_backup_name
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
 from offsite.stores.store import PutResult, Store
+
+_UNREADABLE = (DamagedObject, FormatTooNew)
 
 _STAMP_CHARS = len("20260101-000000")
 """A restore's name begins with the second in which it began."""
@@ -62,24 +65,47 @@ class RestoreTargets:
     makings: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableRestore:
+    """A restore that has begun and has no report, and whose record cannot be read."""
+
+    restore: str
+    problem: str
+
+    def error(self, backup: BackupLayout) -> DamagedObject:
+        """What to tell whoever cannot go on without it."""
+        folder = backup.restores_prefix(self.restore)
+        return DamagedObject(self.problem, hint=f"look at it; where it is no restore of yours, delete {folder}")
+
+
 def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
-    store.put_if_absent(layout.record_key, encode_object({"format": FORMAT, **_record_fields(record)}))
+    store.put_if_absent(layout.record_key, encode_record(record))
+
+
+def encode_record(record: RestoreRecord) -> bytes:
+    """The bytes of the record as they are stored."""
+    return encode_object({"format": FORMAT, **_record_fields(record)})
 
 
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
     """Remember the topics as they were made now, `number` being one more than `targets_known` said; what was remembered
     before stays, and does not count any more. Raises `RestoreTakenOver` when another process was quicker."""
+    if store.put_if_absent(layout.targets_key(number), encode_targets(targets)) is PutResult.OTHER:
+        raise RestoreTakenOver(
+            f"another process made the target topics of restore {layout.restore} at the same time",
+            hint="run the same command again when it has ended",
+        )
+
+
+def encode_targets(targets: RestoreTargets) -> bytes:
+    """The bytes of what is remembered of target topics as they are stored."""
     starts: list[JsonValue] = [
         {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
     ]
     fields: dict[str, JsonValue] = {"format": FORMAT, "topic_ids": dict(targets.topic_ids), "starts": starts}
     if targets.makings:
         fields["makings"] = dict(targets.makings)
-    if store.put_if_absent(layout.targets_key(number), encode_object(fields)) is PutResult.OTHER:
-        raise RestoreTakenOver(
-            f"another process made the target topics of restore {layout.restore} at the same time",
-            hint="run the same command again when it has ended",
-        )
+    return encode_object(fields)
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
@@ -109,21 +135,46 @@ def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
 
 
 def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
-    """Restores that have begun and have no report, oldest first."""
+    """Restores that have begun and have no report, oldest first. Raises `DamagedObject` where one cannot be read."""
+    for found in try_unfinished_restores(store, backup):
+        if isinstance(found, UnreadableRestore):
+            raise found.error(backup)
+        yield found
+
+
+def try_unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord | UnreadableRestore]:
+    """The same, and in the place of each one that cannot be read what is wrong with it."""
     for name in sorted(_restore_names(store, backup)):
         layout = RestoreLayout(backup=backup, restore=name)
-        if store.head(layout.report_key) is None and (data := store.get(layout.record_key)) is not None:
-            yield _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
+        try:
+            if store.head(layout.report_key) is None and (record := find_record(store, layout)) is not None:
+                yield record
+        except _UNREADABLE as error:
+            yield UnreadableRestore(restore=name, problem=error.message)
 
 
-def succeeding(store: Store, backup: BackupLayout, record: RestoreRecord) -> RestoreRecord | None:
+def succeeding(
+    store: Store,
+    backup: BackupLayout,
+    record: RestoreRecord,
+    *,
+    counts: Callable[[RestoreRecord], bool] | None = None,
+) -> RestoreRecord | None:
     """A restore of the same request into the same cluster that began after `record`, ended or not: then `record` is
-    given up, and what is there is the later one's. Reads none that began before it."""
+    given up, and what is there is the later one's. Reads none that began before it. `counts`: of what was read, which
+    ones count; then what cannot be read does not. Raises `DamagedObject` otherwise."""
     for name in sorted(_restore_names(store, backup)):
         if name[:_STAMP_CHARS] < record.restore[:_STAMP_CHARS] or name == record.restore:
             continue
-        other = find_record(store, RestoreLayout(backup=backup, restore=name))
-        if other is not None and _order(other) > _order(record) and _wanted(other) == _wanted(record):
+        try:
+            other = find_record(store, RestoreLayout(backup=backup, restore=name))
+        except _UNREADABLE:
+            if counts is None:
+                raise
+            continue
+        if other is None or _order(other) <= _order(record) or _wanted(other) != _wanted(record):
+            continue
+        if counts is None or counts(other):
             return other
     return None
 
@@ -137,8 +188,10 @@ def _wanted(record: RestoreRecord) -> tuple[object, ...]:
 
 
 def _restore_names(store: Store, backup: BackupLayout) -> set[str]:
+    """Those that a restore can have: what else lies there is none of ours."""
     prefix = f"{backup.prefix}restores/"
-    return {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
+    names = {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
+    return set(filter(is_backup_name, names))
 
 
 def _record_fields(record: RestoreRecord) -> dict[str, JsonValue]:

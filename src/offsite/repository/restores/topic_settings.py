@@ -91,13 +91,28 @@ class TopicAside:
 
 def put_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
     """Record that these are set aside from now on, and no others."""
+    store.put_if_absent(next_aside_key(store, layout), encode_aside(topics))
+
+
+def encode_aside(topics: tuple[TopicAside, ...]) -> bytes:
+    """The bytes of what is set aside as they are stored."""
     fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(each) for each in topics]}
-    store.put_if_absent(layout.aside_key(_written(store, layout) + 1), encode_object(fields))
+    return encode_object(fields)
+
+
+def next_aside_key(store: Store, layout: RestoreLayout) -> str:
+    """Where what is set aside is written down next."""
+    return layout.aside_key(_written(store, layout) + 1)
+
+
+def newest_aside_key(store: Store, layout: RestoreLayout) -> str:
+    """Where what is set aside now is written down, if anything ever was."""
+    return layout.aside_key(max(_written(store, layout), 1))
 
 
 def get_aside(store: Store, layout: RestoreLayout) -> tuple[TopicAside, ...] | None:
     """What is set aside now; None when nothing ever was. Raises `DamagedObject`, `FormatTooNew`."""
-    key = layout.aside_key(max(_written(store, layout), 1))
+    key = newest_aside_key(store, layout)
     data = store.get(key)
     if data is None:
         return None

@@ -23,7 +23,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.outcome import RestoreOutcome, get_outcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.record import RestoreRecord, unfinished_restores
+from offsite.repository.restores.record import RestoreRecord, try_unfinished_restores
 from offsite.services.cluster import Cluster
 from offsite.services.cut_report import report_consistency
 from offsite.services.drill.report import DrilledTopic, DrillReport
@@ -135,8 +135,11 @@ class Drill:
         cluster_id = self._cluster.admin.cluster().cluster_id
         left = [
             record
-            for record in unfinished_restores(self._backup.store, self._backup.layout)
-            if record.cluster_id == cluster_id and _is_drill(record) and not self._is_under_way(record)
+            for record in try_unfinished_restores(self._backup.store, self._backup.layout)
+            if isinstance(record, RestoreRecord)
+            and record.cluster_id == cluster_id
+            and _is_drill(record)
+            and not self._is_under_way(record)
         ]
         names = [name for record in left for name in self._take_away(record)]
         self._report = replace(self._report, leftovers=tuple(names))

@@ -20,7 +20,7 @@ from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, 
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.overview.let_go import PointsLetGo, note_look, since_look
 from offsite.services.reading_clock import reading_now_ms
-from offsite.services.restore.unfinished_aside import unfinished_asides
+from offsite.services.restore.unfinished_aside import unfinished_asides, unreadable_restores
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 
 
@@ -151,6 +151,7 @@ def _lacks(backup: Backup) -> Iterable[str]:
 def _notes(backup: Backup) -> Iterable[str]:
     try:
         yield from map(str, unfinished_asides(backup))
+        yield from unreadable_restores(backup)
     except OffsiteError as error:
         yield f"unfinished restores cannot be read: {error.message}"
 

@@ -13,13 +13,22 @@ from contextlib import contextmanager, suppress
 
 from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreUnavailable
 from offsite.model.ids import random_id
+from offsite.model.journal import warned
 from offsite.repository.backup import Backup
 from offsite.repository.generations.removal import check_stays
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import BEAT_S, LeaseClaim, LeaseTerms
 from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.record import RestoreRecord, put_record, unfinished_restores
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    encode_record,
+    put_record,
+    try_unfinished_restores,
+)
+from offsite.services.backup_memory import note_written
+from offsite.services.restore.adopted import adopt
 from offsite.spark.runner import OnProgress, RunProgress
 
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
@@ -82,8 +91,11 @@ class HeldRestore:
 
 
 @contextmanager
-def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> Iterator[HeldRestore]:
-    """A block in which this process holds the restore; `record` is stored at its begin.
+def held_restore(
+    backup: Backup, record: RestoreRecord, *, take_over: bool, adopts: bool = False
+) -> Iterator[HeldRestore]:
+    """A block in which this process holds the restore; `record` is stored at its begin. `adopts`: it was begun by
+    another installation, and a person said that this one goes on with it, by what is there.
 
     Raises `RestoreRunning` when another process has it, unless `take_over`, or has another restore in hand that goes
     into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
@@ -93,6 +105,8 @@ def held_restore(backup: Backup, record: RestoreRecord, *, take_over: bool) -> I
     held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
     try:
         _record_alone(backup, record, layout, mine)
+        if adopts:
+            adopt(backup.store, layout)
         yield held
     except OffsiteError:
         with suppress(StoreUnavailable):
@@ -106,6 +120,7 @@ def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, 
     """Of two that begin at the same time, the one that was planned later ends here, having done nothing."""
     _check_others(backup, record, mine, earlier=False)
     is_new = backup.store.head(layout.record_key) is None
+    note_written(backup.store, layout.record_key, encode_record(record))
     put_record(backup.store, layout, record)
     try:
         check_stays(backup)
@@ -118,7 +133,10 @@ def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, 
 
 def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
     targets = {target for _, target in record.topics}
-    for other in unfinished_restores(backup.store, backup.layout):
+    for other in try_unfinished_restores(backup.store, backup.layout):
+        if isinstance(other, UnreadableRestore):
+            _check_unreadable(backup, other, mine)
+            continue
         if other.restore == record.restore or other.cluster_id != record.cluster_id:
             continue
         if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
@@ -129,3 +147,12 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
             )
+
+
+def _check_unreadable(backup: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
+    """Nobody knows where it goes. Where a process has it in hand, that may be the same topics."""
+    lease = RestoreLayout(backup=backup.layout, restore=other.restore).lease
+    if (holder := LeaseTerms(store=backup.store, lease=lease).holder(asking=mine)) is not None:
+        terms = LeaseTerms(store=backup.store, lease=lease)
+        raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
+    warned("restore_unreadable", restore=other.restore, why=other.problem)

@@ -128,6 +128,13 @@ class RestoreWords(PointWords, total=False):
             "Consumer groups to put in place at the end: all, none, or patterns [default: none; see: offsite groups]."
         ),
     ]
+    resume: Annotated[
+        str | None,
+        Option(
+            "Go on with this unfinished restore of the same request, which another machine began: what its record says "
+            "is done. One that this machine began is gone on with by itself."
+        ),
+    ]
 
 
 _CONTRADICTIONS = (
@@ -190,6 +197,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
         metadata=parse_metadata(words["metadata"]),
         retention=chosen(RetentionMode, words["retention"]),
         groups=parse_groups(words["groups"] or [NONE]),
+        resume=words["resume"],
     )
 
 

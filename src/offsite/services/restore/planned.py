@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
 from offsite.copy.slow_transaction import slow_transaction
 from offsite.copy.source_view import check_left_out
 from offsite.kafka.admin import ClusterAdmin
-from offsite.model.errors import OffsiteError, RestoreRefused, TargetNotEmpty
+from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
 from offsite.model.journal import decided, warned
 from offsite.model.selections.selection import GroupPatterns
@@ -24,7 +24,12 @@ from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    succeeding,
+    try_unfinished_restores,
+)
 from offsite.services.groups.restore_groups import check_groups
 from offsite.services.heads import check_to_read
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
@@ -34,7 +39,7 @@ from offsite.services.restore.request import RestoreRequest, remembered
 from offsite.services.restore.schemas import without_live_schemas
 from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
-from offsite.services.restore.unfinished_aside import UnfinishedAside, unfinished_asides
+from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, unfinished_asides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,11 @@ class PlannedRestore:
     unfinished: tuple[UnfinishedAside, ...] = ()
 
     @property
+    def adopts(self) -> bool:
+        """Whether another installation began it, or somebody did: a person said that this one goes on with it."""
+        return self.request.resume == self.record.restore
+
+    @property
     def groups(self) -> GroupPatterns:
         return self.request.groups
 
@@ -62,10 +72,12 @@ class PlannedRestore:
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
-    """The decided restore; changes nothing. Finds an unfinished restore of the same request and plans to continue it,
-    to the commit that it began with; where none of its target topics exists any more, plans a new one instead.
+    """The decided restore; changes nothing. Finds an unfinished restore of the same request that this installation
+    began, or that the request names, and plans to continue it, to the commit that it began with; where none of its
+    target topics exists any more, plans a new one instead.
 
-    Raises `NoSuchRestorePoint`, `CommitsGone`, and what `plan_restore` raises.
+    Raises `NoSuchRestorePoint`, `NoSuchRestore` for one that is named and is not there, `CommitsGone`, and what
+    `plan_restore` raises.
     """
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
@@ -141,28 +153,60 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
 
 
 def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
-    """The newest restore without a report that this very request began, unless there is nothing to continue: a later
-    one took its place, or all of its target topics are gone and no process has it in hand."""
+    """The newest restore without a report that this very request began here, or that it names, unless there is nothing
+    to continue: a later one took its place, or all of its target topics are gone and no process has it in hand."""
     found = [
         record
-        for record in unfinished_restores(backup.store, backup.layout)
+        for record in _readable(backup)
         if (record.cluster_id, record.request) == (cluster_id, remembered(request))
     ]
-    newest = max(found, key=lambda record: record.created_at_ms, default=None)
-    if newest is None or succeeding(backup.store, backup.layout, newest) is not None:
+    counts = partial(_counts, backup, request)
+    newest = max(filter(counts, found), key=lambda record: record.created_at_ms, default=None)
+    if request.resume is not None and (newest is None or newest.restore != request.resume):
+        raise NoSuchRestore(
+            f"backup {backup.descriptor.name} has no unfinished restore {request.resume} of this request into this "
+            "cluster, or has a later one",
+            hint="ask for the same as the command that began it, and name it as it was told there",
+        )
+    for record in found:
+        if not counts(record):
+            warned("restore_claimed", restore=record.restore, why="it was not begun here, and is not gone on with")
+    if newest is None or succeeding(backup.store, backup.layout, newest, counts=counts) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
+
+
+def _counts(backup: Backup, request: RestoreRequest, record: RestoreRecord) -> bool:
+    return record.restore == request.resume or is_ours(backup, record)
+
+
+def _readable(backup: Backup) -> Iterator[RestoreRecord]:
+    """The unfinished restores. One that cannot be read is not gone on with; where a process has it in hand, nobody
+    begins beside it (see `lease`)."""
+    for found in try_unfinished_restores(backup.store, backup.layout):
+        if isinstance(found, UnreadableRestore):
+            warned("restore_unreadable", restore=found.restore, why=found.problem)
+        else:
+            yield found
 
 
 def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
     """The error; where an unfinished restore asked in other words has filled the topics, with what continues it."""
     held = {target.topic for target in existing if target.records}
-    for record in unfinished_restores(backup.store, backup.layout):
-        ours = sorted(held & {target for _, target in record.topics})
-        if ours and record.cluster_id == cluster_id and succeeding(backup.store, backup.layout, record) is None:
-            words = ", ".join(f"{name}={text}" for name, text in record.request)
-            begun = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
-            return type(error)(error.message, hint=f"{begun} ({words}); {error.hint}")
+    records = [each for each in _readable(backup) if each.cluster_id == cluster_id]
+    for record in sorted(records, key=partial(is_ours, backup), reverse=True):
+        ours, is_begun_here = sorted(held & {target for _, target in record.topics}), is_ours(backup, record)
+        counts = partial(is_ours, backup)
+        if not ours or succeeding(backup.store, backup.layout, record, counts=counts) is not None:
+            continue
+        words = ", ".join(f"{name}={text}" for name, text in record.request)
+        begun = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
+        if not is_begun_here:
+            begun = (
+                f"{ours[0]} is said to be of the unfinished restore {record.restore}, which was not begun here: where, "
+                f"and only where, another machine of yours began it, ask for the same with --resume {record.restore}"
+            )
+        return type(error)(error.message, hint=f"{begun} ({words}); {error.hint}")
     return error
 
 

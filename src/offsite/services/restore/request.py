@@ -20,7 +20,8 @@ class RestoreRequest(PointRequest):
 
     `metadata` names what of the cluster's settings is set on the target (`acls`, `quotas`), `retention` what becomes of
     one that would delete restored records (see `RetentionMode`), `groups` which consumer groups are put in place at the
-    end. Every field must be remembered by `remembered`, and be compared as text.
+    end, `resume` an unfinished restore of this very request that another installation began, to go on with. Every field
+    must be remembered by `remembered`, and be compared as text.
     """
 
     repartition: PartitionCounts = field(default_factory=PartitionCounts)
@@ -30,9 +31,10 @@ class RestoreRequest(PointRequest):
     metadata: tuple[str, ...] = ()
     retention: RetentionMode = RetentionMode.DEFAULT
     groups: GroupPatterns = NO_GROUPS
+    resume: str | None = None
 
 
-_NOT_MEANT = frozenset({"accept_rollback"})
+_NOT_MEANT = frozenset({"accept_rollback", "resume"})
 """Fields that say under which conditions a restore is done, and not which one it is."""
 
 

@@ -64,7 +64,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     )
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
-    with held_restore(prepared.backup, record, take_over=take_over) as held:
+    with held_restore(prepared.backup, record, take_over=take_over, adopts=prepared.adopts) as held:
         work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, held=held)
         return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
 

@@ -22,8 +22,18 @@ from offsite.model.named import named
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord
-from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, put_aside
+from offsite.repository.restores.topic_settings import (
+    TopicAside,
+    TopicSettings,
+    encode_aside,
+    get_aside,
+    newest_aside_key,
+    next_aside_key,
+    put_aside,
+)
+from offsite.services.backup_memory import note_written
 from offsite.services.cluster import Cluster, ConfiguredTopics
+from offsite.services.restore.adopted import check_own
 from offsite.services.restore.unfinished_aside import (
     NAMED_MAX,
     UnfinishedAside,
@@ -59,7 +69,7 @@ def settings_set_aside(
     try:
         yield settings
         if asides:
-            put_aside(store, layout, ())  # they have their own again: nothing is aside any more
+            _put(store, layout, ())  # they have their own again: nothing is aside any more
     except BaseException as error:
         is_quiet = halt()
         if not _is_still_ours(check):
@@ -86,10 +96,11 @@ def with_originals(
     settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
 ) -> tuple[TopicSettings, ...]:
     """The settings of topics that another unfinished restore left as it needed them: they get what they had before
-    it."""
+    it. What others claim to have been there before counts for nothing."""
     decided_on = {each.topic: each for each in settings}
     found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
-    for aside in (each for other in others for each in other.topics if each.topic in found):
+    vouched = (other for other in others if not other.is_claimed)
+    for aside in (each for other in vouched for each in other.topics if each.topic in found):
         left = {name: value for name, value in aside.meanwhile if found[aside.topic].get(name) == value}
         decided_on[aside.topic] = _with(decided_on[aside.topic], left, dict(aside.originals))
     return tuple(decided_on.values())
@@ -117,6 +128,8 @@ def _remembered(
     if not existing:
         return {}
     known = get_aside(backup.store, layout)
+    if known is not None:
+        check_own(backup.store, layout, newest_aside_key(backup.store, layout))
     asides = {name: as_decided(each) for name, each in existing.items()}
     own = admin.topic_configs(existing.keys() & admin.topics().keys())
     others = _of_others(backup, record)
@@ -127,7 +140,7 @@ def _remembered(
         name: _with_changes(each, own[name], others.get(name)) if name in own else each for name, each in asides.items()
     }
     if tuple(asides.values()) != known:
-        put_aside(backup.store, layout, tuple(asides.values()))
+        _put(backup.store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
     return asides
 
@@ -144,7 +157,7 @@ def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside |
 
 def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:
     unfinished = unfinished_asides(backup, but=record.restore)
-    here = (other for other in unfinished if other.record.cluster_id == record.cluster_id)
+    here = (each for each in unfinished if each.record.cluster_id == record.cluster_id and not each.is_claimed)
     return {each.topic: each for other in here for each in other.existing}
 
 
@@ -162,8 +175,13 @@ def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, Topic
     """Topics that another unfinished restore had set aside are ours now: it must not put them back later."""
     for other in unfinished_asides(backup, but=record.restore):
         kept = tuple(each for each in other.existing if each.topic not in asides)
-        if other.record.cluster_id == record.cluster_id and kept != other.existing:
-            put_aside(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+        if other.record.cluster_id == record.cluster_id and kept != other.existing and not other.is_claimed:
+            _put(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+
+
+def _put(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
+    note_written(store, next_aside_key(store, layout), encode_aside(topics))
+    put_aside(store, layout, topics)
 
 
 def _given_back(
@@ -183,7 +201,7 @@ def _given_back(
         return
     yield f"{_names([*asides])} got the settings back that were set aside"
     try:
-        put_aside(store, layout, ())
+        _put(store, layout, ())
     except OffsiteError as error:
         warned("settings_put_back", why=f"the repository could not be told: {error.message}", restore=layout.restore)
 

@@ -9,8 +9,16 @@ from offsite.kafka.protocol.metadata import TopicMetadata
 from offsite.log.range import TopicPartition
 from offsite.model.errors import TargetMismatch, TargetNotEmpty
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreTargets, get_targets, put_targets, targets_known
+from offsite.repository.restores.record import (
+    RestoreTargets,
+    encode_targets,
+    get_targets,
+    put_targets,
+    targets_known,
+)
+from offsite.services.backup_memory import note_written
 from offsite.services.cluster import LogEnds
+from offsite.services.restore.adopted import check_own
 from offsite.stores.store import Store
 
 
@@ -26,13 +34,15 @@ def find_targets(
     again just now.
 
     Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`, and
-    `RestoreTakenOver` when another process does the same.
+    `RestoreTakenOver` when another process does the same, `RestoreRefused` where a stranger wrote what is remembered.
     """
     found = admin.topics(names)
     number = targets_known(store, layout)
     known = get_targets(store, layout)
     known_ids = dict(known.topic_ids) if known else {}
     new = {name: t for name, t in found.items() if name in remade or _is_another(known_ids.get(name), t.topic_id)}
+    if known is not None:
+        check_own(store, layout, layout.targets_key(number))
     if known is not None and not new:
         return known
     starts = {key: start for key, start in (known.starts if known else ()) if key.topic not in new}
@@ -44,6 +54,7 @@ def find_targets(
         starts=tuple(sorted(starts.items())),
         makings=tuple(sorted(makings.items())),
     )
+    note_written(store, layout.targets_key(number + 1), encode_targets(targets))
     put_targets(store, layout, targets, number=number + 1)
     return targets
 

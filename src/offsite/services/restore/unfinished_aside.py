@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from offsite.model.errors import DamagedObject, FormatTooNew
+from offsite.model.journal import warned
 from offsite.model.named import named
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreRecord, succeeding, unfinished_restores
-from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    UnreadableRestore,
+    succeeding,
+    try_unfinished_restores,
+)
+from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, newest_aside_key
+from offsite.services.backup_memory import is_written_here
+from offsite.services.restore.adopted import is_begun_here
 
 NAMED_MAX = 5
 """Topics named in a hint; a line with a thousand of them helps nobody."""
@@ -17,11 +28,13 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedAside:
-    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back."""
+    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back. `is_claimed`: this
+    installation did not write that."""
 
     record: RestoreRecord
     existing: tuple[TopicAside, ...]
     made: tuple[TopicAside, ...]
+    is_claimed: bool = False
 
     @property
     def topics(self) -> tuple[TopicAside, ...]:
@@ -33,19 +46,29 @@ class UnfinishedAside:
         if self.made:
             made = named([each.topic for each in self.made], most=NAMED_MAX)
             held.append(f"{made}, made by it, keeps what protects its records")
+        claim = " (so a record says that was not written here)" if self.is_claimed else ""
         return (
-            f"restore {self.record.restore} into cluster {self.record.cluster_id} ({asked}) began at "
+            f"restore {self.record.restore}{claim} into cluster {self.record.cluster_id} ({asked}) began at "
             f"{format_time(self.record.created_at_ms)} and is unfinished: {'; '.join(held)}; the same command, run "
             "again, ends that"
         )
 
 
 def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
-    """The settings set aside by all unfinished restores except `but`. Raises `DamagedObject`."""
+    """The settings set aside by all unfinished restores except `but`, as far as their records can be read."""
     found = (
-        _aside(backup, record) for record in unfinished_restores(backup.store, backup.layout) if record.restore != but
+        _aside(backup, record)
+        for record in try_unfinished_restores(backup.store, backup.layout)
+        if isinstance(record, RestoreRecord) and record.restore != but
     )
     return tuple(each for each in found if each.topics)
+
+
+def unreadable_restores(backup: Backup) -> Iterator[str]:
+    """The unfinished restores of which nobody can say what they have set aside, in sentences."""
+    for each in try_unfinished_restores(backup.store, backup.layout):
+        if isinstance(each, UnreadableRestore):
+            yield f"restore {each.restore} cannot be read: {each.problem}"
 
 
 def describe(aside: TopicAside) -> str:
@@ -64,9 +87,26 @@ def as_decided(settings: TopicSettings) -> TopicAside:
 def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
     layout = RestoreLayout(backup=backup.layout, restore=record.restore)
     made = tuple(as_decided(each) for each in record.settings if each.create and each.meanwhile)
-    is_given_up = bool(made) and succeeding(backup.store, backup.layout, record) is not None
+    is_given_up = bool(made) and _successor(backup, record) is not None
+    try:
+        existing = get_aside(backup.store, layout) or ()
+    except (DamagedObject, FormatTooNew) as error:
+        warned("restore_unreadable", restore=record.restore, why=error.message)
+        existing = ()
+    is_own = is_begun_here(backup.store, layout)
+    is_same = is_written_here(backup.store, newest_aside_key(backup.store, layout))
     return UnfinishedAside(
         record=record,
-        existing=get_aside(backup.store, layout) or (),
+        existing=existing,
         made=() if is_given_up else made,
+        is_claimed=not is_own or not (is_same or not existing),
     )
+
+
+def _successor(backup: Backup, record: RestoreRecord) -> RestoreRecord | None:
+    return succeeding(backup.store, backup.layout, record, counts=partial(is_ours, backup))
+
+
+def is_ours(backup: Backup, record: RestoreRecord) -> bool:
+    """Whether this installation began a restore."""
+    return is_begun_here(backup.store, RestoreLayout(backup=backup.layout, restore=record.restore))

@@ -22,8 +22,7 @@ from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Commit, ExpiredRange
 from offsite.repository.commit_json import damaged_commit
-from offsite.repository.leftovers import find_quiet_restores
-from offsite.repository.restores.record import unfinished_restores
+from offsite.repository.leftovers import living_restores
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
 from offsite.services.clocks import check_clocks
@@ -125,9 +124,7 @@ def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by 
 def points_in_use(backup: Backup) -> tuple[int, ...]:
     """The commits, rising, that restores under way read: one that was broken off must be able to go on. Raises
     `DamagedObject`."""
-    quiet = {each.record.restore for each in find_quiet_restores(backup)}
-    records = unfinished_restores(backup.store, backup.layout)
-    return tuple(sorted({each.commit for each in records if each.restore not in quiet}))
+    return tuple(sorted({each.commit for each in living_restores(backup)}))
 
 
 class _Planning:

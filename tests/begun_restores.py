@@ -1,0 +1,19 @@
+"""Restores that were begun here, as a killed process leaves them."""
+
+from __future__ import annotations
+
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import RestoreRecord, encode_record, put_record
+from offsite.repository.restores.topic_settings import TopicAside, encode_aside, next_aside_key, put_aside
+from offsite.services.backup_memory import note_written
+from offsite.stores.store import Store
+
+
+def put_own_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
+    note_written(store, layout.record_key, encode_record(record))
+    put_record(store, layout, record)
+
+
+def put_own_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
+    note_written(store, next_aside_key(store, layout), encode_aside(topics))
+    put_aside(store, layout, topics)
