@@ -7,7 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from offsite.model.check import check
-from offsite.model.errors import Bug, CommitsGone, DamagedObject, FormatTooNew, NoSuchRestorePoint, OffsiteError
+from offsite.model.errors import (
+    Bug,
+    CommitsGone,
+    DamagedCommit,
+    DamagedObject,
+    FormatTooNew,
+    NoSuchRestorePoint,
+    OffsiteError,
+)
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.repository.catalog import Catalog, Kept
@@ -134,8 +142,11 @@ class Backup:
         Temporary files that killed processes left behind are swept at the end.
         """
         if not base.is_own and (lost := self.lost_commit(base)):
-            raise damaged_commit(
-                f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}"
+            seal = self.layout.seal_key(lost)
+            raise DamagedCommit(
+                f"commit {lost} of {self.descriptor.name} is missing, its catalog is there; the log ends at {base.seq}",
+                hint="bring the commits back from the store's versions or from a copy; where there never were as many, "
+                f"somebody else put {seal} there: look at it, and delete it",
             )
         if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # a state may be held for months
             raise CommitsGone(

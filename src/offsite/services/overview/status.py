@@ -129,7 +129,8 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
     if state.unreadable:
         yield f"nothing behind commit {state.seq} can be used: {state.unreadable}"
     elif lost := backup.lost_commit(state):
-        yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there"
+        seal = backup.layout.seal_key(lost)
+        yield f"commits {state.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
     if gone := SeenHead(repository=repository, backup=state.backup).problem(backup, state):
         yield gone
 

@@ -131,7 +131,8 @@ class _Walk:
         """A sealed catalog of a later commit shows that the log was longer. Behind damage that is told it is not
         asked for: there the end of what can be used is not the end of the log."""
         if lost := self.backup.lost_commit(head):
-            problem = f"commits {head.seq + 1} to {lost} are missing, a catalog of them is there"
+            seal = self.backup.layout.seal_key(lost)
+            problem = f"commits {head.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
             self.commits.append(CommitDamage(first_commit=head.seq + 1, last_commit=lost, problem=problem))
 
     def _note_snapshots(self, commit: Commit) -> None:
