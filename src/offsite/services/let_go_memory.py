@@ -8,9 +8,10 @@ remembered in the same way (see `releases`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.ids import random_id
@@ -23,6 +24,8 @@ from offsite.services.heads import memory_folder
 
 NO_RULE = ""
 _LOOKED = "looked"
+
+FactT = TypeVar("FactT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,15 @@ class Facts:
             _no_memory(error)
             return None
 
+    def recall(self, fact: str, read: Callable[[JsonObject], FactT]) -> FactT | None:
+        """What `read` makes of it. None too where it is no such fact."""
+        item = self.get(fact)
+        try:
+            return None if item is None else read(item)
+        except OffsiteError as error:
+            _no_memory(error)
+            return None
+
     def put(self, fact: str, fields: dict[str, JsonValue]) -> None:
         """Remember it, where that can be."""
         try:
@@ -81,6 +93,13 @@ class Facts:
     def folder(self) -> Path:
         """Raises `RuntimeError` where there is no home."""
         return memory_folder(self.kind, self.place) / self.name
+
+
+def facts_of(backup: Backup, kind: str) -> Facts:
+    """What this machine remembers of a backup at its place, by the `kind` of it."""
+    described = backup.descriptor
+    place = f"{described.cluster_id} {described.created_at_ms} {backup.store.url}"
+    return Facts(kind=kind, place=place, name=described.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +148,7 @@ class LetGoMemory:
 
     @property
     def _facts(self) -> Facts:
-        described = self.backup.descriptor
-        place = f"{described.cluster_id} {described.created_at_ms} {self.backup.store.url}"
-        return Facts(kind="let-go", place=place, name=described.name)
+        return facts_of(self.backup, "let-go")
 
 
 def _name(seq: int, commit_hash: str, kind: str) -> str:

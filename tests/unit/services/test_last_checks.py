@@ -306,7 +306,7 @@ def test_few_reports_of_drills_are_read_however_many_there_are(backup: Backup) -
 
 def test_a_memory_that_is_none_is_no_memory(backup: Backup) -> None:
     mine = remember(backup)
-    folder = CheckMemory(backup=backup).folder()
+    folder = CheckMemory(backup=backup).facts.folder()
     for data in (b"junk", b'{"format":1}', b"[]"):
         (folder / "quick").write_bytes(data)
         assert (last(backup).verified, last(backup).claimed) == ((), (mine,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
 from offsite.model.ids import dated_id
@@ -30,7 +30,7 @@ from offsite.repository.snapshots.verify_record import (
     verify_fields,
     verify_record,
 )
-from offsite.services.backup_memory import BackupMemory
+from offsite.services.let_go_memory import Facts, facts_of
 from offsite.services.reading_clock import reading_now_ms
 
 if TYPE_CHECKING:
@@ -76,28 +76,32 @@ class LastChecks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckMemory(BackupMemory):
+class CheckMemory:
     """The last checks and drills of a backup that were made here."""
 
-    kind: ClassVar[str] = "checks"
+    backup: Backup
+
+    @property
+    def facts(self) -> Facts:
+        return facts_of(self.backup, "checks")
 
     def note_check(self, record: VerifyRecord) -> None:
-        self.put(record.depth, verify_fields(record))
+        self.facts.put(record.depth, verify_fields(record))
 
     def note_drill(self, record: DrillRecord) -> None:
         for name in (_DRILL, *([_PROVEN] if record.proven else [])):
             fields: dict[str, JsonValue] = {"drill": record.drill, "ended_ms": record.ended_ms, "proven": record.proven}
-            self.put(name, {**fields, "by": record.by})
+            self.facts.put(name, {**fields, "by": record.by})
 
     def check(self, depth: str) -> VerifyRecord | None:
-        return self.recall(depth, verify_record)
+        return self.facts.recall(depth, verify_record)
 
     def drill(self) -> DrillRecord | None:
-        return self.recall(_DRILL, _drill)
+        return self.facts.recall(_DRILL, _drill)
 
     def proof(self) -> DrillRecord | None:
         """The last drill that proved the backup."""
-        return self.recall(_PROVEN, _drill)
+        return self.facts.recall(_PROVEN, _drill)
 
 
 def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:

@@ -2,7 +2,7 @@
 
 What is remembered of a restore decides into which topics it writes, from where on, and which settings topics get at its
 end, with the credentials of the cluster. Whoever may create objects in the repository can make such records up, and add
-to those of a restore that is under way. So only what this installation wrote itself counts (see `backup_memory`).
+to those of a restore that is under way. So only what this installation wrote itself counts (see `own_writes`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from offsite.model.errors import RestoreRefused
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import targets_known
 from offsite.repository.restores.topic_settings import newest_aside_key
-from offsite.services.backup_memory import is_written_here, note_written
+from offsite.services.own_writes import is_written_here, note_written
 from offsite.stores.store import Store
 
 

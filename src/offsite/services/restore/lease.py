@@ -27,7 +27,7 @@ from offsite.repository.restores.record import (
     put_record,
     try_unfinished_restores,
 )
-from offsite.services.backup_memory import note_written
+from offsite.services.own_writes import note_written
 from offsite.services.restore.adopted import adopt
 from offsite.spark.runner import OnProgress, RunProgress
 

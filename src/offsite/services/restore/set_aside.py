@@ -31,8 +31,8 @@ from offsite.repository.restores.topic_settings import (
     next_aside_key,
     put_aside,
 )
-from offsite.services.backup_memory import note_written
 from offsite.services.cluster import Cluster, ConfiguredTopics
+from offsite.services.own_writes import note_written
 from offsite.services.restore.adopted import check_own
 from offsite.services.restore.unfinished_aside import (
     NAMED_MAX,

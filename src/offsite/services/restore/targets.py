@@ -16,8 +16,8 @@ from offsite.repository.restores.record import (
     put_targets,
     targets_known,
 )
-from offsite.services.backup_memory import note_written
 from offsite.services.cluster import LogEnds
+from offsite.services.own_writes import note_written
 from offsite.services.restore.adopted import check_own
 from offsite.stores.store import Store
 

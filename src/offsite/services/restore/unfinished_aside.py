@@ -19,7 +19,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
 )
 from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, newest_aside_key
-from offsite.services.backup_memory import is_written_here
+from offsite.services.own_writes import is_written_here
 from offsite.services.restore.adopted import is_begun_here
 
 NAMED_MAX = 5
