@@ -1,7 +1,9 @@
 """What this installation wrote into repositories itself: the hash of each name with its bytes, noted before the write.
 
 Whoever may create objects in a repository can put some that look like ours. Where what an object says is acted on with
-other rights than his, only our own count. Where nothing can be remembered, none do.
+other rights than his, only our own count. Where nothing can be remembered, none do. So it is with what is remembered of
+a restore: it decides into which topics records are written, from where on, and which settings topics get at its end,
+with the credentials of the cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +11,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from offsite.model.errors import RestoreRefused
 from offsite.model.journal import noted
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import targets_known
+from offsite.repository.restores.topic_settings import newest_aside_key
 from offsite.services.heads import memory_folder
 from offsite.stores.store import Store
 
@@ -34,6 +40,29 @@ def is_written_here(store: Store, key: str) -> bool:
     except (OSError, RuntimeError) as error:
         noted("no_memory", what="what was written", why=error)
         return False
+
+
+def is_begun_here(store: Store, layout: RestoreLayout) -> bool:
+    """Whether this installation began the restore, or a person said that it goes on with it."""
+    return is_written_here(store, layout.record_key)
+
+
+def adopt(store: Store, layout: RestoreLayout) -> None:
+    """A person said that this installation goes on with the restore: what is there of it now counts."""
+    targets_key = layout.targets_key(max(targets_known(store, layout), 1))
+    for key in (layout.record_key, targets_key, newest_aside_key(store, layout)):
+        if (data := store.get(key)) is not None:
+            note_written(store, key, data)
+
+
+def check_own(store: Store, layout: RestoreLayout, key: str) -> None:
+    """Raise `RestoreRefused` where `key` holds something that this installation did not write."""
+    if not is_written_here(store, key):
+        raise RestoreRefused(
+            f"{key} was not written by this installation, and says what restore {layout.restore} is to do",
+            hint=f"look at it; where none of yours wrote it, delete it and run the same command again; where another "
+            f"installation of yours did: --resume {layout.restore}",
+        )
 
 
 def _path(store: Store, key: str, data: bytes) -> Path:

@@ -27,8 +27,7 @@ from offsite.repository.restores.record import (
     put_record,
     try_unfinished_restores,
 )
-from offsite.services.own_writes import note_written
-from offsite.services.restore.adopted import adopt
+from offsite.services.own_writes import adopt, note_written
 from offsite.spark.runner import OnProgress, RunProgress
 
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())

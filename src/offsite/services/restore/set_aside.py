@@ -32,8 +32,7 @@ from offsite.repository.restores.topic_settings import (
     put_aside,
 )
 from offsite.services.cluster import Cluster, ConfiguredTopics
-from offsite.services.own_writes import note_written
-from offsite.services.restore.adopted import check_own
+from offsite.services.own_writes import check_own, note_written
 from offsite.services.restore.unfinished_aside import (
     NAMED_MAX,
     UnfinishedAside,

@@ -17,8 +17,7 @@ from offsite.repository.restores.record import (
     targets_known,
 )
 from offsite.services.cluster import LogEnds
-from offsite.services.own_writes import note_written
-from offsite.services.restore.adopted import check_own
+from offsite.services.own_writes import check_own, note_written
 from offsite.stores.store import Store
 
 

@@ -19,8 +19,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
 )
 from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, newest_aside_key
-from offsite.services.own_writes import is_written_here
-from offsite.services.restore.adopted import is_begun_here
+from offsite.services.own_writes import is_begun_here, is_written_here
 
 NAMED_MAX = 5
 """Topics named in a hint; a line with a thousand of them helps nobody."""
