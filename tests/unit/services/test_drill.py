@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -14,6 +15,10 @@ from offsite.model.plain import plain
 from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonValue
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import put_record
 from offsite.repository.snapshots.drill_record import decode_drill_record, put_drill_report
 from offsite.services.drill.report import DrillReport, drill_page
 from offsite.services.drill.run import PREFIX, Drill, DrillRequest
@@ -103,6 +108,21 @@ def test_what_a_killed_drill_left_is_taken_away_by_the_next(site: Site) -> None:
     report = drill(site, []).run()
     assert (report.leftovers, report.proven) == ((name,), True)
     assert site.target.topics == {}
+
+
+def test_a_made_up_record_does_not_take_away_the_topics_of_a_drill_under_way(site: Site) -> None:
+    backed_up(site)
+    name = f"{PREFIX}{drill(site, [])._attempt}-orders"
+    begun = site.plan_restore(rename=[f"orders={name}"])
+    store, layout = site.backup.store, begun.layout
+    put_record(store, layout, begun.record)
+    other = replace(ProcessIdentity.mine(), host="elsewhere")
+    LeaseTerms(store=store, lease=layout.lease).claim(other, "word", take_over=False)
+    site.target.make_topic(name)
+    forged = replace(begun.record, restore="20991231-000000-0123abcd")
+    put_record(store, RestoreLayout(backup=site.backup.layout, restore=forged.restore), forged)
+    report = drill(site, []).run()
+    assert (report.leftovers, report.proven, set(site.target.topics)) == ((), True, {name})
 
 
 def test_an_empty_backup_proves_nothing(site: Site) -> None:

@@ -188,3 +188,15 @@ def kill(site: Site) -> str:
 
 def _killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_claim_that_cannot_be_read_holds_nobody_up_once_nothing_is_written_there(backed_up: Site) -> None:
+    """It is of a restore into the same topics, as a record of a stranger says."""
+    record = forge(backed_up, settings=())
+    backup, layout = backed_up.backup, layout_of(backed_up, record)
+    backup.store.put_if_absent(layout.lease.key(1, "claim"), b"junk")
+    with pytest.raises(DamagedObject):
+        backed_up.restore()
+    path = Path(backup.store.url) / layout.lease.key(1, "claim")
+    os.utime(path, (path.stat().st_mtime - 60,) * 2)
+    assert backed_up.restore().verified

@@ -106,6 +106,18 @@ class LeaseTerms:
         newest = self._newest()
         return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
+    def holder_if_told(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
+        """The same of what others may have put there: a claim that cannot be read, and beside which nothing was written
+        for `TTL_S`, is nobody's. Raises `DamagedObject` for one that is younger: whoever wrote it may be at work."""
+        try:
+            return self.holder(asking=asking)
+        except DamagedObject as error:
+            written_ms = max((info.modified_ms for info in self.store.list(self.lease.prefix)), default=0)
+            if self.store.now_ms() - written_ms <= TTL_S * 1000:
+                raise
+            warned("claim_unreadable", lease=self.lease.what, why=error.message)
+            return None
+
     def newest(self) -> LeaseClaim | None:
         """The newest claim, whether or not it still counts."""
         return self._newest()

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.ids import dated_id, random_id
 from offsite.model.selections.rename import Rename, Renames
 from offsite.model.selections.selection import SCRATCH_PREFIX, TopicSelection
@@ -133,21 +133,24 @@ class Drill:
     def _take_away_leftovers(self) -> None:
         """Those in this cluster: a sandbox that was killed took everything with it. Drills under way are left alone."""
         cluster_id = self._cluster.admin.cluster().cluster_id
-        left = [
+        drills = [
             record
             for record in try_unfinished_restores(self._backup.store, self._backup.layout)
-            if isinstance(record, RestoreRecord)
-            and record.cluster_id == cluster_id
-            and _is_drill(record)
-            and not self._is_under_way(record)
+            if isinstance(record, RestoreRecord) and record.cluster_id == cluster_id and _is_drill(record)
         ]
+        under_way = [record for record in drills if self._is_under_way(record)]
+        used = {target for record in under_way for _, target in record.topics}
+        left = [each for each in drills if used.isdisjoint(target for _, target in each.topics)]
         names = [name for record in left for name in self._take_away(record)]
         self._report = replace(self._report, leftovers=tuple(names))
 
     def _is_under_way(self, record: RestoreRecord) -> bool:
         layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
         terms = LeaseTerms(store=self._backup.store, lease=layout.lease)
-        return terms.holder(asking=ProcessIdentity.mine()) is not None
+        try:
+            return terms.holder_if_told(asking=ProcessIdentity.mine()) is not None
+        except DamagedObject:  # whoever wrote that may be at work
+            return True
 
     def _take_away(self, record: RestoreRecord) -> tuple[str, ...]:
         """Delete what the restore made, and end it where it did not end by itself. May be repeated."""

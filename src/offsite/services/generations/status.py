@@ -14,7 +14,7 @@ from offsite.repository.generations.kept import KeptGeneration, get_kept
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.ledger import Ledger, set_names
 from offsite.repository.repository import Repository
-from offsite.repository.restores.record import unfinished_restores
+from offsite.repository.restores.record import try_unfinished_restores
 from offsite.services.generations.archive_target import place_of
 from offsite.services.generations.removals import Removal, last_removals
 from offsite.services.releases import ReleaseMemory
@@ -93,13 +93,13 @@ def backup_or_generation(repository: Repository, name: str) -> Backup:
 
 def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tuple[str, ...]:
     """The other generations of a set, by the names of their backups, from which a restore was begun that has not ended:
-    its command goes on only where it names that one. Raises `DamagedObject`."""
+    its command goes on only where it names that one. One that cannot be read may be such a restore, too."""
     state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
     layouts = (SetLayout(name=name).backup(each.number) for each in state.generations if each.is_whole)
     return tuple(
         layout.backup
         for layout in layouts
-        if layout.backup != chosen and any(True for _ in unfinished_restores(repository.store, layout))
+        if layout.backup != chosen and any(True for _ in try_unfinished_restores(repository.store, layout))
     )
 
 

@@ -142,7 +142,7 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
             continue
         common = sorted(targets & {target for _, target in other.topics})
         terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
-        if common and (holder := terms.holder(asking=mine)) is not None:
+        if common and (holder := terms.holder_if_told(asking=mine)) is not None:
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
             )
@@ -150,8 +150,7 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
 
 def _check_unreadable(backup: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
     """Nobody knows where it goes. Where a process has it in hand, that may be the same topics."""
-    lease = RestoreLayout(backup=backup.layout, restore=other.restore).lease
-    if (holder := LeaseTerms(store=backup.store, lease=lease).holder(asking=mine)) is not None:
-        terms = LeaseTerms(store=backup.store, lease=lease)
+    terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
+    if (holder := terms.holder_if_told(asking=mine)) is not None:
         raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)
