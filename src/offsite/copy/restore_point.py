@@ -41,7 +41,8 @@ class PointRequest:
     Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
     `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
     `parse_incarnations`); otherwise the time chooses, or it is the newest. Times are texts as people write them.
-    `accept_rollback`: also where this machine has seen a newer state of the backup.
+    `accept_rollback`: also where this machine has seen a newer state of the backup. `as_of_head`: the backup as it was
+    after this commit, whatever was committed since.
     """
 
     selection: TopicSelection = ALL_TOPICS
@@ -55,6 +56,7 @@ class PointRequest:
     incarnations: Mapping[str, str] = field(default_factory=dict)
     isolation: Isolation = Isolation.DEFAULT
     accept_rollback: bool = False
+    as_of_head: int | None = None
 
     @property
     def is_named(self) -> bool:
@@ -107,7 +109,7 @@ def find_point(
     Raises `NoSuchRestorePoint`, `NoConsistentCut`, `IncarnationUnclear`, `DamagedObject` for a damaged cut, and
     `BadOption` for a time that is none or partitions that are not there.
     """
-    backup = backup.reading(is_named=request.is_named or fixed is not None)
+    backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     head = backup.sound_state()
     default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
     fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))

@@ -27,7 +27,7 @@ from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
-from offsite.repository.state import BackupState
+from offsite.repository.state import FIRST_SEQ, BackupState
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
@@ -47,12 +47,14 @@ def tell_journal(problem: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """`goes_on`: whoever reads has named a restore point, so a commit of a newer format behind it stops nothing."""
+    """`goes_on`: whoever reads has named a restore point, so a commit of a newer format behind it stops nothing.
+    `as_of`: whoever reads trusts no commit behind this one; None: all."""
 
     store: Store
     descriptor: BackupDescriptor
     on_damage: OnDamage = tell_journal
     goes_on: bool = False
+    as_of: int | None = None
 
     @property
     def layout(self) -> BackupLayout:
@@ -66,17 +68,29 @@ class Backup:
     def catalog(self) -> Catalog:
         return Catalog(log=self.log)
 
-    def reading(self, *, is_named: bool) -> Backup:
-        """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id."""
-        return replace(self, goes_on=True) if is_named else self
+    def reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
+        """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id.
+        `as_of`: the backup as it was after this commit; what came since counts for nothing, whoever wrote it."""
+        known = self if as_of is None else replace(self, as_of=as_of)
+        return replace(known, goes_on=True) if is_named else known
 
     def sound_state(self) -> BackupState:
         """The newest state, to read from. Where a commit is damaged it is that of the last one before it: `on_damage`
         is told, and the state says so (`unreadable`). Raises `DamagedCommit` when nothing is left, and `FormatTooNew`
         where a commit is of a newer format, unless a restore point was named (`reading`)."""
+        if self.as_of is not None:
+            return self._state_as_of(self.as_of)
         state = self.catalog.sound_state()
         if state.is_outdated and not self.goes_on:
             raise self._too_new(state)
+        self._tell(state)
+        return state
+
+    def _state_as_of(self, commit: int) -> BackupState:
+        state = self.catalog.state(upto=commit)
+        if commit < FIRST_SEQ or state.seq != commit:
+            raise self._no_such(f"commit {commit}", state)
+        state = replace(state, unreadable="it is left aside, as was asked for")
         self._tell(state)
         return state
 
@@ -119,7 +133,8 @@ class Backup:
                 raise NoSuchRestorePoint(
                     f"commit {seq} of backup {self.descriptor.name} is no restore point any more: retention let it go",
                     hint=f"see those that are left with: offsite show {self.descriptor.name}, and why it went with: "
-                    "offsite retention log",
+                    f"offsite retention log; where none of yours let it go, --as-of-head {seq} reads the backup as it "
+                    "was then",
                 )
             raise self._no_such(f"commit {seq}", head)
 

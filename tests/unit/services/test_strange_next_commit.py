@@ -8,12 +8,14 @@ import pytest
 
 from offsite.api.known_states import KnownStates
 from offsite.copy.restore_point import PointRequest
-from offsite.model.errors import FormatTooNew, OffsiteError
+from offsite.model.errors import DamagedCommit, FormatTooNew, NoSuchRestorePoint, OffsiteError
 from offsite.model.selections.selection import ALL_GROUPS
 from offsite.repository.catalog import Catalog
+from offsite.repository.commit import Changes, ExpiredRange
 from offsite.repository.json_form import encode_object
 from offsite.repository.repository import Repository
 from offsite.services.groups.report import show_groups
+from offsite.services.heads import SeenHead
 from offsite.services.overview.contents import list_backups, show_backup
 from offsite.services.overview.glance import glance
 from offsite.services.overview.last_checks import read_last_checks, remember_check
@@ -22,6 +24,7 @@ from offsite.services.records.find import RecordsRequest, plan_records, raw_valu
 from offsite.services.retention.pins import pin_point
 from offsite.services.verify.history import check_history
 from offsite.services.verify.run import Verdict, verify_deep, verify_quick
+from tests.backups import append_unchecked
 from tests.fake_cluster.site import BACKUP, Site
 
 VALUES = [b"1", b"2", b"3"]
@@ -162,3 +165,37 @@ def test_a_next_commit_that_names_another_hash_takes_nothing_from_the_one_before
 def test_pins_are_not_set_there(outdated: Site) -> None:
     with pytest.raises(FormatTooNew):
         pin_point(outdated.backup, 2, reason="no")
+
+
+def test_what_a_commit_of_nobody_s_dropped_is_read_as_of_the_commit_before_it(backed_up: Site) -> None:
+    """All points are gone for every command; the data is there, and so are the commits before it."""
+    site = backed_up
+    everything = tuple(
+        ExpiredRange(partition_id=each, start=0, end=position.end)
+        for each, position in site.backup.state().positions.items()
+    )
+    forged = Changes(forgotten=((1, 3),), expired=everything)
+    base = site.backup.state()
+    append_unchecked(site.backup, base, forged, committed_at_ms=base.committed_at_ms)
+    with pytest.raises(NoSuchRestorePoint) as error:
+        site.plan_restore(commit=2)
+    assert "--as-of-head 2" in error.value.hint
+    seen = SeenHead(repository=site.repository, backup=BACKUP)
+    read_status(site.repository)
+    before = seen.get()
+    assert read(site, as_of_head=2) == [*VALUES, *VALUES]
+    assert read(site, as_of_head=2, commit=1) == VALUES
+    result = site.restore(as_of_head=2)
+    assert (result.commit, result.records, result.verified) == (2, 6, True)
+    assert seen.get() == before, "what was left aside on purpose is not forgotten"
+    for commit in (0, 9):
+        with pytest.raises(NoSuchRestorePoint):
+            read(site, as_of_head=commit)
+    with pytest.raises(DamagedCommit, match="left aside, as was asked for"):
+        read(site, as_of_head=1, commit=2)
+
+
+@pytest.mark.parametrize("data", [newer(), b"junk"])
+def test_what_cannot_be_read_is_left_aside_in_the_same_way(backed_up: Site, data: bytes) -> None:
+    put_next(backed_up, data)
+    assert read(backed_up, as_of_head=2) == [*VALUES, *VALUES]

@@ -73,7 +73,7 @@ def open_target(format_name: str, place: str, options: WriteOptions) -> ExportTa
 
 def export_of_backup(backup: Backup, target: ExportTarget, request: ExportRequest) -> ExportJob:
     """The export of a backup, as it is whenever a plan is made. Raises `CommitsGone`."""
-    backup = backup.reading(is_named=request.point.is_named)
+    backup = backup.reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     same: set[PartitionId] = set()
     return ExportJob(

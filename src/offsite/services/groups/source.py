@@ -71,7 +71,7 @@ def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None
     of a consistent cut: with the offsets that belong to it in the place of the commit's own.
     Raises `NoSuchRestorePoint` where nothing is known of groups, `BadOption` for a time that is none, `DamagedObject`.
     """
-    backup = backup.reading(is_named=request.is_named or fixed is not None)
+    backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     head = backup.sound_state()
     fixed = fixed or fix_point(backup, request, head)
     point = head.as_point() if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)

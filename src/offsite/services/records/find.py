@@ -76,7 +76,7 @@ class RecordsPlan:
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
     """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`,
     `CommitsGone`."""
-    backup = backup.reading(is_named=request.point.is_named)
+    backup = backup.reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)
     rows = parse_rows(request.start, request.end, now_ms=reading_now_ms(backup.store))

@@ -72,6 +72,13 @@ class PointWords(TypedDict, total=False):
         bool,
         Option("Also where this machine has seen a newer state of the backup: its store was put back.", default=False),
     ]
+    as_of_head: Annotated[
+        int | None,
+        Option(
+            "The backup as it was after this commit: what was committed since counts for nothing. For a commit that "
+            "drops restore points, or says what is not so, and that none of yours made."
+        ),
+    ]
 
 
 class RestoreWords(PointWords, total=False):
@@ -168,6 +175,7 @@ def parse_point(given: PointWords) -> PointRequest:
         incarnations=parse_incarnations(words["incarnation"] or ()),
         isolation=chosen(Isolation, words["isolation"]),
         accept_rollback=words["accept_rollback"],
+        as_of_head=words["as_of_head"],
     )
 
 

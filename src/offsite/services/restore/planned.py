@@ -81,7 +81,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     """
     cluster_id = admin.cluster().cluster_id
     unfinished = _unfinished(backup, admin, request, cluster_id)
-    backup = backup.reading(is_named=request.is_named or unfinished is not None)
+    backup = backup.reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
     check_to_read(backup, accept_rollback=request.accept_rollback)
     fixed = FixedPoint.of_restore(unfinished) if unfinished else None
     point = find_point(backup, request, fixed, cut=request.cut)
