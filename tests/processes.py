@@ -24,8 +24,11 @@ def processes_with(variable: str, value: str) -> dict[int, str]:
 
 def is_alive(pid: int) -> bool:
     """A process that has ended and waits for its parent to notice is not."""
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it may end between the opening of the file and the reading
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def listening_addresses(pid: int) -> set[str]:

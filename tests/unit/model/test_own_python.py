@@ -36,7 +36,7 @@ def test_no_module_is_taken_from_the_current_folder(hostile: Path, words: list[s
 def test_the_process_of_a_job_takes_none(hostile: Path) -> None:
     workers = Workers(environment={"OFFSITE_REPO": str(hostile / "nothing")}, at_once=1)
     workers.begin("20260101-000000-0000abcd", ["verify"])
-    (process,) = workers._begun
+    (process,) = workers._begun.values()
     assert process.wait(60) != 0
     assert not (hostile / "taken").exists()
 

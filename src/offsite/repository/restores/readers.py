@@ -1,5 +1,6 @@
 """Who reads a backup: restores that have begun and did not end. One that was killed goes on with the same command, so
-it reads until it has ended, however long it is silent; or until a later one of the same request takes its place."""
+it reads until it has ended, however long it is silent; or until a later one of the same request takes its place, and
+it gave no sign of life for a day: whoever can create objects can make up the later one."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.restores.record import succeeding, unfinished_restores
 from offsite.stores.store import Store
+
+_QUIET_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +34,12 @@ def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
     for record in unfinished_restores(store, backup):
         terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)
         is_live = terms.holder(asking=mine) is not None
-        if is_live or succeeding(store, backup, record) is None:
+        if is_live or not (
+            _is_quiet(store, backup.restores_prefix(record.restore)) and succeeding(store, backup, record)
+        ):
             yield Reader(restore=record.restore, is_live=is_live)
+
+
+def _is_quiet(store: Store, prefix: str) -> bool:
+    """Whether nothing below `prefix` was written for a day."""
+    return max((info.modified_ms for info in store.list(prefix)), default=0) < store.now_ms() - _QUIET_MS

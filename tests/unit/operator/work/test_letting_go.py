@@ -32,6 +32,7 @@ from offsite.repository.generations.removal import begin_removal
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.record import RestoreRecord, put_record
 from offsite.services import releases
 from offsite.services.let_go_memory import LetGoMemory
@@ -39,7 +40,7 @@ from offsite.services.restore.lease import held_restore
 from offsite.services.retention.pins import pin_point, unpin_point
 from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.seal import seal_backup
-from offsite.stores.posix_store import open_folder
+from offsite.stores.posix_store import PosixStore, open_folder
 from tests.backups import SELECTION, write_segment
 from tests.unit.operator.work.declared import UID, Declared
 from tests.unit.operator.world.world import identity
@@ -301,6 +302,23 @@ def test_a_restore_that_was_killed_can_go_on(moved: tuple[Place, Place], *, is_d
         assert why(run(one, other)) == f"old: {told}"
     assert one.is_there("old"), "its descriptor, too"
     assert one.declared.history.backups[0].phase is Phase.STOPPED
+
+
+def test_a_made_up_restore_of_the_same_request_ends_none_that_can_go_on(
+    moved: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later one takes its place once it gave no sign of life for a day."""
+    one, other = moved
+    record = begun_restore(one, "old")
+    later = replace(record, restore="20260102-000000-aaaa", created_at_ms=2)
+    layout = RestoreLayout(backup=BackupLayout(backup="old"), restore=later.restore)
+    put_record(one.repository.store, layout, later)
+    done = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
+    put_outcome(one.repository.store, layout, done)
+    assert why(run(one, other)) == "old: restore 20260101-000000-aaaa did not end, and can go on"
+    right = PosixStore.now_ms
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: right(store) + 25 * 3_600_000)
+    assert run(one, other).removed == ("old",)
 
 
 def test_no_restore_begins_while_it_is_asked_whether_one_reads(moved: tuple[Place, Place]) -> None:
