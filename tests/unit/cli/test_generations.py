@@ -116,6 +116,11 @@ def test_what_another_one_replaced_is_released(place: str) -> None:
     shown = CliRunner().invoke(app, [*arguments, "1"])
     assert shown.exit_code == 0
     assert "retired, released" in shown.stdout
+    assert "generation 1 was released: 20" in shown.stdout
+    refused = CliRunner().invoke(app, [*arguments, "1", "--refuse"])
+    assert refused.exit_code == 0
+    assert "in the name of process" in refused.stdout
+    assert isinstance(CliRunner().invoke(app, [*arguments, "2", "--refuse"]).exception, GenerationRefused)
 
 
 def test_lines_of_what_goes_on() -> None:

@@ -287,3 +287,7 @@ def test_an_older_backup_is_shown_and_released(home: Home) -> None:
     done = answer(*words, "--yes")
     assert (done["backup"], done["released"], done["records"]) == ("old", True, 120)
     assert declared.history.backups[0].release is not None
+    assert done["doubt"] == ""
+    refused_here = offsite(*words[:4], "--refuse")
+    assert "stays for now: the release of" in refused_here.stdout
+    assert "was refused on this machine" in " ".join(refused_here.stdout.split())
