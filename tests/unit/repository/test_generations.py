@@ -344,6 +344,20 @@ def test_nothing_goes_from_a_name_without_the_mark_of_a_removal(repository: Repo
     assert below(store, layout) == [layout.commit_key(1)]
 
 
+def test_what_somebody_is_writing_for_days_is_not_swept(repository: Repository) -> None:
+    """A first import has no descriptor until its end, and whoever may create objects can put the mark of a removal."""
+    store, layout = removed(repository)
+    first, second = (f"{layout.topics_prefix}t/partition=0/{name}.log" for name in ("first", "second"))
+    store.put_if_absent(first, b"segment")
+    store.pass_time(SETTLED_MS)
+    store.put_if_absent(second, b"segment")
+    sweep(store, layout, removed_ms=store.now_ms(), announce=lambda _: None)
+    assert below(store, layout) == [layout.removed_key, first, second]
+    store.pass_time(SETTLED_MS)
+    sweep(store, layout, removed_ms=store.now_ms(), announce=lambda _: None)
+    assert below(store, layout) == [layout.removed_key]
+
+
 def test_a_sweep_stops_at_a_descriptor_that_appears_meanwhile(repository: Repository) -> None:
     store, layout = removed(repository)
     store.put_if_absent(layout.commit_key(1), b"commit")

@@ -37,8 +37,8 @@ KEPT_MS = 30 * 24 * 3_600_000
 """How long `removed.json` stays: no process is stopped for longer and then goes on."""
 
 SETTLED_MS = 24 * 3_600_000
-"""How long an object lies there, by the store's clock, before a sweep takes it: who brings a backup back from a copy
-has its descriptor there by then."""
+"""How long nothing is put there, by the store's clock, before a sweep takes what is there: who imports a backup, or
+brings one back from a copy, puts objects all the time until its descriptor is there."""
 
 _BATCH = 20
 """So many are deleted between two looks at the fence and the descriptor."""
@@ -160,10 +160,10 @@ def free_name(store: Store, layout: BackupLayout) -> bool:
 
 
 def returned_into(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
-    """What came back into a removed backup, and has lain there for `SETTLED_MS`: nothing that somebody who begins there
-    now, or brings it back now, has written."""
-    before_ms = store.now_ms() - SETTLED_MS
-    return tuple(info for info in _below(store, layout) if info.modified_ms < before_ms)
+    """What came back into a removed backup, once all of it has lain there for `SETTLED_MS`: nothing that somebody has
+    written who begins there now, imports or brings it back now, which may take days."""
+    before_ms, found = store.now_ms() - SETTLED_MS, _below(store, layout)
+    return found if all(info.modified_ms < before_ms for info in found) else ()
 
 
 def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
