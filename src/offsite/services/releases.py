@@ -24,7 +24,8 @@ _BY_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseMemory:
-    """What this machine remembers of the releases in the ledger below `prefix`."""
+    """What this machine remembers of the releases in the ledger below `prefix`. A hash names an entry wherever it lies:
+    an operator and a person may write the URL of one store in two ways."""
 
     store: Store
     prefix: str
@@ -58,7 +59,7 @@ class ReleaseMemory:
 
     @property
     def _facts(self) -> Facts:
-        return Facts(kind="releases", place=self.store.url, name=self.prefix.strip("/").replace("/", "."))
+        return Facts(kind="releases", place=self.prefix, name=self.prefix.strip("/").replace("/", "."))
 
 
 def _name(word: LedgerWord, kind: str) -> str:
