@@ -22,6 +22,7 @@ from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.run import run_restore
 from offsite.spark.runner import Runner
 from offsite.stores.open_store import open_store
+from tests.backups import accounted
 from tests.conftest import StartSandbox
 from tests.integration.e2e.site import Site, new_name
 from tests.integration.e2e.transactions import with_transaction
@@ -64,7 +65,8 @@ def claim(site: Site, topic: str, end: int, *, hole: bool = False, partition: in
     before = base.positions[source]
     holes = (RecordedHole(partition_id=source, start=before.end, end=end, reason="retention"),) if hole else ()
     position = Position(partition_id=source, log_start=before.log_start, end=end)
-    site.backup.commit(Changes(positions=(position,), holes=holes), base=base, writer=new_name("writer"))
+    changes = accounted(Changes(positions=(position,), holes=holes), base)
+    site.backup.commit(changes, base=base, writer=new_name("writer"))
 
 
 def restored(site: Site, topic: str, offsets: str) -> str:
