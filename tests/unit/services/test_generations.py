@@ -378,7 +378,8 @@ def test_a_lost_message_is_sent_again(pair: Pair) -> None:
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
 
 
-def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None:
+def older_that_alone_holds_a_deleted_topic(pair: Pair) -> tuple[RunningInstance, RunningInstance]:
+    """Both instances: the first generation is sealed, and holds a topic that the second does not."""
     a = pair.instance(Instance.A, topics="*")
     b = pair.instance(Instance.B, topics="*", length_ms=10**9)
     pair.site.source.make_topic("old", cleanup_policy="compact")
@@ -386,6 +387,11 @@ def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None
     a.step()
     del pair.site.source.topics["old"]
     until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    return a, b
+
+
+def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None:
+    a, b = older_that_alone_holds_a_deleted_topic(pair)
     for _ in range(4):
         a.step()
         b.step()
@@ -394,13 +400,7 @@ def test_a_generation_that_alone_holds_a_deleted_topic_stays(pair: Pair) -> None
 
 
 def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pair) -> None:
-    a = pair.instance(Instance.A, topics="*")
-    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
-    pair.site.source.make_topic("old", cleanup_policy="compact")
-    pair.site.source.write("old", [b"1"])
-    a.step()
-    del pair.site.source.topics["old"]
-    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    a, b = older_that_alone_holds_a_deleted_topic(pair)
     with pytest.raises(GenerationRefused, match="cannot be released"):
         release(pair.site.repository, "pair", 2, by="a person")
     release(pair.site.repository, "pair", 1, by="a person")
@@ -410,13 +410,7 @@ def test_a_deleted_topic_goes_with_its_generation_when_somebody_agrees(pair: Pai
 
 def test_a_forged_release_takes_no_generation_away(pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever may create objects writes the word of a person. The instance never saw a person give it."""
-    a = pair.instance(Instance.A, topics="*")
-    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
-    pair.site.source.make_topic("old", cleanup_policy="compact")
-    pair.site.source.write("old", [b"1"])
-    a.step()
-    del pair.site.source.topics["old"]
-    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    a, b = older_that_alone_holds_a_deleted_topic(pair)
     release(pair.site.repository, "pair", 1, by="a stranger")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
     for _ in range(4):
@@ -437,13 +431,7 @@ def test_a_forged_release_takes_no_generation_away(pair: Pair, monkeypatch: pyte
 
 def test_what_a_forged_commit_let_go_of_a_generation_is_compared_all_the_same(pair: Pair) -> None:
     """Whoever may create objects lets all of the older generation go behind its seal: then nothing of it is lacking."""
-    a = pair.instance(Instance.A, topics="*")
-    b = pair.instance(Instance.B, topics="*", length_ms=10**9)
-    pair.site.source.make_topic("old", cleanup_policy="compact")
-    pair.site.source.write("old", [b"1"])
-    a.step()
-    del pair.site.source.topics["old"]
-    until(pair, lambda: pair.phases() == ["sealed", "complete"], a, b)
+    a, b = older_that_alone_holds_a_deleted_topic(pair)
     older = pair.site.repository.backup("pair.gen-1")
     base = older.state()
     expired = tuple(
