@@ -34,6 +34,7 @@ COLLECTIONS = {
     "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
     "NetworkPolicy": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
     "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+    "PersistentVolumeClaim": f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims",
     "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
 }
 
