@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from offsite.spark.spark_runner import SparkRunner
 
 
-def open_repository(url: str) -> Repository:
-    """The repository at `url`. Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`."""
+def open_repository(url: str, *, looks: bool = False, records: str | None = None) -> Repository:
+    """The repository at `url`. `looks`: for a command that changes nothing, which works where nothing can be written.
+    `records`: where records of restores lie, if not there. Raises `RepositoryNotFound`, `BadRepositoryUrl`,
+    `FormatTooNew`."""
     from offsite.repository.repository import Repository
+    from offsite.stores.looking_store import LookingStore
     from offsite.stores.open_store import open_store
 
-    return Repository.open(open_store(url), on_damage=tell_damage)
+    store = open_store(url)
+    return Repository.open(
+        LookingStore(store) if looks else store,
+        on_damage=tell_damage,
+        records_at=None if records is None else open_store(records),
+    )
 
 
 def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -69,8 +70,10 @@ class Backup:
         """The plan of what `restore` would do with the same options. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
         from offsite.services.restore.plan_report import report_plan
+        from offsite.stores.looking_store import LookingStore
 
-        return report_plan(self._prepare(connect(bootstrap, kafka_config), words))
+        looking = replace(self._backup, store=LookingStore(self._backup.store))
+        return report_plan(_prepare(looking, connect(bootstrap, kafka_config), words))
 
     def restore(
         self,
@@ -92,7 +95,7 @@ class Backup:
         from offsite.services.restore.run import run_restore
 
         cluster = connect(bootstrap, kafka_config)
-        prepared = self._prepare(cluster, words)
+        prepared = _prepare(self._backup, cluster, words)
         with self._engine.runner() as runner:
             runner.refuse_strangers()
             return run_restore(
@@ -159,8 +162,9 @@ class Backup:
                 reader = reader.option(name, str(value))
         return reader.load()
 
-    def _prepare(self, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
-        from offsite.services.restore.options import parse_restore
-        from offsite.services.restore.planned import prepare_restore
 
-        return prepare_restore(self._backup, cluster.admin, parse_restore(words))
+def _prepare(backup: stored.Backup, cluster: Cluster, words: RestoreWords) -> PlannedRestore:
+    from offsite.services.restore.options import parse_restore
+    from offsite.services.restore.planned import prepare_restore
+
+    return prepare_restore(backup, cluster.admin, parse_restore(words))

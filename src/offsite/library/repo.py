@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -72,11 +73,13 @@ class Repo:
         """The backup of this name. Raises `BackupNotFound`."""
         return Backup(self._repository.backup(name), self._repository.store.url, self._engine)
 
-    def status(self) -> Status:
-        """Am I safe? A backup that cannot be read is a problem in the answer, not an error."""
+    def status(self, *, records: str | None = None) -> Status:
+        """Am I safe? A backup that cannot be read is a problem in the answer, not an error. `records`: where records of
+        restores lie, for a repository that cannot be written."""
         from offsite.services.overview.status import read_status
+        from offsite.stores.open_store import open_store
 
-        return read_status(self._repository)
+        return read_status(replace(self._repository, records_at=None if records is None else open_store(records)))
 
     def back_up(
         self,

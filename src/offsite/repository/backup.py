@@ -26,8 +26,10 @@ from offsite.repository.coverage import let_go_of_needed, removed_since
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
+from offsite.repository.restores.elsewhere import check_records_of
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
+from offsite.stores.looking_store import LookingStore
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
@@ -48,13 +50,20 @@ def tell_journal(problem: str) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
     """`goes_on`: whoever reads has named a restore point, so a commit of a newer format behind it stops nothing.
-    `as_of`: whoever reads trusts no commit behind this one; None: all."""
+    `as_of`: whoever reads trusts no commit behind this one; None: all. `records_at`: where records of restores lie,
+    where that is elsewhere."""
 
     store: Store
     descriptor: BackupDescriptor
     on_damage: OnDamage = tell_journal
     goes_on: bool = False
     as_of: int | None = None
+    records_at: Store | None = None
+
+    @property
+    def record_store(self) -> Store:
+        """Where restores, drills and changes of groups keep their records, and whose time they go by."""
+        return self.store if self.records_at is None else self.records_at
 
     @property
     def layout(self) -> BackupLayout:
@@ -67,6 +76,12 @@ class Backup:
     @property
     def catalog(self) -> Catalog:
         return Catalog(log=self.log)
+
+    def keeping_records(self, place: Store) -> Backup:
+        """This backup with the records of its restores in `place`, which holds nothing but such. Raises
+        `RestoreRefused`, `DamagedObject`, and what the store raises."""
+        check_records_of(place, self.descriptor)
+        return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
 
     def reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
         """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id.

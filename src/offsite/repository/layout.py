@@ -28,6 +28,8 @@
     backups/<backup>/checkpoints/<id:020>/<what>.json           requested, taken, failed, deleted: what became of the id
     backups/<backup>/checkpoint-taker/<term:08>.<part>.json     who takes checkpoints now (a lease)
     backups/<backup>/restores/<restore>/...                     records of restores
+    backups/<backup>/records-of.json                            in a place for records alone (`--records`): of which
+                                                                backup they are, a copy of its backup.json
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
@@ -224,6 +226,11 @@ class BackupLayout:
     @property
     def checkpoint_taker_prefix(self) -> str:
         return f"{self.prefix}checkpoint-taker/"
+
+    @property
+    def records_of_key(self) -> str:
+        """There where only records of the backup lie: a copy of its descriptor."""
+        return f"{self.prefix}records-of.json"
 
     def restores_prefix(self, restore: str) -> str:
         return f"{self.prefix}restores/{check_backup_name(restore)}/"

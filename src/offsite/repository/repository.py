@@ -39,11 +39,12 @@ from offsite.stores.store import PutResult, Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """A place in a store that holds backups. `on_damage` is told what is wrong with a backup that can be used all the
-    same."""
+    same. `records_at`: where records of restores lie, where that is elsewhere."""
 
     store: Store
     descriptor: RepositoryDescriptor
     on_damage: OnDamage = tell_journal
+    records_at: Store | None = None
 
     @classmethod
     def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
@@ -60,15 +61,25 @@ class Repository:
             raise _exists(store)
         return cls(store=store, descriptor=descriptor)
 
+    @property
+    def record_store(self) -> Store:
+        """Where records of restores lie."""
+        return self.store if self.records_at is None else self.records_at
+
     @classmethod
-    def open(cls, store: Store, *, on_damage: OnDamage = tell_journal) -> Repository:
+    def open(cls, store: Store, *, on_damage: OnDamage = tell_journal, records_at: Store | None = None) -> Repository:
         """The repository at `store`. Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
         data = store.get(ROOT_KEY)
         if data is None:
             raise RepositoryNotFound(
                 f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}"
             )
-        return cls(store=store, descriptor=decode_repository(data, key=ROOT_KEY), on_damage=on_damage)
+        return cls(
+            store=store,
+            descriptor=decode_repository(data, key=ROOT_KEY),
+            on_damage=on_damage,
+            records_at=records_at,
+        )
 
     def backups(self) -> tuple[str, ...]:
         """The names of its backups, sorted; also of one that lost its `backup.json`, which `backup` refuses to open."""
@@ -115,7 +126,8 @@ class Repository:
         return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
 
     def backup(self, name: str) -> Backup:
-        """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`."""
+        """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`; where records
+        lie elsewhere, as `Backup.keeping_records`."""
         layout = BackupLayout(backup=name)
         key = layout.descriptor_key
         data = self.store.get(key)
@@ -127,7 +139,8 @@ class Repository:
         if data is None:
             known = ", ".join(self.backups()) or "none"
             raise BackupNotFound(f"no backup {name!r} in {self.store.url} (there: {known})", hint="see: offsite list")
-        return Backup(store=self.store, descriptor=self._descriptor(name, data), on_damage=self.on_damage)
+        backup = Backup(store=self.store, descriptor=self._descriptor(name, data), on_damage=self.on_damage)
+        return backup if self.records_at is None else backup.keeping_records(self.records_at)
 
     def _descriptor(self, name: str, data: bytes) -> BackupDescriptor:
         key = BackupLayout(backup=name).descriptor_key

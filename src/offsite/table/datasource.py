@@ -24,6 +24,7 @@ from offsite.repository.commit_json import damaged_commit
 from offsite.repository.repository import Repository
 from offsite.repository.segment_origins import find_origins
 from offsite.repository.state import BackupState
+from offsite.stores.looking_store import LookingStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import Store
 from offsite.table.latest import by_partition, latest_arrow
@@ -83,7 +84,11 @@ class OffsiteDataSource(DataSource):
 
 def _open_backup(options: TableOptions) -> Backup:
     """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
-    return Repository.open(open_store(options.repo)).backup(options.backup).reading(is_named=options.is_named)
+    return (
+        Repository.open(LookingStore(open_store(options.repo)))
+        .backup(options.backup)
+        .reading(is_named=options.is_named)
+    )
 
 
 def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[FixedPoint, RowFilter]:

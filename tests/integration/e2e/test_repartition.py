@@ -177,7 +177,7 @@ class FailingReads(FaultyStore):
 
 def ends(site: Site, store: Store) -> RestoreEnds:
     layout = RestoreLayout(backup=site.backup.layout, restore="r")
-    return RestoreEnds(kafka=site.cluster.config, store=store, layout=layout, read_committed=True)
+    return RestoreEnds(kafka=site.cluster.config, store=store, records=store, layout=layout, read_committed=True)
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:

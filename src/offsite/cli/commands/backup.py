@@ -166,7 +166,7 @@ def plan(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
 
     request = parse_backup(options.backup, options.words)
     cluster = connect(options.bootstrap, options.kafka_config)
-    planned = plan_backup(open_repository(options.repo), cluster.admin, request, slots=slots(None))
+    planned = plan_backup(open_repository(options.repo, looks=True), cluster.admin, request, slots=slots(None))
     deleted = tuple(sorted({each.topic for each in planned.gone.deleted}))
     _note_gone(planned.gone.vanished, deleted, planned.gone.denied)
     emit(_plan_report(planned), output=output, render=_render_plan)

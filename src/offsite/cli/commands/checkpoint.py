@@ -158,7 +158,7 @@ def list_(repo: Repo, backup: BackupName, limit: Limit = 20, output: Output = Ou
     """List checkpoints, newest first, from the store alone."""
     from offsite.services.checkpoint.status import Checkpoints
 
-    found = Checkpoints(open_repository(repo).backup(backup)).list(most=limit)
+    found = Checkpoints(open_repository(repo, looks=True).backup(backup)).list(most=limit)
     emit(found, output=output, render=render_list)
 
 
@@ -176,7 +176,7 @@ def show(
     """
     from offsite.services.checkpoint.status import Checkpoints
 
-    opened = open_repository(repo).backup(backup)
+    opened = open_repository(repo, looks=True).backup(backup)
     emit(Checkpoints(opened).report(_chosen(checkpoint, id_)), output=output, render=render_checkpoint)
 
 
@@ -191,7 +191,7 @@ def explain(
     """Show what a restore of a checkpoint leaves out, and why; and how far each topic can be trusted."""
     from offsite.services.checkpoint.explain import explain_checkpoint
 
-    opened = open_repository(repo).backup(backup)
+    opened = open_repository(repo, looks=True).backup(backup)
     emit(explain_checkpoint(opened, _chosen(checkpoint, id_)), output=output, render=render_explanation)
 
 

@@ -92,7 +92,7 @@ class CollectionReport:
 @takes(CollectOptions)
 def plan(options: CollectOptions, leftovers: Leftovers = False, output: Output = OutputFormat.TABLE) -> None:
     """Show what would be deleted, and what has to be read first. Changes nothing."""
-    opened, grace_ms = _opened(options)
+    opened, grace_ms = _opened(options, looks=True)
     if leftovers:
         _plan_leftovers(options.repo, opened, grace_ms, output)
         return
@@ -135,12 +135,12 @@ def run(
     emit(done, output=output, render=_render_collected)
 
 
-def _opened(options: CollectOptions) -> tuple[Backup, int]:
+def _opened(options: CollectOptions, *, looks: bool = False) -> tuple[Backup, int]:
     from offsite.model.time import parse_duration_s
     from offsite.services.heads import SeenHead
 
     grace_ms = int(parse_duration_s(options.collect_after) * 1000)
-    repository = open_repository(options.repo)
+    repository = open_repository(options.repo, looks=looks)
     opened = repository.backup(options.backup)
     SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
     return opened, grace_ms

@@ -97,7 +97,7 @@ class CompactedReport:
 @takes(CompactOptions)
 def plan(options: CompactOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what would be compacted. Changes nothing."""
-    emit(_report(_planned(*_opened(options))), output=output, render=_render_plan)
+    emit(_report(_planned(*_opened(options, looks=True))), output=output, render=_render_plan)
 
 
 @app.command()
@@ -122,7 +122,7 @@ def run(
     emit(_done_report(planned, done), output=output, render=_render_done)
 
 
-def _opened(options: CompactOptions) -> tuple[Backup, CompactionRequest]:
+def _opened(options: CompactOptions, *, looks: bool = False) -> tuple[Backup, CompactionRequest]:
     from offsite.model.selections.selection import parse_selection
     from offsite.services.compaction.plan import ALL_TOPICS, CompactionRequest
     from offsite.services.heads import SeenHead
@@ -130,7 +130,7 @@ def _opened(options: CompactOptions) -> tuple[Backup, CompactionRequest]:
     ratio = options.min_dirty_ratio
     if ratio is not None and not 0 <= ratio <= 1:
         raise BadOption(f"--min-dirty-ratio must be from 0 to 1, not {ratio}")
-    repository = open_repository(options.repo)
+    repository = open_repository(options.repo, looks=looks)
     opened = repository.backup(options.backup)
     SeenHead(repository=repository, backup=options.backup).check(opened, opened.state())
     selection = parse_selection(options.topics) if options.topics else ALL_TOPICS

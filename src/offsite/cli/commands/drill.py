@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -21,7 +22,7 @@ from offsite.model.errors import BadOption, Damaged
 from offsite.model.plain import plain
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
-from offsite.services.restore.options import PointWords
+from offsite.services.restore.options import RestoreWords
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,13 @@ SANDBOX_PREFIX = "offsite-drill-"
 """Temporary folders of sandboxes; the next drill deletes those of killed ones."""
 
 
-_TAKEN = Taken(only=("topics", "exclude", "commit", "accept_rollback"))
+_TAKEN = Taken(
+    only=("topics", "exclude", "commit", "accept_rollback", "records"),
+    help={
+        "records": "Where the drill keeps its records and its report, for a repository that cannot be written: a "
+        "folder or a URL, which Spark workers must reach [default: with the backup]."
+    },
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +52,7 @@ class DrillOptions:
 
     repo: Repo
     backup: BackupName
-    words: Annotated[PointWords, _TAKEN] = field(default_factory=PointWords)
+    words: Annotated[RestoreWords, _TAKEN] = field(default_factory=RestoreWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
     sandbox: Annotated[
@@ -71,7 +78,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
     from offsite.services.drill.run import Drill, DrillRequest
 
     _check_folder(options.report)
-    opened = open_repository(options.repo).backup(options.backup)
+    opened = open_repository(options.repo, records=options.words.get("records")).backup(options.backup)
     in_sandbox = options.sandbox or not (options.bootstrap or options.kafka_config)
     request = DrillRequest(
         selection=parse_selection(options.words.get("topics") or ["*"], options.words.get("exclude") or ()),
@@ -97,7 +104,7 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
             clock=SystemClock(),
             on_report=lambda report: _keep(report, opened, options.report),
         ).run(on_progress=on_progress, on_proof=on_proof)
-    emit(result, output=output, render=_render)
+    emit(result, output=output, render=partial(_render, place=options.words.get("records") or "with the backup"))
     if not result.proven:
         raise typer.Exit(EXIT_PARTIAL if result.proven is None else Damaged.exit_code)
 
@@ -131,7 +138,7 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     from offsite.stores.plain_files import file_mode
 
     document = cast("dict[str, JsonValue]", plain(report))
-    kept = put_drill_report(backup.store, backup.layout, report.drill, document, drill_page(report))
+    kept = put_drill_report(backup.record_store, backup.layout, report.drill, document, drill_page(report))
     record = decode_drill_record(kept["json"], backup.layout.drill_key(report.drill, "json"))
     CheckMemory(backup=backup).note_drill(record)
     if folder is None:
@@ -171,7 +178,7 @@ def _who() -> str:
         return f"unknown@{socket.gethostname()}"
 
 
-def _render(console: Console, report: DrillReport) -> None:
+def _render(console: Console, report: DrillReport, *, place: str) -> None:
     verdict = {True: "PROVEN", False: "NOT PROVEN", None: "NOTHING PROVEN"}[report.proven]
     console.print(
         f"drill {report.drill} of backup {report.backup}, commit {report.commit}: {verdict} "
@@ -192,4 +199,4 @@ def _render(console: Console, report: DrillReport) -> None:
         render_lacking(console, report.lacking)
     for name in report.leftovers:
         console.print(f"  removed what a killed drill left: {name}")
-    console.print(f"the report is stored with the backup: drills/{report.drill}/report.html")
+    console.print(f"the report is stored {place}: backups/{report.backup}/drills/{report.drill}/report.html")

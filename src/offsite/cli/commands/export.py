@@ -117,7 +117,7 @@ def export_job(options: ExportOptions, master: str | None) -> ExportJob:
         check_no_point(request)
         target = _open_target(options, cluster.admin.cluster().cluster_id)
         return export_of_cluster(cluster, target, request, slots=slots(master))
-    backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka")
+    backup = named_backup(options.repo, options.backup, otherwise=", or export a cluster with --from kafka", looks=True)
     return export_of_backup(backup, _open_target(options, backup.descriptor.cluster_id), request)
 
 

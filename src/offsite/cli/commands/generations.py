@@ -125,7 +125,7 @@ def status(repo: Repo, name: Name = None, output: Output = OutputFormat.TABLE) -
     """Show the generations of each set, which one is active, and which one to restore from."""
     from offsite.services.generations.status import report_sets
 
-    emit(report_sets(open_repository(repo), name), output=output, render=render_sets)
+    emit(report_sets(open_repository(repo, looks=True), name), output=output, render=render_sets)
 
 
 @app.command()

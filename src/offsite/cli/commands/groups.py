@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Repo, Yes
+from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import connect, open_repository
@@ -78,6 +80,7 @@ class GroupOptions:
     backup: BackupName
     groups: Groups = None
     restore: Restore = None
+    records: Records = None
     commit: Commit = None
     at: At = None
     rename: Rename = None
@@ -100,7 +103,7 @@ def show(
     from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.report import show_groups
 
-    known = open_repository(repo).backup(backup)
+    known = open_repository(repo, looks=True).backup(backup)
     shown = show_groups(known, groups=parse_groups(groups or ()), commit=commit, at=at)
     emit(shown, output=output, render=_render_show)
 
@@ -111,7 +114,7 @@ def plan(options: GroupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show where each group would go on. Changes nothing."""
     from offsite.services.groups.report import report_groups
 
-    planned = _prepare(options, connect(options.bootstrap, options.kafka_config))
+    planned = _prepare(options, connect(options.bootstrap, options.kafka_config), looks=True)
     emit(report_groups(planned), output=output, render=_render_plan)
 
 
@@ -132,7 +135,7 @@ def apply(options: GroupOptions, yes: Yes = False, output: Output = OutputFormat
         emit_notice(report_groups(planned), render=_render_plan)
         confirm(f"commit these offsets on cluster {planned.change.cluster_id}?")
     result = apply_groups(planned, cluster.admin)
-    emit(result, output=output, render=render_applied)
+    emit(result, output=output, render=partial(render_applied, records=options.records))
     if not result.complete:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -142,6 +145,7 @@ def undo(
     repo: Repo,
     backup: BackupName,
     change: Change = None,
+    records: Records = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfigFile = None,
     yes: Yes = False,
@@ -153,7 +157,7 @@ def undo(
     """
     from offsite.services.groups.run import find_change, undo_groups
 
-    known, cluster = open_repository(repo).backup(backup), connect(bootstrap, kafka_config)
+    known, cluster = open_repository(repo, records=records).backup(backup), connect(bootstrap, kafka_config)
     found = find_change(known, cluster.admin, change)
     if not yes:
         confirm(f"undo change {found.change} on cluster {found.cluster_id}?")
@@ -163,7 +167,7 @@ def undo(
         raise typer.Exit(EXIT_PARTIAL)
 
 
-def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
+def _prepare(options: GroupOptions, cluster: Cluster, *, looks: bool = False) -> PlannedGroups:
     from offsite.model.selections.rename import parse_renames
     from offsite.model.selections.selection import parse_groups
     from offsite.services.groups.run import GroupsRequest, prepare_groups
@@ -179,7 +183,8 @@ def _prepare(options: GroupOptions, cluster: Cluster) -> PlannedGroups:
         clamp=options.clamp,
         accept_rollback=options.accept_rollback,
     )
-    return prepare_groups(open_repository(options.repo).backup(options.backup), cluster.admin, request)
+    repository = open_repository(options.repo, looks=looks, records=options.records)
+    return prepare_groups(repository.backup(options.backup), cluster.admin, request)
 
 
 def _render_show(console: Console, shown: GroupsShown) -> None:
@@ -219,7 +224,12 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     )
 
 
-def render_applied(console: Console, result: GroupsApplied) -> None:
+def same_records(records: str | None) -> str:
+    """The option as it must be given again, behind a command."""
+    return "" if records is None else f" --records {shlex.quote(records)}"
+
+
+def render_applied(console: Console, result: GroupsApplied, *, records: str | None = None) -> None:
     """The groups that were put in place; also the last lines of a restore."""
     console.print(
         f"{result.groups:,} groups are in place: {result.offsets_set:,} offsets set, {result.unchanged:,} already set"
@@ -232,7 +242,7 @@ def render_applied(console: Console, result: GroupsApplied) -> None:
         restore = f" --restore {result.restore}" if result.restore else ""
         console.print(
             f"  do not start {names} before you have decided: it would skip or repeat work. To set it all the same: "
-            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp"
+            f"offsite groups apply --backup {result.backup}{restore} --groups {names} --clamp{same_records(records)}"
         )
     if result.behind:
         console.print(
@@ -247,7 +257,9 @@ def render_applied(console: Console, result: GroupsApplied) -> None:
     _render_notes(console, result.notes)
     _render_failed(console, result.failed)
     if result.change:
-        console.print(f"to go back: offsite groups undo --backup {result.backup} --change {result.change}")
+        console.print(
+            f"to go back: offsite groups undo --backup {result.backup} --change {result.change}{same_records(records)}"
+        )
 
 
 def _render_undone(console: Console, result: GroupsUndone) -> None:

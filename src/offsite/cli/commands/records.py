@@ -124,7 +124,7 @@ def _plan(options: RecordOptions, where: str, limit: int | None, *, latest: bool
     topic, _, partition = where.partition("/")
     point = record_point(options, topics=[topic], partitions=[f"{topic}:{partition}"] if partition else None)
     request = RecordsRequest(point=point, start=options.start, end=options.end, limit=limit, latest=latest)
-    return plan_records(open_repository(options.repo).backup(options.backup), request)
+    return plan_records(open_repository(options.repo, looks=True).backup(options.backup), request)
 
 
 def _check_not_a_terminal() -> None:
@@ -185,7 +185,7 @@ def search(
         match=_match(_conditions(match_file, key=key, key_hex=key_hex, value=value, header=header)),
         limit=limit + 1,  # one more tells whether there are more
     )
-    plan = plan_records(open_repository(options.repo).backup(options.backup), request)
+    plan = plan_records(open_repository(options.repo, looks=True).backup(options.backup), request)
     note_incarnations(plan)
     found = _search(plan, engine) if plan.tasks else []
     emit_each(found[:limit], name="records", output=output, line=record_line)

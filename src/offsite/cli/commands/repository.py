@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Output, Repo
+from offsite.cli.options.common import Output, Records, Repo
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.settings_view import render_cluster_settings, render_not_carried, render_topic_settings
@@ -59,7 +59,7 @@ def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """List the backups of the repository. Exit code 13 when one of them is damaged."""
     from offsite.services.overview.contents import list_backups
 
-    found = list_backups(open_repository(repo))
+    found = list_backups(open_repository(repo, looks=True))
     emit(found, output=output, render=_render_list)
     if any(each.problem for each in found.backups):
         raise typer.Exit(Damaged.exit_code)
@@ -77,15 +77,15 @@ def show(
     """Show what a backup holds: topics, offsets, holes, restore points."""
     from offsite.services.overview.contents import show_backup
 
-    detail = show_backup(open_repository(repo).backup(backup), commit=commit, with_settings=metadata)
+    detail = show_backup(open_repository(repo, looks=True).backup(backup), commit=commit, with_settings=metadata)
     emit(detail, output=output, render=_render_detail_and_settings if metadata else _render_detail)
 
 
-def status(repo: Repo, html: HtmlFile = None, output: Output = OutputFormat.TABLE) -> None:
+def status(repo: Repo, html: HtmlFile = None, records: Records = None, output: Output = OutputFormat.TABLE) -> None:
     """Am I safe? One screen; exit code 3 when something needs attention, 13 when something is damaged or gone."""
     from offsite.services.overview.status import read_status
 
-    repository = open_repository(repo)
+    repository = open_repository(repo, looks=True, records=records)
     report = read_status(repository, looks=True)
     if html is not None:
         _write_page(repository, report, html)
@@ -100,7 +100,7 @@ _PRIVATE = 0o600
 
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.services.overview.status_page import read_glances, status_page
-    from offsite.services.reading_clock import reading_now_ms
+    from offsite.stores.looking_store import reading_now_ms
 
     page = status_page(report, read_glances(report, repository.backup), reading_now_ms(repository.store))
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offsite.cli.commands.drill import drill
 from offsite.cli.commands.groups import render_applied as render_groups
+from offsite.cli.commands.groups import same_records as same
 from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
-from offsite.cli.options.common import BackupName, Output, Repo, Yes
+from offsite.cli.options.common import BackupName, Output, Records, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.restore import RestoreOptions, named_backup
 from offsite.cli.options.spark import SparkOptions
@@ -63,12 +65,13 @@ def map_(
     repo: Repo,
     backup: BackupName,
     restore: Annotated[str, typer.Option("--restore", help="Id that restore run printed.")],
+    records: Records = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say which offset of the target stands for one of the source. Starts no JVM."""
     from offsite.services.groups.restored_offsets import map_offset
 
-    known = open_repository(repo).backup(backup)
+    known = open_repository(repo, looks=True, records=records).backup(backup)
     emit(map_offset(known, restore, _partition(partition), offset), output=output, render=_render_offset)
 
 
@@ -81,7 +84,7 @@ def plan(options: RestoreOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what a restore would do. Changes nothing, starts no JVM."""
     from offsite.services.restore.plan_report import report_plan
 
-    backup = named_backup(options.repo, options.backup, otherwise="")
+    backup = named_backup(options.repo, options.backup, otherwise="", looks=True, records=options.words.get("records"))
     prepared = _prepared(options, backup, connect(options.bootstrap, options.kafka_config))
     emit(report_plan(prepared), output=output, render=render_restore_plan)
 
@@ -118,7 +121,8 @@ def run(
             emit_notice(report_plan(prepared), render=render_restore_plan)
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
         result = _restored(prepared, cluster, runner, verify=verify, take_over=take_over)
-        emit(result, output=output, render=_render_result if options.keeps_backup else render_what_came_back)
+        render = partial(_render_result, records=options.words.get("records"))
+        emit(result, output=output, render=render if options.keeps_backup else render_what_came_back)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
     if (verify and result.verified is None) or (result.groups is not None and not result.groups.complete):
@@ -155,13 +159,13 @@ def _restored(
             raise
 
 
-def _render_result(console: Console, result: RestoreResult) -> None:
+def _render_result(console: Console, result: RestoreResult, *, records: str | None) -> None:
     render_what_came_back(console, result)
     console.print(f"the map from source to target offsets is stored under restore {result.restore}")
     if result.groups is None:
-        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}")
+        console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}{same(records)}")
     else:
-        render_groups(console, result.groups)
+        render_groups(console, result.groups, records=records)
 
 
 def _partition(text: str) -> TopicPartition:

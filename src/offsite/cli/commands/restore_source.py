@@ -72,8 +72,11 @@ def backup_to_restore(
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
             raise BadOption("--format, --staging, --keep-staging and --skip-damaged are about an --archive")
-        yield named_backup(options.repo, options.backup, otherwise=", or an archive with --archive and --format")
+        otherwise, records = ", or an archive with --archive and --format", options.words.get("records")
+        yield named_backup(options.repo, options.backup, otherwise=otherwise, records=records)
         return
+    if options.words.get("records") is not None:
+        raise BadOption("--records is about a backup; the copy of an --archive has its records with it")
     if options.format is None or options.backup is not None:
         raise BadOption("--archive needs --format, and no --backup", hint="see: offsite restore run --help")
     purpose = _purpose(options, cluster_id)

@@ -49,7 +49,7 @@ def plan(options: RetentionOptions, output: Output = OutputFormat.TABLE) -> None
     from offsite.services.retention.policy import parse_policy
     from offsite.services.retention.report import retention_report
 
-    policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup)
+    policy, opened = parse_policy(**options.words), _opened(options.repo, options.backup, looks=True)
     planned = plan_retention(opened, policy, clock=SystemClock(), told_settings=_told(options, opened))
     emit(retention_report(planned), output=output, render=render_plan)
 
@@ -123,7 +123,7 @@ def pins(repo: Repo, backup: BackupName, output: Output = OutputFormat.TABLE) ->
     """Show the restore points that are pinned, why, and until when."""
     from offsite.services.retention.pins import pinned_points
 
-    emit(pinned_points(open_repository(repo).backup(backup)), output=output, render=render_pins)
+    emit(pinned_points(open_repository(repo, looks=True).backup(backup)), output=output, render=render_pins)
 
 
 @app.command()
@@ -140,14 +140,14 @@ def log(
     """
     from offsite.services.retention.report import audit_reports
 
-    lines = audit_reports(open_repository(repo).backup(backup), after=after)
+    lines = audit_reports(open_repository(repo, looks=True).backup(backup), after=after)
     emit_each(lines, name="deletions", output=output, line=audit_line)
 
 
-def _opened(repo: str, backup: str) -> Backup:
+def _opened(repo: str, backup: str, *, looks: bool = False) -> Backup:
     from offsite.services.heads import SeenHead
 
-    repository = open_repository(repo)
+    repository = open_repository(repo, looks=looks)
     opened = repository.backup(backup)
     SeenHead(repository=repository, backup=backup).check(opened, opened.state())
     return opened

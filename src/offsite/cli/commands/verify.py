@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Repo
+from offsite.cli.options.common import BackupName, KafkaConfigFile, Output, Records, Repo
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
@@ -73,6 +73,7 @@ class VerifyOptions:
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare hashes and CRCs.")] = False
     against: Against = None
     restore: Restore = None
+    records: Records = None
     topics: Topics = None
     exclude: Exclude = None
     commit: Commit = None
@@ -94,7 +95,7 @@ def verify(options: VerifyOptions, engine: SparkOptions, output: Output = Output
     """
     from offsite.services.overview.last_checks import remember_check
 
-    repository, request = open_repository(options.repo), _request(options)
+    repository, request = open_repository(options.repo, records=options.records), _request(options)
     opened, expected = repository.backup(options.backup), _expected_head(options)
     result = _check(opened, request, options, engine)
     if result.head_commit or not result.damaged_commits:

@@ -33,6 +33,15 @@ KafkaConfigFile = Annotated[
 ]
 BackupName = Annotated[str, typer.Option("--backup", help="Name of the backup.")]
 OptionalBackup = Annotated[str | None, typer.Option("--backup", help="Name of the backup.")]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        "--records",
+        help="Where records of restores lie, for a repository that cannot be written: a folder or a URL, as it was "
+        "given to restore run.",
+        show_default="with the backup",
+    ),
+]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 COLLECT_AFTER = "24h"

@@ -26,14 +26,16 @@ class RestoreOptions:
     kafka_config: KafkaConfigFile = None
 
 
-def named_backup(repo: str | None, backup: str | None, *, otherwise: str) -> Backup:
-    """The backup that `--repo` and `--backup` name. Raises `BadOption` when one of them is missing,
-    `RepositoryNotFound`, `BackupNotFound`."""
+def named_backup(
+    repo: str | None, backup: str | None, *, otherwise: str, looks: bool = False, records: str | None = None
+) -> Backup:
+    """The backup that `--repo` and `--backup` name; `looks` and `records` as of `open_repository`. Raises `BadOption`
+    when one of them is missing, `RepositoryNotFound`, `BackupNotFound`."""
     if repo is None or backup is None:
         raise BadOption("no backup is named", hint=f"name it with --repo and --backup{otherwise}")
     from offsite.services.generations.status import backup_or_generation, restores_elsewhere
 
-    repository = open_repository(repo)
+    repository = open_repository(repo, looks=looks, records=records)
     opened = backup_or_generation(repository, backup)
     if opened.descriptor.name != backup:
         note(f"note: {backup} is kept in generations: this is from {opened.descriptor.name}")

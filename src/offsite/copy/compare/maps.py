@@ -20,16 +20,17 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredMaps:
-    """The stored maps of one restore, and which of them count: `makings` are numbers of target topics that were made
-    more than once, `starts` are the first offsets of target partitions."""
+    """The maps of one restore in `store`, and which of them count: `makings` are numbers of target topics that were
+    made more than once, `starts` are the first offsets of target partitions."""
 
+    store: Store
     layout: RestoreLayout
     makings: tuple[tuple[str, int], ...]
     starts: tuple[tuple[TopicPartition, int], ...]
 
-    def of(self, chain: PartitionChain, target: str, store: Store) -> OffsetMap | None:
+    def of(self, chain: PartitionChain, target: str) -> OffsetMap | None:
         """The map of `chain` into topic `target`. Raises `DamagedObject`, and what the store raises."""
-        return self.layout.get_map(store, chain.source, making=dict(self.makings).get(target, 1))
+        return self.layout.get_map(self.store, chain.source, making=dict(self.makings).get(target, 1))
 
 
 class MapProof:

@@ -227,7 +227,7 @@ def _map_proof(task: ProofTask, ends: ProofEnds) -> MapProof | None:
     if ends.maps is None or not task.partition.segments:
         return None
     start = dict(ends.maps.starts).get(task.target.topic_partition, task.target.start)
-    offset_map = ends.maps.of(task.partition, task.target.topic, ends.store)
+    offset_map = ends.maps.of(task.partition, task.target.topic)
     return MapProof(offset_map, target_start=start, keeps_offsets=task.offsets)
 
 

@@ -88,7 +88,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
         batchers: dict[int, _Batcher] = {}
         attempts: list[WriteAttempt] = []
         for target, start in task.target_starts:
-            attempt = WriteAttempt(router, ends.store, ends.layout, target, start=start)
+            attempt = WriteAttempt(router, ends.records, ends.layout, target, start=start)
             attempts.append(attempt)
             stack.enter_context(attempt.judged())
             batchers[target.partition] = _Batcher(

@@ -189,7 +189,7 @@ class _Turns:
 
 def _attempt(task: AnyRestoreTask, ends: RestoreEnds) -> WriteAttempt:
     router, target = shared_router(ends.kafka), task.partition.target
-    return WriteAttempt(router, ends.store, ends.layout, target, start=task.target_start)
+    return WriteAttempt(router, ends.records, ends.layout, target, start=task.target_start)
 
 
 def _steps(task: AnyRestoreTask, attempt: WriteAttempt, ends: RestoreEnds, lanes: Lanes) -> RestoreSteps:

@@ -31,11 +31,13 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreEnds:
-    """The two ends of a restore's copy, repository and cluster, as they travel to the workers. `read_committed`: leave
-    out what transactions aborted, and what was undecided at the restore point."""
+    """The two ends of a restore's copy, repository and cluster, as they travel to the workers. `records`: where the
+    restore's records lie. `read_committed`: leave out what transactions aborted, and what was undecided at the restore
+    point."""
 
     kafka: KafkaConfig
     store: Store
+    records: Store
     layout: RestoreLayout
     read_committed: bool
 
@@ -92,7 +94,7 @@ def translate_partition(
             writer.finish()
             attempt.check()  # brokers fence records, not maps: an attempt that was overtaken stores none
         built = offset_map.build(source_end=chain.end, target_end=writer.next_offset)
-        ends.layout.put_map(ends.store, chain.source, built, making=task.making)
+        ends.layout.put_map(ends.records, chain.source, built, making=task.making)
     return RestoreReceipt(
         source=chain.source,
         target=chain.target,

@@ -31,6 +31,7 @@ from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
 from offsite.services.archives.retention_audit import ArchiveAudit
 from offsite.services.clocks import check_clocks
+from offsite.stores.looking_store import reading_now_ms
 from offsite.stores.open_store import open_archive_files
 
 LEAST_COLLECT_AFTER_MS = 10 * 60_000
@@ -98,7 +99,7 @@ def plan_retention(target: ArchiveToShorten, limits: RetentionLimits, *, clock: 
     if limits.keep_age_ms is None and limits.max_bytes is None:
         raise BadOption("no rule says what may go", hint="give --keep-age, --max-bytes or both")
     partitions = target.archive.partitions()
-    now_ms = check_clocks(target.files.now_ms(), clock, place=target.place)
+    now_ms = check_clocks(reading_now_ms(target.files), clock, place=target.place)  # who carries it out asks again
     last_message, by_age = target.archive.last_message, limits.keep_age_ms is not None
     from_ms = aged_from_ms(partitions, last_message, now_ms=now_ms) if by_age else now_ms
     going, kept = chosen(partitions, last_message, limits, from_ms=from_ms)

@@ -31,6 +31,7 @@ from offsite.services.retention.kept_points import Chosen, holds, points_between
 from offsite.services.retention.needs import Branches, needs_of_run, states_to_read
 from offsite.services.retention.plan import RetentionPlan, planned
 from offsite.services.retention.policy import RetentionPolicy, rule_of
+from offsite.stores.looking_store import has_own_time
 
 WAITS = 3
 """How often the grace time passes, from the moment at which this installation first saw such a commit, before it is
@@ -83,7 +84,11 @@ def judged(  # noqa: PLR0913  # what is judged, by what
         return Judged()
     lines = tuple(_lines(backup, stored))
     rule = memory.rule_of(seq, stored.hash, points=len(fold(base, [stored]).history))
-    why, waits = _unknown(memory, stored, now_ms=backup.store.now_ms(), wait_ms=WAITS * grace_ms)
+    now_ms = backup.store.now_ms()
+    if has_own_time(backup.store):
+        why, waits = "who may not write here is not told the store's time, and cannot say how long it was known", False
+    else:
+        why, waits = _unknown(memory, stored, now_ms=now_ms, wait_ms=WAITS * grace_ms)
     if not why:
         why = _without_line(stored, lines)
     if not why and (rule is None or not _is_by(rule, in_force.policy)):

@@ -210,7 +210,7 @@ def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], reques
 def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, restore: str) -> PlannedComparison:
     cluster_id = admin.cluster().cluster_id
     layout = RestoreLayout(backup=backup.layout, restore=restore)
-    record, outcome = find_record(backup.store, layout), get_outcome(backup.store, layout)
+    record, outcome = find_record(backup.record_store, layout), get_outcome(backup.record_store, layout)
     if record is None:
         raise NoSuchRestore(f"backup {backup.descriptor.name} has no restore {restore}")
     if outcome is None:
@@ -222,7 +222,7 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
             f"restore {restore} went into cluster {record.cluster_id}, this is cluster {cluster_id}",
             hint="name that cluster's brokers with --against, or leave --restore out to compare by topic names",
         )
-    targets = get_targets(backup.store, layout)
+    targets = get_targets(backup.record_store, layout)
     starts = {} if targets is None else dict(targets.starts)
     topics = list(_restored_topics(backup, record, outcome, starts, request))
     since = _compacted_since(backup, record, topics)

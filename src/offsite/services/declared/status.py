@@ -13,7 +13,7 @@ from offsite.repository.declared.told import get_told
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
-from offsite.services.reading_clock import reading_now_ms
+from offsite.stores.looking_store import reading_now_ms
 from offsite.stores.store import Store
 
 SILENT_MS = 300_000

@@ -28,6 +28,7 @@ from offsite.services.cluster import Cluster
 from offsite.services.cut_report import report_consistency
 from offsite.services.drill.report import DrilledTopic, DrillReport
 from offsite.services.hole_report import hole_reports, holes_within
+from offsite.services.records_place import writing_records
 from offsite.services.restore.planned import PlannedRestore, prepare_restore
 from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.result import RestoreResult
@@ -135,7 +136,7 @@ class Drill:
         cluster_id = self._cluster.admin.cluster().cluster_id
         drills = [
             record
-            for record in try_unfinished_restores(self._backup.store, self._backup.layout)
+            for record in try_unfinished_restores(self._backup.record_store, self._backup.layout)
             if isinstance(record, RestoreRecord) and record.cluster_id == cluster_id and _is_drill(record)
         ]
         under_way = [record for record in drills if self._is_under_way(record)]
@@ -146,7 +147,7 @@ class Drill:
 
     def _is_under_way(self, record: RestoreRecord) -> bool:
         layout = RestoreLayout(backup=self._backup.layout, restore=record.restore)
-        terms = LeaseTerms(store=self._backup.store, lease=layout.lease)
+        terms = LeaseTerms(store=self._backup.record_store, lease=layout.lease)
         try:
             return terms.holder_if_told(asking=ProcessIdentity.mine()) is not None
         except DamagedObject:  # whoever wrote that may be at work
@@ -154,7 +155,7 @@ class Drill:
 
     def _take_away(self, record: RestoreRecord) -> tuple[str, ...]:
         """Delete what the restore made, and end it where it did not end by itself. May be repeated."""
-        store, layout = self._backup.store, RestoreLayout(backup=self._backup.layout, restore=record.restore)
+        store, layout = self._backup.record_store, RestoreLayout(backup=self._backup.layout, restore=record.restore)
         existing = self._cluster.admin.topics()
         names = sorted(target for _, target in record.topics if target in existing and target.startswith(PREFIX))
         self._cluster.admin.delete_topics(names)
@@ -163,7 +164,8 @@ class Drill:
         return tuple(names)
 
     def _opened(self) -> DrillReport:
-        now_ms = self._backup.store.now_ms()
+        with writing_records(self._backup):
+            now_ms = self._backup.record_store.now_ms()
         return DrillReport(
             drill=dated_id(now_ms, self._attempt),
             backup=self._backup.descriptor.name,
@@ -197,7 +199,7 @@ class Drill:
     def _note_result(
         self, prepared: PlannedRestore, result: RestoreResult, *, restore_s: float, compare_s: float
     ) -> None:
-        outcome = get_outcome(self._backup.store, prepared.layout)
+        outcome = get_outcome(self._backup.record_store, prepared.layout)
         self._report = replace(
             self._report,
             proven=result.verified,
@@ -211,7 +213,7 @@ class Drill:
         )
 
     def _close(self) -> None:
-        self._report = replace(self._report, ended=format_time(self._backup.store.now_ms()))
+        self._report = replace(self._report, ended=format_time(self._backup.record_store.now_ms()))
         self._on_report(self._report)
 
 

@@ -99,7 +99,7 @@ def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tup
     return tuple(
         layout.backup
         for layout in layouts
-        if layout.backup != chosen and any(True for _ in try_unfinished_restores(repository.store, layout))
+        if layout.backup != chosen and any(True for _ in try_unfinished_restores(repository.record_store, layout))
     )
 
 

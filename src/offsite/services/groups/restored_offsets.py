@@ -41,11 +41,12 @@ class MappedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOffsets:
-    """The maps of one restore, read when they are asked for. `point` is the commit it restored, `topics` what of it
-    went where, `starts` where the target partitions began, `makings` how often target topics were made: only maps
-    of the last one count. `held`: which offsets of groups would skip or repeat work; None: nobody asked."""
+    """The maps of one restore in `records`, read when they are asked for. `point` is the commit it restored, `topics`
+    what of it went where, `starts` where the target partitions began, `makings` how often target topics were made: only
+    maps of the last one count. `held`: which offsets of groups would skip or repeat work; None: nobody asked."""
 
     store: Store
+    records: Store
     layout: RestoreLayout
     record: RestoreRecord
     point: BackupState
@@ -74,7 +75,7 @@ class RestoredOffsets:
             return None
         source = PartitionId(topic=topic, topic_id=found.topic_id, partition=partition)
         target = TopicPartition(topic=found.target, partition=partition)
-        stored = self.layout.get_map(self.store, source, making=self.makings.get(found.target, 1))
+        stored = self.layout.get_map(self.records, source, making=self.makings.get(found.target, 1))
         if stored is None and not self.point.segments.get(source):
             return self._empty(source, target)
         if stored is not None:
@@ -102,8 +103,8 @@ class RestoredOffsets:
 def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     """The maps of the restore with this id. Raises `NoSuchRestore` for an id that is none of this backup's."""
     layout = RestoreLayout(backup=backup.layout, restore=restore)
-    record = find_record(backup.store, layout)
-    targets = get_targets(backup.store, layout)
+    record = find_record(backup.record_store, layout)
+    targets = get_targets(backup.record_store, layout)
     if record is None or targets is None:
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
@@ -115,6 +116,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     topics = {source: MappedTopic(topic_id=ids[source], target=target) for source, target in record.topics}
     return RestoredOffsets(
         store=backup.store,
+        records=backup.record_store,
         layout=layout,
         record=record,
         point=point,

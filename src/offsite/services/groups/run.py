@@ -35,6 +35,7 @@ from offsite.services.groups.restored_offsets import RestoredOffsets, restored_o
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
+from offsite.services.records_place import prepare_records, writing_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,9 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
     changes, counts = planned.plan.changes(), planned.plan.counts()
     failed: tuple[GroupFailure, ...] = ()
     if changes:
-        put_group_change(planned.backup.store, planned.backup.layout, planned.change, planned.plan.before())
+        with writing_records(planned.backup):
+            prepare_records(planned.backup)
+            put_group_change(planned.backup.record_store, planned.backup.layout, planned.change, planned.plan.before())
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
     done = {name: group for name, group in changes.items() if name not in refused}
@@ -162,7 +165,7 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
     """A change that was not undone; None: the newest on this cluster. Raises `NoSuchRestore`, `OtherCluster`."""
     cluster_id = admin.cluster().cluster_id
-    known = {each.change: each for each in open_changes(backup.store, backup.layout)}
+    known = {each.change: each for each in open_changes(backup.record_store, backup.layout)}
     if change is not None and change in known:
         _check_cluster(known[change].cluster_id, cluster_id, f"change {change}")
         return known[change]
@@ -178,11 +181,11 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
 def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
     """Commit again what the groups had before the change, and remove what they had not. May be repeated; a change of
     which some groups could not be undone stays open."""
-    before = get_before(backup.store, backup.layout, change)
+    before = get_before(backup.record_store, backup.layout, change)
     earlier, none = _rows(before, committed=True), _rows(before, committed=False)
     failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
     if not failures:
-        put_undone(backup.store, backup.layout, change)
+        put_undone(backup.record_store, backup.layout, change)
     return GroupsUndone(
         change=change.change,
         groups=len(before.keys() - failures.keys()),
@@ -257,7 +260,8 @@ def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, top
 
 
 def _new_change(backup: Backup, request: GroupsRequest, cluster_id: str, commit: int) -> GroupChange:
-    now_ms = backup.store.now_ms()
+    with writing_records(backup):
+        now_ms = backup.record_store.now_ms()
     return GroupChange(
         change=dated_id(now_ms),
         cluster_id=cluster_id,

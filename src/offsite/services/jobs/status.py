@@ -13,7 +13,7 @@ from offsite.repository.jobs.records import JobRecords, list_jobs
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.jobs.ask import SEARCH
-from offsite.services.reading_clock import reading_now_ms
+from offsite.stores.looking_store import reading_now_ms
 from offsite.stores.store import Store
 
 START_S = 60.0

@@ -11,8 +11,8 @@ from offsite.model.time import format_duration, format_time
 from offsite.repository.backup import Backup
 from offsite.repository.state import BackupState
 from offsite.services.checkpoint.status import Checkpoints
-from offsite.services.reading_clock import reading_now_ms
 from offsite.services.reports.plot import POINTS_MAX, Line, lines_of
+from offsite.stores.looking_store import reading_now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from offsite.repository.snapshots.verify_record import (
     verify_record,
 )
 from offsite.services.let_go_memory import Facts, facts_of
-from offsite.services.reading_clock import reading_now_ms
+from offsite.stores.looking_store import reading_now_ms
 
 if TYPE_CHECKING:
     from offsite.services.verify.run import VerifyResult
@@ -172,9 +172,9 @@ def _drills(backup: Backup, problems: list[str], *, now_ms: int) -> list[DrillRe
     found: list[DrillRecord] = []
     latest_ms = now_ms + AHEAD_MAX_MS
     latest = backup.layout.drill_key(dated_id(latest_ms, "z"), "json")
-    for key in [key for key in drill_keys(backup.store, backup.layout) if key < latest][:_DRILLS_READ_MAX]:
+    for key in [key for key in drill_keys(backup.record_store, backup.layout) if key < latest][:_DRILLS_READ_MAX]:
         try:
-            record = get_drill_record(backup.store, key)
+            record = get_drill_record(backup.record_store, key)
         except _UNREADABLE as error:
             problems.append(f"the report of a drill cannot be read: {error.message}")
             continue

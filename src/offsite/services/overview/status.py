@@ -19,9 +19,9 @@ from offsite.services.import_origin import import_origin
 from offsite.services.overview.judgement import STALE_AFTER_S, age_s, notes_on, problems_of
 from offsite.services.overview.last_checks import LastChecks, read_last_checks
 from offsite.services.overview.let_go import PointsLetGo, note_look, since_look
-from offsite.services.reading_clock import reading_now_ms
 from offsite.services.restore.unfinished_aside import unfinished_asides, unreadable_restores
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
+from offsite.stores.looking_store import reading_now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

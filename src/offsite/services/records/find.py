@@ -23,12 +23,12 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.services.heads import check_to_read
-from offsite.services.reading_clock import reading_now_ms
 from offsite.services.records.confluent_wire_format import ConfluentReader
 from offsite.services.records.schema_registry import SchemaRegistry
 from offsite.services.records.shown_record import ShownRecord, show_record
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import OnProgress, Runner
+from offsite.stores.looking_store import reading_now_ms
 from offsite.table.find import FoundRecord, RecordMatch, find_in_task, found_records
 from offsite.table.latest import by_partition, latest_offsets
 from offsite.table.row_filter import RowFilter

@@ -71,7 +71,7 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
         if remaining and (filled := filled_topics(admin, lost)):
             remake(filled, _written(tasks), replayed=_replayed(tasks))
             continue
-        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
+        targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
         tasks = restore_tasks(plan, offsets, targets, made=record.created)
         check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
         _check_may_move_starts(admin, tasks)

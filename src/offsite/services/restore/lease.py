@@ -28,6 +28,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
 )
 from offsite.services.own_writes import adopt, note_written
+from offsite.services.records_place import writing_records
 from offsite.spark.runner import OnProgress, RunProgress
 
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
@@ -100,12 +101,13 @@ def held_restore(
     into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
     """
     mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
-    terms = LeaseTerms(store=backup.store, lease=layout.lease)
-    held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
+    terms = LeaseTerms(store=backup.record_store, lease=layout.lease)
+    with writing_records(backup):
+        held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
     try:
         _record_alone(backup, record, layout, mine)
         if adopts:
-            adopt(backup.store, layout)
+            adopt(backup.record_store, layout)
         yield held
     except OffsiteError:
         with suppress(StoreUnavailable):
@@ -118,21 +120,21 @@ def held_restore(
 def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, mine: ProcessIdentity) -> None:
     """Of two that begin at the same time, the one that was planned later ends here, having done nothing."""
     _check_others(backup, record, mine, earlier=False)
-    is_new = backup.store.head(layout.record_key) is None
-    note_written(backup.store, layout.record_key, encode_record(record))
-    put_record(backup.store, layout, record)
+    is_new = backup.record_store.head(layout.record_key) is None
+    note_written(backup.record_store, layout.record_key, encode_record(record))
+    put_record(backup.record_store, layout, record)
     try:
         check_stays(backup)
         _check_others(backup, record, mine, earlier=True)
     except OffsiteError:
         if is_new:
-            put_outcome(backup.store, layout, _NOTHING_DONE)
+            put_outcome(backup.record_store, layout, _NOTHING_DONE)
         raise
 
 
 def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
     targets = {target for _, target in record.topics}
-    for other in try_unfinished_restores(backup.store, backup.layout):
+    for other in try_unfinished_restores(backup.record_store, backup.layout):
         if isinstance(other, UnreadableRestore):
             _check_unreadable(backup, other, mine)
             continue
@@ -141,7 +143,9 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
         if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
             continue
         common = sorted(targets & {target for _, target in other.topics})
-        terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
+        terms = LeaseTerms(
+            store=backup.record_store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease
+        )
         if common and (holder := terms.holder_if_told(asking=mine)) is not None:
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
@@ -150,7 +154,9 @@ def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, 
 
 def _check_unreadable(backup: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
     """Nobody knows where it goes. Where a process has it in hand, that may be the same topics."""
-    terms = LeaseTerms(store=backup.store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease)
+    terms = LeaseTerms(
+        store=backup.record_store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease
+    )
     if (holder := terms.holder_if_told(asking=mine)) is not None:
         raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)

@@ -142,6 +142,14 @@ class RestoreWords(PointWords, total=False):
             "is done. One that this machine began is gone on with by itself."
         ),
     ]
+    records: Annotated[
+        str | None,
+        Option(
+            "Where the restore keeps its record, lease and maps, for a repository that cannot be written: a folder or "
+            "a URL, which Spark workers must reach. Whatever is done with the restore later needs the same option; "
+            "retention and collection of the backup know nothing of it [default: with the backup]."
+        ),
+    ]
 
 
 _CONTRADICTIONS = (
@@ -206,6 +214,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
         retention=chosen(RetentionMode, words["retention"]),
         groups=parse_groups(words["groups"] or [NONE]),
         resume=words["resume"],
+        records=words["records"],
     )
 
 

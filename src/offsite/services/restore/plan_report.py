@@ -14,9 +14,11 @@ from offsite.services.cut_report import ConsistencyReport, report_consistency
 from offsite.services.groups.outlook import GroupOutlook, foresee_groups
 from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
+from offsite.services.records_place import NEEDS_PLACE
 from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
 from offsite.services.restore.topics import THE_DEFAULT
+from offsite.stores.looking_store import has_own_time
 
 _TOLD_FROM_S = 10.0
 
@@ -54,7 +56,8 @@ class RestorePlanReport:
     """The plan of a restore. `newer_commit` is the commit that the request means by now, where an unfinished run began
     with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back. `consistency`: how
     far the topics belong together, and what is left out for it. `expected_deletions`: the number of holes that are no
-    loss. `groups`: where consumer groups will go on; None where none were asked for."""
+    loss. `groups`: where consumer groups will go on; None where none were asked for. `records_at`: where the restore's
+    record will lie, as `restore` below the backup's `restores`."""
 
     restore: str
     resumes: bool
@@ -77,6 +80,7 @@ class RestorePlanReport:
     incarnations: tuple[KnownIncarnation, ...] = ()
     expected_deletions: int = 0
     groups: GroupOutlook | None = None
+    records_at: str = ""
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
@@ -119,13 +123,21 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         lacking=hole_reports(within),
         expected_deletions=len(expected_deletions(within)),
         groups=foresee_groups(prepared.backup, record, plan, prepared.groups),
+        records_at=prepared.backup.record_store.url,
         consistency=report_consistency(prepared.point.cut, plan.source_names),
         incarnations=incarnations_of(prepared.point, plan.source_names),
     )
 
 
 def _notes(prepared: PlannedRestore) -> Iterator[str]:
-    plan = prepared.plan
+    plan, records = prepared.plan, prepared.backup.record_store
+    if has_own_time(records):
+        yield f"nothing can be written at {records.url}, where the record of a restore would lie: {NEEDS_PLACE}"
+    elif prepared.backup.records_at is not None:
+        yield (
+            f"the restore's record, lease and maps will lie in {records.url}: give the same --records to whatever "
+            "comes later; retention and collection of the backup know nothing of this restore"
+        )
     yield from point_notes(prepared.point, plan)
     broker_dated = sorted(
         {

@@ -32,6 +32,7 @@ from offsite.repository.restores.record import (
 )
 from offsite.services.groups.restore_groups import check_groups
 from offsite.services.heads import check_to_read
+from offsite.services.records_place import writing_records
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.services.restore.offsets_mode import decide_offsets
 from offsite.services.restore.preflight import checked_settings, circumstances
@@ -40,6 +41,7 @@ from offsite.services.restore.schemas import without_live_schemas
 from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
 from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, unfinished_asides
+from offsite.stores.open_store import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,13 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     target topics exists any more, plans a new one instead.
 
     Raises `NoSuchRestorePoint`, `NoSuchRestore` for one that is named and is not there, `CommitsGone`, and what
-    `plan_restore` raises.
+    `plan_restore` raises; `RestoreRefused` for a place that is none for records of this backup.
     """
+    if request.records is not None:
+        backup = backup.keeping_records(open_store(request.records))
     cluster_id = admin.cluster().cluster_id
+    with writing_records(backup):  # to ask a store for its time is to write
+        now_ms = backup.record_store.now_ms()
     unfinished = _unfinished(backup, admin, request, cluster_id)
     backup = backup.reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
     check_to_read(backup, accept_rollback=request.accept_rollback)
@@ -89,7 +95,6 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     selected = select_chains(point, request.selection).copyable()
     check_left_out(selected.chains, backup.store)
     names = target_names(selected, request.renames)
-    now_ms = backup.store.now_ms()
     existing = [] if unfinished else read_targets(admin, names.values(), now_ms=now_ms)
     plan = plan_restore(
         selected,
@@ -123,7 +128,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         if each.record.cluster_id == cluster_id
     ]
     record = unfinished or replace(
-        _new_record(backup, request, plan, cluster_id, point),
+        _new_record(request, plan, cluster_id, point, now_ms=now_ms),
         settings=with_originals(settings, existing, others),
         preserved=tuple(sorted(each.target for each in offsets if each.preserve)),
     )
@@ -171,7 +176,7 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
     for record in found:
         if not counts(record):
             warned("restore_claimed", restore=record.restore, why="it was not begun here, and is not gone on with")
-    if newest is None or succeeding(backup.store, backup.layout, newest, counts=counts) is not None:
+    if newest is None or succeeding(backup.record_store, backup.layout, newest, counts=counts) is not None:
         return None
     return newest if _can_go_on(backup, admin, newest) else None
 
@@ -183,7 +188,7 @@ def _counts(backup: Backup, request: RestoreRequest, record: RestoreRecord) -> b
 def _readable(backup: Backup) -> Iterator[RestoreRecord]:
     """The unfinished restores. One that cannot be read is not gone on with; where a process has it in hand, nobody
     begins beside it (see `lease`)."""
-    for found in try_unfinished_restores(backup.store, backup.layout):
+    for found in try_unfinished_restores(backup.record_store, backup.layout):
         if isinstance(found, UnreadableRestore):
             warned("restore_unreadable", restore=found.restore, why=found.problem)
         else:
@@ -197,7 +202,7 @@ def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic
     for record in sorted(records, key=partial(is_ours, backup), reverse=True):
         ours, is_begun_here = sorted(held & {target for _, target in record.topics}), is_ours(backup, record)
         counts = partial(is_ours, backup)
-        if not ours or succeeding(backup.store, backup.layout, record, counts=counts) is not None:
+        if not ours or succeeding(backup.record_store, backup.layout, record, counts=counts) is not None:
             continue
         words = ", ".join(f"{name}={text}" for name, text in record.request)
         begun = f"{ours[0]} is of the unfinished restore {record.restore}: to continue it, ask for the same again"
@@ -215,16 +220,15 @@ def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bo
     if targets & admin.topics().keys():
         return True
     lease = RestoreLayout(backup=backup.layout, restore=record.restore).lease
-    if LeaseTerms(store=backup.store, lease=lease).holder(asking=ProcessIdentity.mine()) is not None:
+    if LeaseTerms(store=backup.record_store, lease=lease).holder(asking=ProcessIdentity.mine()) is not None:
         return True
     decided("begins_anew", why="none of its target topics exists any more", restore=record.restore)
     return False
 
 
 def _new_record(
-    backup: Backup, request: RestoreRequest, plan: RestorePlan, cluster_id: str, point: PointInTime
+    request: RestoreRequest, plan: RestorePlan, cluster_id: str, point: PointInTime, *, now_ms: int
 ) -> RestoreRecord:
-    now_ms = backup.store.now_ms()
     return RestoreRecord(
         restore=dated_id(now_ms),
         commit=plan.commit,

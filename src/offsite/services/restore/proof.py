@@ -17,6 +17,7 @@ from offsite.services.compare.expected import expected_topics
 from offsite.services.compare.partitions import prove
 from offsite.services.compare.result import Finding, Proof
 from offsite.spark.runner import OnProgress, Runner
+from offsite.stores.store import Store
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
@@ -39,9 +40,9 @@ class Restored:
     read_committed: bool
     same_offsets: frozenset[str]
 
-    def maps(self, layout: RestoreLayout) -> RestoredMaps:
-        """The offset maps of what was written."""
-        return RestoredMaps(layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
+    def maps(self, store: Store, layout: RestoreLayout) -> RestoredMaps:
+        """The offset maps of what was written, in `store`."""
+        return RestoredMaps(store=store, layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
 
 
 def prove_restore(

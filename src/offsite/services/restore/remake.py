@@ -88,7 +88,7 @@ def _check_all_is_ours(
     admin: ClusterAdmin,
 ) -> None:
     """Applications may have found a topic that this restore made: what they wrote is not ours to delete."""
-    ours = restore_producer_id(ends.store, ends.layout, lambda: new_producer(router, SystemClock()).producer_id)
+    ours = restore_producer_id(ends.records, ends.layout, lambda: new_producer(router, SystemClock()).producer_id)
     starts, written = admin.start_offsets(partitions), admin.end_offsets(partitions)
     for each in partitions:
         held = LogRange(topic=each.topic, partition=each.partition, start=starts[each], end=written[each])

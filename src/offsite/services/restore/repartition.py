@@ -87,7 +87,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
         unmake(lost, dict(targets.starts), ends=ends, admin=admin, held=held)
         create_topics(admin, record.settings)
         names = [target for _, target in record.topics]
-        targets = find_targets(ends.store, ends.layout, admin, names, remade=lost)
+        targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
         done = {task: outcome for task, outcome in done.items() if task.repartition.target not in lost}
         again = [each for each in repartitions if each.target in lost]
         missing = [task for each in again for task in repartition_tasks(each, dict(targets.starts))]

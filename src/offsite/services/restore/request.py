@@ -20,8 +20,9 @@ class RestoreRequest(PointRequest):
 
     `metadata` names what of the cluster's settings is set on the target (`acls`, `quotas`), `retention` what becomes of
     one that would delete restored records (see `RetentionMode`), `groups` which consumer groups are put in place at the
-    end, `resume` an unfinished restore of this very request that another installation began, to go on with. Every field
-    must be remembered by `remembered`, and be compared as text.
+    end, `resume` an unfinished restore of this very request that another installation began, to go on with, `records`
+    where the restore's records lie, if not with the backup. Every field must be remembered by `remembered`, and be
+    compared as text.
     """
 
     repartition: PartitionCounts = field(default_factory=PartitionCounts)
@@ -32,9 +33,10 @@ class RestoreRequest(PointRequest):
     retention: RetentionMode = RetentionMode.DEFAULT
     groups: GroupPatterns = NO_GROUPS
     resume: str | None = None
+    records: str | None = None
 
 
-_NOT_MEANT = frozenset({"accept_rollback", "resume"})
+_NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
 """Fields that say under which conditions a restore is done, and not which one it is."""
 
 

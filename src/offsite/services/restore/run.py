@@ -24,6 +24,7 @@ from offsite.services.groups.restore_groups import restore_groups
 from offsite.services.groups.run import GroupsApplied
 from offsite.services.hole_report import expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import incarnations_of
+from offsite.services.records_place import prepare_records
 from offsite.services.restore.chains import write_chains
 from offsite.services.restore.cluster_settings import apply_metadata
 from offsite.services.restore.lease import HeldRestore, held_restore
@@ -58,13 +59,18 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
     written: the others are complete then, and the same command continues with the rest.
     """
-    store, layout, record = prepared.backup.store, prepared.layout, prepared.record
+    backup, record = prepared.backup, prepared.record
     ends = RestoreEnds(
-        kafka=cluster.config, store=store, layout=layout, read_committed=record.isolation == Isolation.READ_COMMITTED
+        kafka=cluster.config,
+        store=backup.store,
+        records=backup.record_store,
+        layout=prepared.layout,
+        read_committed=record.isolation == Isolation.READ_COMMITTED,
     )
     if not prepared.resumes:
         refuse_keyless(prepared.plan.repartitions, ends=ends, runner=runner)
-    with held_restore(prepared.backup, record, take_over=take_over, adopts=prepared.adopts) as held:
+    prepare_records(backup)
+    with held_restore(backup, record, take_over=take_over, adopts=prepared.adopts) as held:
         work = _Work(prepared=prepared, ends=ends, cluster=cluster, runner=runner, held=held)
         return work.run(verify=verify, on_progress=on_progress, on_proof=on_proof)
 
@@ -80,7 +86,7 @@ class _Work:
     held: HeldRestore
 
     def run(self, *, verify: bool, on_progress: OnProgress | None, on_proof: OnProgress | None) -> RestoreResult:
-        prepared, layout, store = self.prepared, self.prepared.layout, self.ends.store
+        prepared, layout = self.prepared, self.prepared.layout
         with settings_set_aside(
             prepared.backup,
             self.cluster,
@@ -102,7 +108,9 @@ class _Work:
         )
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
-        put_outcome(store, layout, outcome)  # last: until it is there, the same command goes on with this restore
+        put_outcome(
+            self.ends.records, layout, outcome
+        )  # last: until it is there, the same command goes on with this restore
         return result
 
     def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:
@@ -137,7 +145,7 @@ class _Work:
         return restored, [*chains.receipts, *repartitions.receipts]
 
     def _prove(self, restored: Restored, on_proof: OnProgress | None) -> Proof:
-        maps = restored.maps(self.ends.layout)
+        maps = restored.maps(self.ends.records, self.ends.layout)
         ends = ProofEnds(kafka=self.cluster.config, store=self.ends.store, exact=True, maps=maps)
         return prove_restore(
             restored, ends=ends, admin=self.cluster.admin, runner=self.runner, on_progress=self.held.watched(on_proof)

@@ -60,7 +60,7 @@ def settings_set_aside(
     nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
     nothing is given back either, for a record that comes later would get its time from the broker, or be refused.
     """
-    store, layout = backup.store, RestoreLayout(backup=backup.layout, restore=record.restore)
+    store, layout = backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, cluster.admin, layout, record)
     settings = tuple(
         replace(each, at_end=asides[each.topic].originals) if each.topic in asides else each for each in record.settings
@@ -126,9 +126,9 @@ def _remembered(
     existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
     if not existing:
         return {}
-    known = get_aside(backup.store, layout)
+    known = get_aside(backup.record_store, layout)
     if known is not None:
-        check_own(backup.store, layout, newest_aside_key(backup.store, layout))
+        check_own(backup.record_store, layout, newest_aside_key(backup.record_store, layout))
     asides = {name: as_decided(each) for name, each in existing.items()}
     own = admin.topic_configs(existing.keys() & admin.topics().keys())
     others = _of_others(backup, record)
@@ -139,7 +139,7 @@ def _remembered(
         name: _with_changes(each, own[name], others.get(name)) if name in own else each for name, each in asides.items()
     }
     if tuple(asides.values()) != known:
-        _put(backup.store, layout, tuple(asides.values()))
+        _put(backup.record_store, layout, tuple(asides.values()))
     _take_over(backup, record, asides)
     return asides
 
@@ -175,7 +175,7 @@ def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, Topic
     for other in unfinished_asides(backup, but=record.restore):
         kept = tuple(each for each in other.existing if each.topic not in asides)
         if other.record.cluster_id == record.cluster_id and kept != other.existing and not other.is_claimed:
-            _put(backup.store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
+            _put(backup.record_store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)
 
 
 def _put(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:

@@ -57,7 +57,7 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
     """The settings set aside by all unfinished restores except `but`, as far as their records can be read."""
     found = (
         _aside(backup, record)
-        for record in try_unfinished_restores(backup.store, backup.layout)
+        for record in try_unfinished_restores(backup.record_store, backup.layout)
         if isinstance(record, RestoreRecord) and record.restore != but
     )
     return tuple(each for each in found if each.topics)
@@ -65,7 +65,7 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
 
 def unreadable_restores(backup: Backup) -> Iterator[str]:
     """The unfinished restores of which nobody can say what they have set aside, in sentences."""
-    for each in try_unfinished_restores(backup.store, backup.layout):
+    for each in try_unfinished_restores(backup.record_store, backup.layout):
         if isinstance(each, UnreadableRestore):
             yield f"restore {each.restore} cannot be read: {each.problem}"
 
@@ -88,12 +88,12 @@ def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
     made = tuple(as_decided(each) for each in record.settings if each.create and each.meanwhile)
     is_given_up = bool(made) and _successor(backup, record) is not None
     try:
-        existing = get_aside(backup.store, layout) or ()
+        existing = get_aside(backup.record_store, layout) or ()
     except (DamagedObject, FormatTooNew) as error:
         warned("restore_unreadable", restore=record.restore, why=error.message)
         existing = ()
-    is_own = is_begun_here(backup.store, layout)
-    is_same = is_written_here(backup.store, newest_aside_key(backup.store, layout))
+    is_own = is_begun_here(backup.record_store, layout)
+    is_same = is_written_here(backup.record_store, newest_aside_key(backup.record_store, layout))
     return UnfinishedAside(
         record=record,
         existing=existing,
@@ -103,9 +103,9 @@ def _aside(backup: Backup, record: RestoreRecord) -> UnfinishedAside:
 
 
 def _successor(backup: Backup, record: RestoreRecord) -> RestoreRecord | None:
-    return succeeding(backup.store, backup.layout, record, counts=partial(is_ours, backup))
+    return succeeding(backup.record_store, backup.layout, record, counts=partial(is_ours, backup))
 
 
 def is_ours(backup: Backup, record: RestoreRecord) -> bool:
     """Whether this installation began a restore."""
-    return is_begun_here(backup.store, RestoreLayout(backup=backup.layout, restore=record.restore))
+    return is_begun_here(backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore))

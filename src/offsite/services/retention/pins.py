@@ -14,9 +14,9 @@ from offsite.repository.commit import FOR_EVER, Changes, Pin
 from offsite.repository.generations.removal import check_stays
 from offsite.repository.state import BackupState
 from offsite.services.let_go_memory import LetGoMemory
-from offsite.services.reading_clock import reading_now_ms
 from offsite.services.retention.apply import ATTEMPTS
 from offsite.services.retention.kept_points import holds
+from offsite.stores.looking_store import reading_now_ms
 
 REASON_MAX = 1_000
 """Characters: every reader of the backup reads all reasons."""

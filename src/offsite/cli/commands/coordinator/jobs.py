@@ -30,7 +30,7 @@ def list_(repo: Repo, limit: Limit = 20, output: Output = OutputFormat.TABLE) ->
     """List jobs, newest first."""
     from offsite.services.jobs.status import job_list
 
-    emit(job_list(open_repository(repo).store, most=limit), output=output, render=_render_list)
+    emit(job_list(open_repository(repo, looks=True).store, most=limit), output=output, render=_render_list)
 
 
 @app.command()
@@ -41,7 +41,7 @@ def show(job: Job, repo: Repo, output: Output = OutputFormat.TABLE) -> None:
     """
     from offsite.services.jobs.status import job_report
 
-    emit(job_report(open_repository(repo).store, job), output=output, render=_render_job)
+    emit(job_report(open_repository(repo, looks=True).store, job), output=output, render=_render_job)
 
 
 @app.command()

@@ -206,7 +206,7 @@ class _Chain:
         if self._plan.end > start:
             builder.add(start, start, self._plan.end - start)
         built = builder.build(source_end=self._plan.end, target_end=self._plan.end)
-        self._ends.layout.put_map(self._ends.store, self._plan.source, built, making=self._task.making)
+        self._ends.layout.put_map(self._ends.records, self._plan.source, built, making=self._task.making)
 
     def _receipt(self) -> RestoreReceipt:
         return RestoreReceipt(

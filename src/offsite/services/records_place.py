@@ -1,0 +1,35 @@
+"""Restores from a repository that cannot be written: their records lie in another place. See decision 0050."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from offsite.model.errors import StoreDenied
+from offsite.repository.backup import Backup
+from offsite.repository.repository import check_create_only
+from offsite.repository.restores.elsewhere import begin_records
+
+NEEDS_PLACE = (
+    "where nothing is to be written there (read-only media, a snapshot, a copy), --records FOLDER or URL keeps the "
+    "records of restores in another place"
+)
+
+
+@contextmanager
+def writing_records(backup: Backup) -> Iterator[None]:
+    """A block that may write records of restores. What the repository denies says how to do without it."""
+    try:
+        yield
+    except StoreDenied as error:
+        if backup.records_at is None:
+            error.hint = "; ".join(filter(None, (NEEDS_PLACE, error.hint)))
+        raise
+
+
+def prepare_records(backup: Backup) -> None:
+    """See to it that records of restores can lie where they are to; to be called before the first one. Raises
+    `OverwritingStore`, `RestoreRefused`, and what the store raises."""
+    if backup.records_at is not None:
+        check_create_only(backup.records_at)
+        begin_records(backup.records_at, backup.descriptor)
