@@ -55,7 +55,9 @@ class PartitionRestored:
         targets = find_targets(store, prepared.layout, site.cluster.admin, [self.target])
         self.task: AnyRestoreTask
         (self.task,) = restore_tasks(prepared.plan, prepared.offsets, targets)
-        self.ends = RestoreEnds(kafka=site.cluster.config, store=store, records=store, layout=prepared.layout, read_committed=True)
+        self.ends = RestoreEnds(
+            kafka=site.cluster.config, store=store, records=store, layout=prepared.layout, read_committed=True
+        )
 
     def prepare(self) -> PlannedRestore:
         request = RestoreRequest(
