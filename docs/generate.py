@@ -19,6 +19,7 @@ import offsite
 from offsite.cli.app import app
 from offsite.cli.interruption import EXIT_INTERRUPTED
 from offsite.cli.output import EXIT_PARTIAL
+from offsite.cli.streams import EXIT_UNREAD
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.option import declared
@@ -201,6 +202,7 @@ def _exit_codes() -> Iterator[tuple[object, ...]]:
         EXIT_PARTIAL: "Finished, and something needs attention: a backup with holes or failed partitions (what could "
         "be copied is committed), a `status` that is not safe.",
         EXIT_INTERRUPTED: "Interrupted by Ctrl-C. By SIGTERM it is 143, by SIGHUP 129: all end alike.",
+        EXIT_UNREAD: "Nobody reads the result any longer (`| head`): it ends without a word, as by SIGPIPE.",
     }
     kinds = {kind.exit_code: _meaning(kind) for kind in OffsiteError.__subclasses__() if kind.exit_code != 1}
     return iter(sorted((meanings | kinds).items()))

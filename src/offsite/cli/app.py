@@ -12,6 +12,7 @@ import typer
 
 from offsite.cli.lazy_group import Entry, LazyGroup
 from offsite.cli.output import OutputFormat, emit_error
+from offsite.cli.streams import check_written
 from offsite.model.errors import OffsiteError
 
 
@@ -90,7 +91,11 @@ def _all() -> None:
 def run() -> None:
     """Run the command line; exits with the code of the error that ended it (see `model.errors`)."""
     try:
-        app()
+        try:
+            app()
+        except SystemExit:  # how it ends, unless by an error of ours
+            check_written()
+            raise
     except OffsiteError as error:
         emit_error(error, output=_output_format(sys.argv))
         sys.exit(error.exit_code)

@@ -136,6 +136,9 @@ def _told(command: str) -> Iterator[None]:
     except typer.Exit as end:
         noted("ended", exit_code=end.exit_code, took_s=time.monotonic() - began_s)
         raise
+    except SystemExit as end:  # nobody reads its result any more
+        noted("ended", exit_code=end.code, took_s=time.monotonic() - began_s)
+        raise
     except OffsiteError as error:
         trace = "" if isinstance(error, UserError) else safe_trace(error)  # a wrong option is nowhere in the code
         failed("ended", exit_code=error.exit_code, error=error.id, why=error.message, trace=trace)

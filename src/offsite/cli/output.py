@@ -9,7 +9,6 @@ the contract scripts rely on: fields are added, never renamed.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,11 +49,12 @@ def emit(result: ResultT, *, output: OutputFormat, render: Callable[[Console, Re
             print(json.dumps(plain(result), indent=2))  # noqa: T201
         case OutputFormat.JSONL:
             print(json.dumps(plain(result)))  # noqa: T201
+    sys.stdout.flush()  # before anybody is asked about it, or anything is done because of it
 
 
 def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, line: Callable[[ResultT], str]) -> None:
     """Print results as they come, however many: a `line` for people, JSON lines, or one JSON document with a list under
-    `name`. Whoever reads them may stop early (`| head`): then so does this."""
+    `name`. Whoever reads them may stop early (`| head`): then so does the command."""
     texts: Iterable[str]
     match output:
         case OutputFormat.TABLE:
@@ -67,14 +67,11 @@ def emit_each(results: Iterable[ResultT], *, name: str, output: OutputFormat, li
 
 
 def emit_bytes(parts: Iterable[bytes], *, after_each: bytes = b"") -> None:
-    """Write `parts` to stdout as they are, until there are no more or nobody reads them any longer."""
+    """Write `parts` to stdout as they are."""
     sys.stdout.flush()
-    try:
-        for part in parts:
-            sys.stdout.buffer.write(part + after_each)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+    for part in parts:
+        sys.stdout.buffer.write(part + after_each)
+    sys.stdout.buffer.flush()
 
 
 def emit_error(error: OffsiteError, *, output: OutputFormat) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from offsite.cli.interruption import Interruption
+from offsite.cli.streams import open_streams
 from offsite.services.jobs.workers import SECRET
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 def main() -> None:
+    open_streams()
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # how it is cancelled, also where its coordinator ignores it

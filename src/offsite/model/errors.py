@@ -716,6 +716,12 @@ class CheckpointNotTaken(OffsiteError):
     id = "OFF-0103"
 
 
+class OutputNotWritten(OffsiteError):
+    """The result of a command could not be written to standard output: what stands there is not all of it."""
+
+    id = "OFF-0105"
+
+
 class SourceTruncated(Refused):
     """A source partition no longer holds what is already backed up of it: its history has changed."""
 

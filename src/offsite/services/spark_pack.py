@@ -22,6 +22,7 @@ from pathlib import Path
 from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.model.untrusted.own_python import OWN_PYTHON
 from offsite.spark.archive import MANIFEST, ArchiveManifest, manifest_json, own_manifest
+from offsite.stores.plain_files import check_replaceable
 
 PACKAGES = ("offsite", "pyspark_offsite")
 BROUGHT_BY_SPARK = ("pyspark", "py4j")
@@ -59,6 +60,7 @@ def pack(file: Path, *, extra: Sequence[str] = (), compress: bool = True) -> Pac
     _check_environment()
     plan = plan_pack(_declared(), _folders(), extra=extra)
     try:
+        check_replaceable(file)
         with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.absolute().parent) as scratch:
             made = _build(plan, Path(scratch), compress=compress)
             report = _report(file, made, plan.manifest)

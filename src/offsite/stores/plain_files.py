@@ -56,6 +56,14 @@ def file_mode(root: Path, *, is_public: bool = False) -> int:
     return folder_mode(root, is_public=is_public) & 0o666
 
 
+def check_replaceable(path: Path) -> None:
+    """Raise `OSError` where something is at `path` that must not make room for a file: root can replace a device."""
+    with suppress(FileNotFoundError):
+        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+        if kind is not None:
+            raise OSError(errno.EEXIST, f"it is {kind}", str(path))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
     """The plain files below `root`, by their keys. Anything else on the way or in their place raises `refused` with

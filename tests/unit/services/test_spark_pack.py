@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import BadSparkArchive
+from offsite.model.errors import BadOption, BadSparkArchive
 from offsite.services import spark_pack
 from offsite.services.spark_pack import pack, plan_pack
 from offsite.spark.archive import own_manifest
@@ -41,3 +42,10 @@ def test_what_cannot_be_packed_leaves_the_former_archive_as_it_was(tmp_path: Pat
         pack(file, extra=["no-such-distribution"])
     assert file.read_text() == "former"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_archive_takes_the_place_of_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(file := tmp_path / "offsite.pex")
+    with pytest.raises(BadOption, match="it is a pipe"):
+        pack(file)
+    assert file.is_fifo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,15 @@ def test_the_command_writes_it_whole_or_says_why_not(tmp_path: Path, file: str) 
         return
     assert "Am I safe?" in (tmp_path / file).read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["repository", "status.html"]
+
+
+def test_a_page_takes_the_place_of_no_device_and_no_pipe(tmp_path: Path) -> None:
+    file = tmp_path / "status.html"
+    os.mkfifo(file)
+    with open_site(tmp_path) as site:
+        done = CliRunner().invoke(app, ["status", "--repo", site.repository.store.url, "--html", str(file)])
+    assert f"{file} cannot be written: it is a pipe" in str(done.exception)
+    assert file.is_fifo()
 
 
 @pytest.mark.parametrize(

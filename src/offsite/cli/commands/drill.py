@@ -18,7 +18,7 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit, note
 from offsite.cli.views.proof_view import render_lacking
 from offsite.cli.wiring import connect, open_repository, spark
-from offsite.model.errors import BadOption, Damaged
+from offsite.model.errors import BadOption, Damaged, OutputNotWritten
 from offsite.model.plain import plain
 from offsite.model.size import format_size
 from offsite.model.time import format_duration
@@ -143,10 +143,16 @@ def _keep(report: DrillReport, backup: Backup, folder: Path | None) -> None:
     CheckMemory(backup=backup).note_drill(record)
     if folder is None:
         return
-    for suffix, data in kept.items():
-        path = folder / f"{report.drill}.{suffix}"
-        path.touch(mode=file_mode(folder))
-        path.write_bytes(data)
+    try:
+        for suffix, data in kept.items():
+            path = folder / f"{report.drill}.{suffix}"
+            path.touch(mode=file_mode(folder))
+            path.write_bytes(data)
+    except OSError as error:
+        raise OutputNotWritten(
+            f"the report cannot be written into {folder}: {error.strerror}",
+            hint=f"it is stored with the backup: drills/{report.drill}/report.html",
+        ) from error
 
 
 def _check_folder(folder: Path | None) -> None:

@@ -249,7 +249,6 @@ class _Shown:
         if look != self._told:
             self._told = look
             emit(look, output=self._output, render=render_look)
-            sys.stdout.flush()
 
 
 def _operator(folder: Path, options: RunOptions) -> FolderOperator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,15 +102,19 @@ _PRIVATE = 0o600
 def _write_page(repository: Repository, report: Status, file: Path) -> None:
     from offsite.services.overview.status_page import read_glances, status_page
     from offsite.stores.looking_store import reading_now_ms
+    from offsite.stores.plain_files import check_replaceable
 
     page = status_page(report, read_glances(report, repository.backup), reading_now_ms(repository.store))
+    beside = file.with_name(f".{file.name}.{random_id()}")
     try:
-        beside = file.with_name(f".{file.name}.{random_id()}")
+        check_replaceable(file)
         mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _PRIVATE
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as made:
             made.write(page)
         beside.replace(file)  # whoever has it open in a browser never sees half of one
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise BadOption(
             f"{file} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
         ) from error

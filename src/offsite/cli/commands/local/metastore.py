@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -214,7 +213,6 @@ class _Shown:
             if is_known and self._output is OutputFormat.TABLE:  # it was said when it happened
                 view = replace(view, diverged="", repairs=())
             emit(view, output=self._output, render=render_backup)
-            sys.stdout.flush()
 
 
 def _words(options: TopicOptions) -> MetastoreWords:
