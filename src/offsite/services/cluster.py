@@ -64,7 +64,7 @@ def connect(bootstrap: str | None, kafka_config: Path | None) -> Cluster:
             "no Kafka cluster given",
             hint="name its brokers: --bootstrap host:9092, or OFFSITE_BOOTSTRAP, or --kafka-config",
         )
-    return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap)))
+    return _cluster(KafkaConfig(bootstrap=parse_bootstrap(bootstrap, protocol="PLAINTEXT")))
 
 
 def connect_as(bootstrap: str, username: str, password: str) -> Cluster:

@@ -152,3 +152,12 @@ def test_a_secret_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     key.chmod(0o644)
     file.write_text(f"bootstrap.servers=broker:9093\nsecurity.protocol=SSL\nssl.key.location={key}\n")
     assert [str(key) in each for each in read_client_properties(file).warnings] == [True]
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+@pytest.mark.parametrize("value", ["h;9092", "SSL://h:9092", "http://h:9092", "h:port"])
+def test_a_broker_that_cannot_be_one_is_refused_with_its_line(name: str, value: str) -> None:
+    with pytest.raises(BadKafkaConfig, match=f"f:1: {name}: .* is not a broker address"):
+        parse_client_properties(f"{name}={value}", source="f")
+    with pytest.raises(BadKafkaConfig, match="is not a broker address"):
+        parse_client_properties("bootstrap.servers=a", source="f", bootstrap=value)

@@ -63,7 +63,33 @@ def test_addresses_of_all_kinds_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", " , ", "a:", ":9", "a:0", "a:70000", "a:x", "a:" + "9" * 5000, "a:\u00b2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " , ", "a:", ":9", "a:0", "a:70000", "a:x", "a:" + "9" * 5000, "a:\u00b2", "127.0.0.1;9092",
+        "a:9092;b:9092", "a b:9092", '"a:9092"', "a:9092/", "a..b:9092", ".a", "a" * 64, "a." * 130, "300.0.0.1",
+        "::1", "::1:9092", "[::1", "[a]:9092", "\u201ca\u201d", "\u00e4:9092", "$HOST:9092", "<host>:9092",
+        "http://a:9092", "kafka://a", "://a", "SSL://http://a", "a:1,b;2",
+    ],
+)  # fmt: skip
 def test_an_impossible_address_is_refused(text: str) -> None:
     with pytest.raises(BadKafkaConfig):
         parse_bootstrap(text)
+
+
+@pytest.mark.parametrize("text", ["a.b.", "my_broker_1:9092", "10.0.0.1", "[fe80::1%eth0]:1", "a:9092\r", "a:9092,"])
+def test_an_odd_address_is_taken_as_kafka_takes_it(text: str) -> None:
+    assert len(parse_bootstrap(text)) == 1
+
+
+@pytest.mark.parametrize("scheme", ["SSL", "ssl", "SASL_SSL", "SASL_PLAINTEXT"])
+def test_an_address_asks_for_no_other_protocol_than_the_one_that_is_spoken(scheme: str) -> None:
+    assert parse_bootstrap(f"{scheme}://a:1", protocol=scheme.upper()) == (Address(host="a", port=1),)
+    with pytest.raises(BadKafkaConfig, match=r"security\.protocol is PLAINTEXT"):
+        parse_bootstrap(f"{scheme}://a:1", protocol="PLAINTEXT")
+
+
+def test_a_bare_ipv6_address_is_shown_in_brackets() -> None:
+    with pytest.raises(BadKafkaConfig) as raised:
+        parse_bootstrap("::1")
+    assert raised.value.hint == "write it as [::1]:9092"

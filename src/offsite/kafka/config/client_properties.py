@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from offsite.kafka.config.config import Address, KafkaConfig, parse_bootstrap
+from offsite.kafka.config.config import PROTOCOLS, Address, KafkaConfig, parse_bootstrap
 from offsite.kafka.config.sasl_settings import SASL_SETTINGS, read_sasl
 from offsite.kafka.config.settings import Settings
 from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
@@ -20,7 +21,6 @@ from offsite.model.errors import BadKafkaConfig
 from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
 _RACK = ("client.rack", "rack.id")
 _TIMEOUT = ("request.timeout.ms", "socket.timeout.ms")
@@ -105,9 +105,9 @@ def _mechanism(config: KafkaConfig) -> str:
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
     """Read the text of a properties file; `source` is what errors call it. Raises `BadKafkaConfig`."""
     settings = Settings(source, parse_properties(text))
-    protocol = settings.choice("security.protocol", _PROTOCOLS, "PLAINTEXT")
+    protocol = settings.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
     config = KafkaConfig(
-        bootstrap=_bootstrap(settings, bootstrap),
+        bootstrap=_bootstrap(settings, bootstrap, protocol),
         client_id=settings.get("client.id") or "offsite",
         rack_id=settings.get(*_RACK),
         request_timeout_ms=settings.milliseconds(*_TIMEOUT, default=_DEFAULT_TIMEOUT_MS),
@@ -119,7 +119,8 @@ def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> C
     return ClientProperties(config=config, warnings=(*settings.unknown(_KNOWN), *(told if unchecked else ())))
 
 
-def _bootstrap(settings: Settings, given: str) -> tuple[Address, ...]:
+def _bootstrap(settings: Settings, given: str, protocol: str) -> tuple[Address, ...]:
+    parse = partial(parse_bootstrap, protocol=protocol)
     if given:
-        return parse_bootstrap(given)
-    return settings.parse(next((name for name in _SERVERS if settings.has(name)), _SERVERS[0]), parse_bootstrap)
+        return parse(given)
+    return settings.parse(next((name for name in _SERVERS if settings.has(name)), _SERVERS[0]), parse)

@@ -6,6 +6,8 @@ unless it has the whole of the settings in a file of its own (`Travel.READ_THERE
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -17,7 +19,12 @@ from offsite.model.untrusted.whole_number import whole_number
 
 DEFAULT_PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65_535
+_MAX_HOST = 253  # RFC 1035
+_LABEL = "[A-Za-z0-9_-]{1,63}"  # DNS has no underscore, and Docker's names have
+_ADDRESS = re.compile(rf"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))(?::(?P<port>[^:]*))?")
+_LIKE_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
 
 
@@ -110,20 +117,45 @@ def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of its 
     return KafkaConfig(**{each.name: value for each, value in zip(fields(KafkaConfig), values, strict=True)})
 
 
-def parse_bootstrap(text: str) -> tuple[Address, ...]:
-    """Addresses of brokers out of `host:9092,[::1]:9093`; the port may be left out. Raises `BadKafkaConfig`."""
-    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[Address, ...]:
+    """Addresses of brokers out of `host:9092,[::1]:9093`; the port may be left out, and a protocol of Kafka's may stand
+    before it (`SSL://host:9093`), if it is `protocol`, where that is given. Nothing is looked up: what cannot be an
+    address is refused here, by `BadKafkaConfig`, since a name server may take a minute to say so."""
+    addresses = tuple(_parse_address(part.strip(), protocol) for part in text.split(",") if part.strip())
     if not addresses:
         raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")
     return addresses
 
 
-def _parse_address(text: str) -> Address:
-    text = text.rpartition("://")[2]
-    host, colon, port = text.rpartition(":")
-    if not colon or (text.startswith("[") and text.endswith("]")):
-        host, port = text, str(DEFAULT_PORT)
-    number = whole_number(port, most=_MAX_PORT)
-    if not host.strip("[]") or not number:
-        raise BadKafkaConfig(f"{text[:300]!r} is not a broker address", hint="write it as host:9092")
-    return Address(host=host.strip("[]"), port=number)
+def _parse_address(text: str, protocol: str) -> Address:
+    scheme, arrow, place = text.rpartition("://")
+    if arrow and scheme.upper() not in ({protocol} if protocol else PROTOCOLS):
+        asked = (
+            f"security.protocol is {protocol}" if protocol and scheme.upper() in PROTOCOLS else "Kafka has none such"
+        )
+        raise BadKafkaConfig(
+            f"{text[:300]!r} is not a broker address: {asked}",
+            hint="write it as host:9092; security.protocol in the file of --kafka-config says how it is spoken to",
+        )
+    if _is_ip(place, version=6):
+        raise BadKafkaConfig(f"{text[:300]!r} names no port for sure", hint=f"write it as [{place}]:{DEFAULT_PORT}")
+    parts = _ADDRESS.fullmatch(place)
+    number = whole_number(parts["port"], most=_MAX_PORT) if parts and parts["port"] is not None else DEFAULT_PORT
+    if parts is None or not number or not _can_be_host(parts["host"] or "", parts["ipv6"] or ""):
+        raise BadKafkaConfig(
+            f"{text[:300]!r} is not a broker address", hint="write it as host:9092, several as host1:9092,host2:9092"
+        )
+    return Address(host=parts["ipv6"] or parts["host"], port=number)
+
+
+def _can_be_host(name: str, ipv6: str) -> bool:
+    if ipv6:
+        return _is_ip(ipv6, version=6)
+    return len(name) <= _MAX_HOST and (not _LIKE_IPV4.fullmatch(name) or _is_ip(name, version=4))
+
+
+def _is_ip(text: str, *, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == version
+    except ValueError:
+        return False
