@@ -51,11 +51,13 @@ class Place:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
     """`backup`: the one that the management API of checkpoints is about, None where the repository has one only.
-    `places`: the clusters that may be asked and restored into, by name: nobody who asks can name others."""
+    `places`: the clusters that may be asked and restored into, by name, and `records`: the places where records of
+    restores may lie: nobody who asks can name others."""
 
     repo: str
     backup: str | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
     spark: SparkChoice = field(default_factory=SparkChoice)
     read_only: bool = False
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
@@ -85,6 +87,16 @@ class Site:
     def backup(self, name: str) -> Backup:
         """Raises `BackupNotFound`, and as `repository`."""
         return self.repository().backup(name)
+
+    def told_records(self, place: str) -> str:
+        """The place of records of that name. Raises `BadOption` where this coordinator was not told of it: it would
+        write there."""
+        if place not in self.settings.records:
+            raise BadOption(
+                f"this coordinator keeps no records of restores in {place[:200]!r}",
+                hint=f"it was told of: {', '.join(self.settings.records) or 'none'} (offsite serve --records)",
+            )
+        return place
 
     def seen(self, name: str) -> Backup:
         """The same to look into, without folding again what is known (see `known_states`)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -70,10 +69,8 @@ class Backup:
         """The plan of what `restore` would do with the same options. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
         from offsite.services.restore.plan_report import report_plan
-        from offsite.stores.looking_store import LookingStore
 
-        looking = replace(self._backup, store=LookingStore(self._backup.store))
-        return report_plan(_prepare(looking, connect(bootstrap, kafka_config), words))
+        return report_plan(_prepare(self._backup.looking(), connect(bootstrap, kafka_config), words))
 
     def restore(
         self,

@@ -83,6 +83,10 @@ class Backup:
         check_records_of(place, self.descriptor)
         return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
 
+    def looking(self) -> Backup:
+        """This backup for whoever changes nothing: where nothing can be written, too."""
+        return replace(self, store=LookingStore(self.store))
+
     def reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
         """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id.
         `as_of`: the backup as it was after this commit; what came since counts for nothing, whoever wrote it."""

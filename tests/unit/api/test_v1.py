@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,24 @@ def test_a_restore_is_carried_out_as_it_was_planned(client: TestClient, coordina
     job = got(client, begun.headers["Location"])
     assert (job["state"], job["kind"], job["backup"]) == ("starting", "restore", BACKUP)
     assert job["asked_by"] == "this machine"
+
+
+def test_a_restore_keeps_its_records_where_the_coordinator_was_told_and_nowhere_else(
+    client: TestClient, coordinator: FakedClusters, tmp_path: Path
+) -> None:
+    """Whoever asks would have it written there with the coordinator's rights."""
+    (told := tmp_path / "records").mkdir()
+    coordinator.settings = replace(coordinator.settings, records=(str(told),))
+    asked = {"target": "target", "rename": ["orders=again"]}
+    for path in (f"{BASE}/restores/plan", f"{BASE}/drills", f"{BASE}/groups/plan"):
+        more = asked if "restores" in path else {}
+        refused = client.post(path, json={**more, "records": str(tmp_path)})
+        assert (refused.status_code, refused.json()["error"]["id"]) == (400, "OFF-0202"), refused.text
+    planned = client.post(f"{BASE}/restores/plan", json={**asked, "records": str(told)}).json()
+    assert planned["plan"]["records_at"] == str(told)
+    body = {**planned["words"], "target": "target", "confirmation": planned["confirmation"]}
+    assert client.post(f"{BASE}/restores", json=body).status_code == 202
+    assert f"--records={told}" in coordinator.begun[0][1]
 
 
 def test_a_repeated_restore_finds_its_job_whatever_that_has_changed_already(

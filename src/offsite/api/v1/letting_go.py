@@ -27,6 +27,7 @@ from offsite.services.retention.apply import apply_retention, check_force, plan_
 from offsite.services.retention.plan import RetentionPlan
 from offsite.services.retention.policy import PolicyWords, parse_policy
 from offsite.services.retention.report import RetentionReport, retention_report
+from offsite.stores.open_store import open_store
 
 router = APIRouter(responses=PROBLEMS)
 
@@ -39,10 +40,12 @@ RetentionBody = body_of("RetentionBody", PolicyWords, now_ms=(_Time, ...), confi
 
 class GroupsPlanBody(Body):
     """Which groups (all, or patterns), of which commit, and by the offset maps of which restore; `rename`: `old=new`.
-    `target`: the cluster that they are put in place on."""
+    `records`: where records of restores lie, as the coordinator was told. `target`: the cluster that they are put in
+    place on."""
 
     groups: Annotated[list[str], Field(max_length=1_000)] | None = None
     restore: Annotated[str, Field(max_length=100)] | None = None
+    records: Annotated[str, Field(max_length=1_000)] | None = None
     commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
     rename: Annotated[list[str], Field(max_length=1_000)] | None = None
     target: Annotated[str, Field(max_length=60)] = SOURCE
@@ -93,14 +96,14 @@ def apply(site: TheSite, backup: BackupName, body: RetentionBody) -> Response:  
 @router.post("/backups/{backup}/groups/plan", response_model=ConfirmableGroups)
 def plan_groups(site: TheSite, backup: BackupName, body: GroupsPlanBody) -> Response:
     """Where each group would go on. Changes nothing."""
-    found = report_groups(_groups(site, backup, body))
+    found = report_groups(_groups(site, site.backup(backup).looking(), body))
     return answer(ConfirmableGroups(plan=found, confirmation=confirmation_of(found, target=body.target)))
 
 
 @router.post("/backups/{backup}/groups", response_model=GroupsApplied)
 def apply_planned_groups(site: TheSite, backup: BackupName, body: GroupsBody) -> Response:
     """Commit for each group where it goes on, after remembering what it has now."""
-    planned = _groups(site, backup, body)
+    planned = _groups(site, site.backup(backup), body)
     check_confirmed(body.confirmation, confirmation_of(report_groups(planned), target=body.target))
     return answer(apply_groups(planned, site.cluster(body.target).admin))
 
@@ -128,7 +131,7 @@ def planned_retention(site: Site, backup: str, words: dict[str, Any]) -> Confirm
 
 
 def _retention(site: Site, backup: str, words: dict[str, Any], now_ms: int | None) -> tuple[Backup, RetentionPlan]:
-    repository, opened = site.repository(), site.seen(backup) if now_ms is None else site.backup(backup)
+    repository, opened = site.repository(), site.seen(backup).looking() if now_ms is None else site.backup(backup)
     SeenHead(repository=repository, backup=backup).check(opened, opened.state())
     policy = parse_policy(**cast("PolicyWords", words))
     return opened, plan_retention(opened, policy, clock=SystemClock(), now_ms=now_ms)
@@ -138,7 +141,7 @@ def _value_of(report: RetentionReport) -> str:
     return confirmation_of(report, but=("head_commit", "notes", "kept", "kept_points", "kept_bytes", "commit"))
 
 
-def _groups(site: Site, backup: str, body: GroupsPlanBody) -> PlannedGroups:
+def _groups(site: Site, opened: Backup, body: GroupsPlanBody) -> PlannedGroups:
     check_bounded(given(body))
     request = GroupsRequest(
         groups=parse_groups(body.groups or ()),
@@ -146,7 +149,9 @@ def _groups(site: Site, backup: str, body: GroupsPlanBody) -> PlannedGroups:
         commit=body.commit,
         renames=parse_renames(body.rename or ()),
     )
-    return prepare_groups(site.backup(backup), site.cluster(body.target).admin, request)
+    if body.records is not None:
+        opened = opened.keeping_records(open_store(site.told_records(body.records)))
+    return prepare_groups(opened, site.cluster(body.target).admin, request)
 
 
 def _deletion_of(report: CheckpointReport) -> str:

@@ -27,9 +27,11 @@ class VerificationBody(Body):
 
 
 class DrillBody(Body):
-    """`commit`: the restore point to prove, the newest by default. It is restored into a sandbox."""
+    """`commit`: the restore point to prove, the newest by default. It is restored into a sandbox. `records`: where the
+    drill keeps its records, as the coordinator was told."""
 
     commit: Annotated[int, Field(ge=0, le=MAX_OFFSET)] | None = None
+    records: Annotated[str, Field(max_length=1_000)] | None = None
 
 
 class TakeBody(Body):
@@ -80,5 +82,7 @@ def drill(
 ) -> Response:
     """Prove that a restore point can be restored, in a sandbox of its own."""
     site.backup(backup)
+    if body.records is not None:
+        site.told_records(body.records)
     command = ["restore", "drill", *arguments({"backup": backup, **given(body)}), "--sandbox"]
     return begin(site, requested(caller, "drill", backup, command), Place(), word=key)

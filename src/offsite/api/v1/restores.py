@@ -77,8 +77,10 @@ def run(
 def planned_restore(site: Site, backup: str, words: dict[str, Any], target: str) -> ConfirmableRestore:
     """The plan, as anybody may ask for it. Raises what planning raises."""
     check_bounded(words)
+    if words.get("records") is not None:
+        site.told_records(words["records"])
     prepared = prepare_restore(
-        site.backup(backup), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
+        site.backup(backup).looking(), site.cluster(target).admin, parse_restore(cast("RestoreWords", words))
     )
     report = report_plan(prepared)
     fixed = _fixed(words, report)

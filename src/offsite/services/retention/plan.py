@@ -52,6 +52,7 @@ from offsite.services.retention.policy import MIRROR, RetentionPolicy
 from offsite.services.retention.reckoning import RUNS_CHECKED, jump_ahead, reckoned, silence, was_behind
 from offsite.services.retention.size_limit import first_that_fits
 from offsite.services.retention.topic_retention import is_known
+from offsite.stores.looking_store import has_own_time
 
 _PARTITIONS_AT_ONCE = 100
 """Partitions that are gone through between two pauses."""
@@ -318,6 +319,8 @@ class _Planning:
 
     def _notes(self, kept_bytes: int) -> Iterator[str]:
         policy = self._policy
+        if has_own_time(self._backup.store):
+            yield "it is planned by this machine's time: who may not write there is not told the store's"
         if self._nothing_goes:
             yield self._nothing_goes
         if policy.max_bytes is not None and kept_bytes > policy.max_bytes:

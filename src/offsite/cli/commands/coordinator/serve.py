@@ -70,6 +70,14 @@ class ServeOptions:
         list[str] | None,
         typer.Option("--target", help="NAME=HOST:PORT[,FILE]: a cluster to restore into, with its client.properties."),
     ] = None
+    records: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--records",
+            help="A folder or a URL where records of restores may lie, for a repository that cannot be written. "
+            "Whoever asks for a restore can name one of these. Can be repeated.",
+        ),
+    ] = None
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
     metastore: Annotated[
         Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine, to show.")
@@ -198,6 +206,7 @@ def _site(options: ServeOptions, engine: SparkOptions) -> Site:
             repo=options.repo,
             backup=options.backup,
             places={**places, **dict(_target(each) for each in options.target or ())},
+            records=tuple(options.records or ()),
             spark=engine.choice(),
             read_only=options.read_only,
             clusters=options.clusters,
