@@ -130,7 +130,7 @@ class Backup:
         cluster_id = self._backup.descriptor.cluster_id
         write = WriteOptions(lossy=lossy, plain=plain, segment_bytes=segment_bytes, cluster_id=cluster_id)
         request = ExportRequest(point=parse_point(words), groups=parse_groups(groups or ()))
-        job = export_of_backup(self._backup, open_target(format, place, write), request)
+        job = export_of_backup(self._backup.looking(), open_target(format, place, write), request)
         with job.alone(), self._engine.runner() as runner:
             return job.run(job.plan(), runner, on_progress=on_progress)
 

@@ -15,6 +15,8 @@ NEEDS_PLACE = (
     "records of restores in another place"
 )
 
+GIVEN_AGAIN = "where it was begun with --records, give the same again"
+
 
 @contextmanager
 def writing_records(backup: Backup) -> Iterator[None]:

@@ -85,8 +85,9 @@ def test_what_comes_later_finds_it_with_the_same_option_and_not_without(media: S
     wanted = CompareRequest(selection=parse_selection(["*"]), restore=restore)
     compared = plan_comparison(backup, admin, wanted)
     assert run_comparison(compared, cluster=media.target.connected, runner=media.runner).verified
-    with pytest.raises(NoSuchRestore):
+    with pytest.raises(NoSuchRestore) as caught:
         plan_comparison(media.backup, admin, wanted)
+    assert "--records" in caught.value.hint
     applied = apply_groups(prepare_groups(backup, admin, GroupsRequest(restore=restore)), admin)
     assert applied.offsets_set == 1
     assert undo_groups(backup, admin, find_change(backup, admin, applied.change)).offsets_removed == 1

@@ -104,7 +104,8 @@ def drill(options: DrillOptions, engine: SparkOptions, output: Output = OutputFo
             clock=SystemClock(),
             on_report=lambda report: _keep(report, opened, options.report),
         ).run(on_progress=on_progress, on_proof=on_proof)
-    emit(result, output=output, render=partial(_render, place=options.words.get("records") or "with the backup"))
+    records = options.words.get("records")
+    emit(result, output=output, render=partial(_render, place=f"in {records}" if records else "with the backup"))
     if not result.proven:
         raise typer.Exit(EXIT_PARTIAL if result.proven is None else Damaged.exit_code)
 

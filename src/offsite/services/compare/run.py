@@ -37,6 +37,7 @@ from offsite.services.compare.partitions import prove
 from offsite.services.compare.result import Finding, ProvenTopic, Uncompared
 from offsite.services.compare.same_topics import log_extents, same_topics
 from offsite.services.hole_report import HoleReport, hole_reports
+from offsite.services.records_place import GIVEN_AGAIN
 from offsite.spark.runner import OnProgress, Runner
 
 
@@ -212,7 +213,7 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
     layout = RestoreLayout(backup=backup.layout, restore=restore)
     record, outcome = find_record(backup.record_store, layout), get_outcome(backup.record_store, layout)
     if record is None:
-        raise NoSuchRestore(f"backup {backup.descriptor.name} has no restore {restore}")
+        raise NoSuchRestore(f"backup {backup.descriptor.name} has no restore {restore}", hint=GIVEN_AGAIN)
     if outcome is None:
         raise NoSuchRestore(
             f"restore {restore} has not ended", hint="run its command again: it continues, and compares at its end"

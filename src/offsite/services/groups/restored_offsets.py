@@ -14,6 +14,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
 from offsite.repository.state import BackupState
 from offsite.services.groups.missing_records import HeldRecords, commit_cut, held_records
+from offsite.services.records_place import GIVEN_AGAIN
 from offsite.stores.store import Store
 
 
@@ -108,7 +109,7 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     if record is None or targets is None:
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no restore {restore!r} that wrote anything",
-            hint="offsite restore run prints the id of a restore",
+            hint=f"offsite restore run prints the id of a restore; {GIVEN_AGAIN}",
         )
     point = backup.reading(is_named=True).state_at(record.commit)
     newest = {known.topic: known.topic_id for known in point.topics}  # the latest incarnation comes last

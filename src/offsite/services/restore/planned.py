@@ -32,7 +32,7 @@ from offsite.repository.restores.record import (
 )
 from offsite.services.groups.restore_groups import check_groups
 from offsite.services.heads import check_to_read
-from offsite.services.records_place import writing_records
+from offsite.services.records_place import GIVEN_AGAIN, writing_records
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.services.restore.offsets_mode import decide_offsets
 from offsite.services.restore.preflight import checked_settings, circumstances
@@ -171,7 +171,7 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no unfinished restore {request.resume} of this request into this "
             "cluster, or has a later one",
-            hint="ask for the same as the command that began it, and name it as it was told there",
+            hint=f"ask for the same as the command that began it, and name it as it was told there; {GIVEN_AGAIN}",
         )
     for record in found:
         if not counts(record):
