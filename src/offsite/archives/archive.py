@@ -16,7 +16,7 @@ from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
-from offsite.model.errors import DamagedArchive
+from offsite.model.errors import DamagedArchive, UnfitArchive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Damage:
 
     `is_note`: nothing is lost, but whoever trusts the archive should know (a sentence for `fidelity`). `lost_at`: an
     offset that is lost if no piece holds it, of damage that only `contents` tells, not the reading of a piece.
+    `unfit`: what to do with a file that is whole, and laid out otherwise than its format wants. Such a file is never
+    skipped as damage is: all of it would be.
     """
 
     file: str
@@ -41,6 +43,7 @@ class Damage:
     problem: str
     is_note: bool = False
     lost_at: LostAt | None = None
+    unfit: str = ""
 
     def __str__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.problem}"
@@ -52,17 +55,20 @@ the damage by then, and none behind it: what is missing between the two is what 
 
 
 def refuse_damage(damage: Damage) -> None:
-    """The usual `OnDamage`: raises `DamagedArchive`, except for a note."""
+    """The usual `OnDamage`: raises `DamagedArchive` or `UnfitArchive`, except for a note."""
     if damage.is_note:
         return
+    if damage.unfit:
+        raise UnfitArchive(str(damage), hint=damage.unfit)
     raise DamagedArchive(str(damage), hint="take what is whole with --skip-damaged")
 
 
 def collect_damage(into: list[Damage], *, skip: bool) -> OnDamage:
-    """Notes go `into` the list, and so does damage, unless that is not to be skipped: then it is refused."""
+    """Notes go `into` the list, and so does damage, unless that is not to be skipped: then it is refused. What is unfit
+    always is."""
 
     def on_damage(damage: Damage) -> None:
-        if not skip:
+        if damage.unfit or not skip:
             refuse_damage(damage)
         into.append(damage)
 
@@ -157,7 +163,7 @@ class ArchiveReader(Protocol):
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
         """The records of `piece` in rising order of offsets, each once, a few thousand at a time (bounded by bytes).
 
-        Raises `DamagedArchive` unless `on_damage` takes it.
+        Raises `DamagedArchive` or `UnfitArchive` unless `on_damage` takes it.
         """
 
 

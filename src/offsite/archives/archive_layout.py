@@ -26,7 +26,8 @@ _MAX_TOPIC_IN_FILE_NAME = 180
 _NAME = re.compile(
     r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})"
 )
-_OTHER_NAME = re.compile(r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/[^/_.][^/]*")
+_COLUMN = r"(?:[^/_.=][^/=]*=[^/]*/)*"
+_OTHER_NAME = re.compile(rf"(?P<topic>[^/]+)/{_COLUMN}partition=(?P<partition>\d{{1,10}})/{_COLUMN}[^/_.][^/]*")
 
 
 class FileName(NamedTuple):
@@ -40,12 +41,14 @@ class ArchiveLayout:
     """How the files of an archive are named.
 
     `topics`: what stands before a topic's name, such as `topics/`. `suffixes`: how names of files may end, the first
-    one is written. `any_name`: others may have put files there under names of their own, which say no offset.
+    one is written. `any_name`: others may have put files there under names of their own, which say no offset, and below
+    folders of more columns. `advice`: what to do with files that lie elsewhere.
     """
 
     topics: str
     suffixes: tuple[str, ...]
     any_name: bool = False
+    advice: str = ""
 
     def topic_folder(self, topic: str) -> str:
         return f"{self.topics}{check_topic_name(topic)}/"
@@ -66,6 +69,12 @@ class ArchiveLayout:
         if self.any_name and (other := _OTHER_NAME.fullmatch(self._name(key))):
             return _claimed(key, other["topic"], int(other["partition"]), 0)
         return None
+
+    def is_stray(self, key: str) -> bool:
+        """Whether `key` ends like a file with records, and is where none is looked for: such are named, for they may
+        well hold what is missed later. Names that Spark passes over are none."""
+        is_hidden = any(part.startswith(("_", ".")) for part in key.split("/"))
+        return not is_hidden and key.endswith(self.suffixes) and self.parse_file(key) is None
 
     def parse_own_file(self, key: str) -> FileName | None:
         """What the name of a file says, if it is one that offsite gives: a file of any other name is somebody

@@ -57,11 +57,9 @@ class IndexedArchive:
         if manifest is not None and manifest.kind not in self.kinds:
             raise ArchiveNotFound(f"{self.files.url} holds an archive of format {manifest.kind}")
         topics = manifest.topics if manifest else self._topics_by_name()
+        strays = [] if manifest else [key for key in self._keys() if self.layout.is_stray(key)]
         if not topics and manifest is None:
-            raise ArchiveNotFound(
-                f"{self.files.url} holds no file of this format",
-                hint=f"names look like {self.layout.file_key('orders', 0, 0)}",
-            )
+            raise self._not_found(strays)
         indexes = {topic: self._index(topic, on_damage, manifest) for topic in topics}
         known = [index for index in indexes.values() if index is not None]
         unknown = [self._by_names(topic, first_offset) for topic, index in indexes.items() if index is None]
@@ -70,9 +68,18 @@ class IndexedArchive:
             topics=tuple(sorted([*(index.topic for index in known), *(topic for topic, _ in unknown)], key=_name)),
             pieces=tuple(piece for index in known for piece in index.pieces())
             + tuple(piece for _, pieces in unknown for piece in pieces),
-            fidelity=(*self.kinds[kind], *_loss_sentences(known), *unvouched(manifest, indexes)),
+            fidelity=(*self.kinds[kind], *_loss_sentences(known), *unvouched(manifest, indexes), *_not_read(strays)),
             groups=manifest.groups if manifest else {},
             holes=tuple(hole for index in known for hole in index.holes()),
+        )
+
+    def _not_found(self, strays: Sequence[str]) -> ArchiveNotFound:
+        if not strays:
+            example = f"names look like {self.layout.file_key('orders', 0, 0)}"
+            return ArchiveNotFound(f"{self.files.url} holds no file of this format", hint=example)
+        return ArchiveNotFound(
+            f"{self.files.url} holds no file of this format: {_some(strays)} in no folder of a topic and a partition",
+            hint=self.layout.advice or f"names look like {self.layout.file_key('orders', 0, 0)}",
         )
 
     def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
@@ -221,8 +228,7 @@ class IndexedArchive:
         keys = [key for key in self._keys() if self.layout.parse_file(key) and not self.layout.parse_own_file(key)]
         if not keys:
             return ()
-        which = f"{keys[0]} is" if len(keys) == 1 else f"{len(keys)} files such as {keys[0]} are"
-        return (f"{which} not of offsite: left alone, and no part of the archive",)
+        return (f"{_some(keys)} not of offsite: left alone, and no part of the archive",)
 
     def _remove_unlisted(self, indexes: Mapping[str, TopicIndex]) -> None:
         """Of the names that offsite gives. An index that misses files is none to delete others by."""
@@ -306,6 +312,15 @@ def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, str, int
         files=tuple(key for _, key, _ in files),
         size_bytes=sum(size_bytes for _, _, size_bytes in files),
     )
+
+
+def _not_read(strays: Sequence[str]) -> Iterator[str]:
+    if strays:
+        yield f"{_some(strays)} in no folder of a topic and a partition: nothing of that is read"
+
+
+def _some(keys: Sequence[str]) -> str:
+    return f"{keys[0]} is" if len(keys) == 1 else f"{len(keys)} files such as {keys[0]} are"
 
 
 def _pass_over(damage: Damage) -> None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 from offsite.archives.archive import ArchiveContents, Damage, FileReceipt, OnDamage, Piece, refuse_damage, while_usable
 from offsite.archives.file_window import SourceFile, open_file
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
-from offsite.archives.overlap import Run, clipped, merged
+from offsite.archives.overlap import Run, clipped, contradiction, merged
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -25,12 +26,16 @@ __all__ = ["FileFormat", "IndexedReader"]
 
 Batches = Iterator[Sequence[Record]]
 
+SORT_IT = "write its records anew in the order of their offsets, into another file, and take that"
+"""What to do with a file that is not sorted."""
+
 
 class FileFormat(Protocol):
     """How files of one format are read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
-        """What is whole, by rising offsets; the rest is reported, with the byte where it begins."""
+        """What is whole, as it stands in the file; the rest is reported, with the byte where it begins. A format that
+        can gives the records of a file that no index lists by rising offsets."""
 
     def checks_parts(self, source: SourceFile) -> bool:
         """Whether a flipped bit is found by checksums inside this file, wherever there are records."""
@@ -48,14 +53,16 @@ class IndexedReader(ABC):
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
         listed = self._archive.listed(piece)
         of = TopicPartition(topic=piece.topic, partition=piece.partition)
+        file_format = self._format  # one for all: what it has in memory of several files is bounded together
         runs = [
             Run(
+                file=key,
                 start=self._start(key, listed.get(key)),
-                open=partial(while_usable, partial(self._file, key, listed.get(key), of), key, on_damage),
+                open=partial(while_usable, partial(self._file, file_format, key, listed.get(key), of), key, on_damage),
             )
             for key in piece.files
         ]
-        return clipped(piece, merged(runs))
+        return clipped(piece, merged(runs, on_damage))
 
     @property
     @abstractmethod
@@ -65,41 +72,18 @@ class IndexedReader(ABC):
     @abstractmethod
     def _format(self) -> FileFormat: ...
 
-    def _file(self, key: str, listed: FileReceipt | None, of: TopicPartition, on_damage: OnDamage) -> Batches:
+    def _file(
+        self, file_format: FileFormat, key: str, listed: FileReceipt | None, of: TopicPartition, on_damage: OnDamage
+    ) -> Batches:
         source = open_file(self.files, key, listed, on_damage)
         if source is None:
             return
         if source.intact is not False:
-            yield from self._rising(source, of, on_damage)
-        elif self._format.checks_parts(source):
-            yield from self._whole_parts(source, of, on_damage)
+            yield from _rising(source, file_format.records(source, of, on_damage), on_damage)
+        elif file_format.checks_parts(source):
+            yield from _whole_parts(source, of, file_format, on_damage)
         else:
             on_damage(_distrust(source))
-
-    def _rising(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
-        next_offset = 0
-        for batch in self._format.records(source, of, on_damage):
-            if batch and batch[0].offset < next_offset:
-                problem = f"offset {batch[0].offset} before here, after {next_offset - 1}: offsets go backwards"
-                on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
-            elif batch and batch[-1].offset >= MAX_OFFSET:
-                problem = f"no record has offset {batch[-1].offset}"
-                on_damage(Damage(file=source.key, position=source.window.position, problem=problem))
-            elif batch:
-                next_offset = batch[-1].offset + 1
-                yield batch
-
-    def _whole_parts(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Batches:
-        found: list[Damage] = []
-
-        def report(damage: Damage) -> None:
-            found.append(damage)
-            on_damage(damage)
-
-        yield from self._rising(source, of, report)
-        if not found:
-            problem = "its bytes are not those of the index, though every part passes its own checksum"
-            on_damage(Damage(file=source.key, position=0, problem=problem))
 
     def _start(self, key: str, listed: FileReceipt | None) -> int:
         """Where the records of a file begin, as far as can be told before it is read."""
@@ -117,6 +101,64 @@ class IndexedReader(ABC):
         of = TopicPartition(topic=name.topic, partition=name.partition)
         batches = while_usable(partial(self._format.records, source, of), key, _pass_over)
         return next((batch[0].offset for batch in batches if batch), None)
+
+
+def _whole_parts(source: SourceFile, of: TopicPartition, file_format: FileFormat, on_damage: OnDamage) -> Batches:
+    found: list[Damage] = []
+
+    def report(damage: Damage) -> None:
+        found.append(damage)
+        on_damage(damage)
+
+    yield from _rising(source, file_format.records(source, of, report), report)
+    if not found:
+        problem = "its bytes are not those of the index, though every part passes its own checksum"
+        on_damage(Damage(file=source.key, position=0, problem=problem))
+
+
+def _rising(source: SourceFile, batches: Batches, on_damage: OnDamage) -> Batches:
+    """The records of one file by rising offset, each once. A file that an index lists was written so: what goes
+    backwards in it is damage. Any other one is unsorted, and ends there."""
+    last: Record | None = None
+    for batch in batches:
+        if not batch:
+            continue
+        if not _rises(batch, last):
+            taken, problem = _in_order(source, batch, last)
+            if taken:
+                yield taken
+                last = taken[-1]
+            for damage in problem:
+                on_damage(damage)
+            if any(damage.unfit for damage in problem):
+                return
+        elif batch[-1].offset >= MAX_OFFSET:
+            problem_of_offset = f"no record has offset {batch[-1].offset}"
+            on_damage(Damage(file=source.key, position=source.window.position, problem=problem_of_offset))
+        else:
+            last = batch[-1]
+            yield batch
+
+
+def _rises(batch: Sequence[Record], last: Record | None) -> bool:
+    before = -1 if last is None else last.offset
+    return before < batch[0].offset and all(before.offset < after.offset for before, after in pairwise(batch))
+
+
+def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) -> tuple[list[Record], list[Damage]]:
+    """What of `batch` comes behind `last` and rises, and what is wrong with the rest of it."""
+    taken, problems = list[Record](), list[Damage]()
+    for record in batch:
+        if last is None or last.offset < record.offset < MAX_OFFSET:
+            taken.append(record)
+            last = record
+        elif record != last:
+            problem = contradiction(source.key, record, last, source.key, position=source.window.position)
+            if source.intact is None and record.offset < last.offset:
+                unsorted = f"unsorted: offset {record.offset} after {last.offset}"
+                return taken, [*problems, replace(problem, problem=unsorted, unfit=SORT_IT)]
+            problems.append(problem)
+    return taken, problems
 
 
 def _distrust(source: SourceFile) -> Damage:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from offsite.archives.archive import Piece
+from offsite.archives.archive import MAX_DAMAGES, Damage, OnDamage, Piece
 from offsite.log.records.record import Record
 
-__all__ = ["Run", "clipped", "merged"]
+__all__ = ["Run", "clipped", "contradiction", "merged"]
 
 Batches = Iterator[Sequence[Record]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Records of one file, whose offsets rise from `start` on. `open` is not called before they are wanted."""
+    """Records of one `file`, whose offsets rise from `start` on. `open` is not called before they are wanted."""
 
+    file: str
     start: int
     open: Callable[[], Batches]
 
@@ -34,14 +35,17 @@ class _Head(NamedTuple):
     rest: Batches | None
 
 
-def merged(runs: Sequence[Run]) -> Batches:
+def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
     """The records of all runs by rising offset; of an offset that several have, the one of the earliest in `runs`.
 
-    Runs that do not overlap are open one at a time and their batches pass untouched.
+    Where another one has a different record at that offset, `on_damage` is told. Runs that do not overlap are open one
+    at a time and their batches pass untouched.
     """
     heads = [_Head(run.start, index, (), 0, None) for index, run in enumerate(runs)]
     heapify(heads)
     next_offset = 0
+    last: tuple[Record, str] | None = None
+    contradictions = 0
     while heads:
         head = heappop(heads)
         if head.position == len(head.batch):
@@ -49,13 +53,26 @@ def merged(runs: Sequence[Run]) -> Batches:
             continue
         limit = heads[0].offset if heads else None
         start, stop = _span(head, next_offset, limit)
+        for record in head.batch[head.position : start]:
+            if last is not None and record != last[0] and (contradictions := contradictions + 1) <= MAX_DAMAGES:
+                on_damage(contradiction(runs[head.run].file, record, *last))
         if start < stop:
             taken = head.batch if stop - start == len(head.batch) else head.batch[start:stop]
-            next_offset = taken[-1].offset + 1
+            next_offset, last = taken[-1].offset + 1, (taken[-1], runs[head.run].file)
             yield taken
         position = max(start, stop)
         offset = head.batch[position].offset if position < len(head.batch) else head.batch[-1].offset + 1
         heappush(heads, head._replace(offset=offset, position=position))
+
+
+def contradiction(file: str, record: Record, taken: Record, of_file: str, *, position: int = 0) -> Damage:
+    """Told of a `record` of `file` that comes when `taken`, of the same offset, or a later one, was given."""
+    if record.offset < taken.offset:
+        problem = f"offset {record.offset} after {taken.offset} of {of_file}: offsets go backwards"
+    else:
+        where = "the same file" if file == of_file else of_file
+        problem = f"offset {record.offset} is another record than in {where}, and only one of them can be right"
+    return Damage(file=file, position=position, problem=problem)
 
 
 def clipped(piece: Piece, batches: Batches) -> Batches:

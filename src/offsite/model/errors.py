@@ -178,6 +178,12 @@ class ArchiveNotFound(UserError):
     id = "OFF-0210"
 
 
+class UnfitArchive(UserError):
+    """A file of an archive is whole, and laid out otherwise than its format wants: unsorted, or with other fields."""
+
+    id = "OFF-0237"
+
+
 class GenerationsDiffer(UserError):
     """The generations of that name were begun with other topics, or another place, than the ones asked for."""
 

@@ -16,7 +16,7 @@ from offsite.copy.source_view import VisibleBatch
 from offsite.log.batch import BatchHeader
 from offsite.log.markers import Marker
 from offsite.log.range import Span
-from offsite.log.records.record_arrow import ArrowColumns
+from offsite.log.records.record_arrow import ArrowColumns, with_known_times
 from offsite.repository.commit_log import CommitLog
 from offsite.repository.segment_origins import Origins, find_bringers
 from offsite.repository.segments.reader import SegmentReader
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
     """Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and what the store
     raises."""
+    return with_known_times(_scan_ended(task, log, with_commit=with_commit))
+
+
+def _scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
     floors = _floors(task, log)
     columns = ArrowColumns(topic=task.partition.topic, partition=task.partition.partition)
     lowest = min(floors.values(), default=task.start)

@@ -16,7 +16,7 @@ from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.committed_view import CommittedView, sees_uncommitted
 from offsite.log.markers import with_missing
-from offsite.log.records.record_arrow import ArrowColumns, time_us
+from offsite.log.records.record_arrow import ArrowColumns, time_us, with_known_times
 from offsite.model.collector import rare_collections
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.bounds import MAX_OFFSET
@@ -103,7 +103,7 @@ def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
     4 MiB, and one Arrow batch.
     """
     with rare_collections():
-        yield from _scan_arrow(task, store)
+        yield from with_known_times(_scan_arrow(task, store))
 
 
 def _scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:

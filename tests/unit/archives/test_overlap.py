@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsite.archives.archive import Piece
+from offsite.archives.archive import Damage, Piece, refuse_damage
 from offsite.archives.overlap import Run, clipped, merged
 from offsite.log.records.record import Record
 
@@ -19,6 +19,7 @@ def records(offsets: Sequence[int], *, of: int = 0) -> list[Record]:
 def run(offsets: Sequence[int], *, of: int = 0, batch: int = 3) -> Run:
     rows = records(offsets, of=of)
     return Run(
+        file=f"file {of}",
         start=offsets[0] if offsets else 0,
         open=lambda: iter([rows[at : at + batch] for at in range(0, len(rows), batch)]),
     )
@@ -32,10 +33,27 @@ def flat(batches: Iterator[Sequence[Record]]) -> list[Record]:
 def test_every_offset_is_given_once_in_rising_order_from_the_first_run_that_has_it(
     files: list[list[int]], batch: int
 ) -> None:
-    given_out = flat(merged([run(offsets, of=of, batch=batch) for of, offsets in enumerate(files)]))
+    told: list[Damage] = []
+    given_out = flat(merged([run(offsets, of=of, batch=batch) for of, offsets in enumerate(files)], told.append))
     assert [record.offset for record in given_out] == sorted(set().union(*files))
     for record in given_out:
         assert record.timestamp_ms == next(of for of, offsets in enumerate(files) if record.offset in offsets)
+    assert len(told) == sum(map(len, files)) - len(given_out)  # each file has other times
+
+
+@given(st.lists(OFFSETS, max_size=5), st.integers(1, 7))
+def test_equal_duplicates_are_one_and_nothing_to_tell(files: list[list[int]], batch: int) -> None:
+    given_out = flat(merged([run(offsets, batch=batch) for offsets in files], refuse_damage))
+    assert [record.offset for record in given_out] == sorted(set().union(*files))
+
+
+def test_of_a_million_contradictions_only_some_are_told() -> None:
+    told: list[Damage] = []
+    flat(merged([run(range(3_000), of=0, batch=500), run(range(3_000), of=1, batch=500)], told.append))
+    assert len(told) == 1_000
+    assert str(told[0]) == (
+        "file 1 at byte 0: offset 0 is another record than in file 0, and only one of them can be right"
+    )
 
 
 def test_runs_that_do_not_overlap_are_open_one_at_a_time_and_pass_untouched() -> None:
@@ -47,8 +65,11 @@ def test_runs_that_do_not_overlap_are_open_one_at_a_time_and_pass_untouched() ->
         events.append(f"done {name}")
 
     first, second = [records([0, 1]), records([2, 5])], [records([6, 7])]
-    runs = [Run(start=0, open=lambda: opened("a", first)), Run(start=6, open=lambda: opened("b", second))]
-    given_out = list(merged(runs))
+    runs = [
+        Run(file="a", start=0, open=lambda: opened("a", first)),
+        Run(file="b", start=6, open=lambda: opened("b", second)),
+    ]
+    given_out = list(merged(runs, refuse_damage))
     assert events == ["open a", "done a", "open b", "done b"]
     assert all(batch is expected for batch, expected in zip(given_out, first + second, strict=True))
 

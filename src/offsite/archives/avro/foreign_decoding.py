@@ -18,9 +18,17 @@ __all__ = ["ForeignDecoding"]
 
 Row = Mapping[str, Any]
 
+_NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_MAX_NAMED, _MAX_NAME = 12, 40
+
+
+class OtherSchema(ValueError):
+    """The schema is sound, and not one of Kafka records as ours has them."""
+
 
 class ForeignDecoding:
-    """The decoding of the records of one partition. `written` is their schema; raises `ValueError` unless it is one."""
+    """The decoding of the records of one partition. `written` is their schema: raises `ValueError` unless it is one,
+    and `OtherSchema` for that of something else."""
 
     def __init__(self, of: TopicPartition, written: object) -> None:
         import fastavro
@@ -31,10 +39,11 @@ class ForeignDecoding:
             self._written = fastavro.parse_schema({"type": "array", "items": self._claims.schema})
         except (SchemaParseException, KeyError, TypeError, AttributeError) as error:
             raise ValueError(repr(error)) from error
+        _check_fields(written)
         self._ours = fastavro.parse_schema({"type": "array", "items": SCHEMA})
 
     def decode(self, block: Buffer, records: int) -> list[Record]:
-        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these."""
+        """All `records` of a plain block. Raises `ValueError` if it does not hold exactly these, and `OtherSchema`."""
         self._claims.check_block(block, records)
         rows = self._rows(block, records)
         return [_record(row, self._of) for row in rows]
@@ -42,11 +51,14 @@ class ForeignDecoding:
     def _rows(self, block: Buffer, records: int) -> list[Row]:
         """The block as the one array that it nearly is: fastavro reads that in one call."""
         import fastavro
+        from fastavro.read import SchemaResolutionError
 
         array = b"".join((zigzag(records), block, b"\x00")) if records else b"".join((b"\x00", block))
         stream = io.BytesIO(array)
         try:
             rows = fastavro.schemaless_reader(stream, self._written, self._ours)
+        except SchemaResolutionError as error:
+            raise OtherSchema(f"its schema does not resolve to that of offsite: {error}") from error
         except _unreadable() as error:
             raise ValueError(f"its records cannot be read: {error!r}") from error
         if not isinstance(rows, list) or len(rows) != records or stream.tell() != len(array):
@@ -54,12 +66,17 @@ class ForeignDecoding:
         return rows
 
 
-def _unreadable() -> tuple[type[Exception], ...]:
-    """What fastavro raises for bytes that are not in the schema, or a schema that does not resolve to ours."""
-    from fastavro.read import SchemaResolutionError
+def _check_fields(written: object) -> None:
+    fields = written.get("fields", []) if isinstance(written, dict) else []
+    names = [str(each["name"]) for each in fields]
+    if missing := [name for name in _NEEDED if name not in names]:
+        held = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
+        raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {held}")
 
-    python = (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
-    return (SchemaResolutionError, *python)
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What fastavro raises for bytes that are not in the schema."""
+    return (ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
 
 
 def _record(row: Row, of: TopicPartition) -> Record:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 from offsite.archives.archive import Damage, OnDamage
 from offsite.archives.avro.block_codec import CHECKED_CODECS
 from offsite.archives.avro.container import Block, ContainerReader, read_header
-from offsite.archives.avro.foreign_decoding import ForeignDecoding
+from offsite.archives.avro.foreign_decoding import ForeignDecoding, OtherSchema
 from offsite.archives.avro.own_decoding import OwnDecoding
 from offsite.archives.avro.place import avro_archive
 from offsite.archives.avro.schema import PLAIN_SCHEMA, SCHEMA
@@ -28,6 +27,9 @@ __all__ = ["AvroReader"]
 MAX_BLOCK_RECORDS = 1_000_000
 """Some 300 MiB when they are small; others end a block at some 64 KiB."""
 
+_WRITE_IT_SO = "write it anew with the fields of offsite's schema: docs/explanation/archives.md"
+"""What to do with records of another schema."""
+
 
 class BadRecords(ValueError):
     """The bytes hold no records of this schema, or others than they should."""
@@ -43,7 +45,7 @@ class BlockDecoding(Protocol):
 def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -> BlockDecoding:
     """The decoding of records that were written with this schema (JSON).
 
-    Raises `BadRecords` for a schema that does not fit.
+    Raises `BadRecords` for what is no schema, and `OtherSchema` for one of something else.
 
     `must_be_known`: no other than those that offsite writes; in a damaged file a flipped field name might resolve.
     """
@@ -53,24 +55,25 @@ def block_decoding(written: bytes, of: TopicPartition, *, must_be_known: bool) -
             return OwnDecoding(of, is_plain=schema == PLAIN_SCHEMA)
         if not must_be_known:
             return ForeignDecoding(of, schema)
+    except OtherSchema:
+        raise
     except ValueError as error:
         raise BadRecords(f"its schema cannot be read: {error}") from error
     raise BadRecords("its schema is not one that offsite writes")
 
 
 def decode_block(block: Block, decoding: BlockDecoding) -> Sequence[Record]:
-    """The records of a block, in rising order of offsets. Raises `BadRecords`."""
+    """The records of a block, as they stand in it. Raises `BadRecords`, `OtherSchema`."""
     if block.records > MAX_BLOCK_RECORDS:
         raise BadRecords(f"a block of {block.records} records, at most {MAX_BLOCK_RECORDS} are read")
     if block.records > len(block.data):
         raise BadRecords(f"{block.records} records in {len(block.data)} bytes")
     try:
-        records = decoding.decode(block.data, block.records)
+        return decoding.decode(block.data, block.records)
+    except OtherSchema:
+        raise
     except ValueError as error:
         raise BadRecords(str(error)) from error
-    if any(after.offset <= before.offset for before, after in pairwise(records)):
-        raise BadRecords("offsets do not rise")
-    return records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +99,18 @@ class _AvroFiles:
         except BadRecords as error:
             on_damage(Damage(file=source.key, position=0, problem=str(error)))
             return
+        except OtherSchema as error:
+            on_damage(Damage(file=source.key, position=0, problem=str(error), unfit=_WRITE_IT_SO))
+            return
         for block in ContainerReader(source, header, on_damage).blocks():
             try:
                 records = decode_block(block, decoding)
             except BadRecords as error:
                 on_damage(Damage(file=source.key, position=block.position, problem=str(error)))
                 continue
+            except OtherSchema as error:
+                on_damage(Damage(file=source.key, position=0, problem=str(error), unfit=_WRITE_IT_SO))
+                return
             yield records
 
     def checks_parts(self, source: SourceFile) -> bool:

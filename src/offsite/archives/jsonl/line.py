@@ -5,7 +5,8 @@
 
 Bytes that are UTF-8 stand as text under `key` or `value`; others in base64 under `key64` or `value64`, names of headers
 too. Null is null. `timestamp` is in ms; `timestampType` 0 is CreateTime, 1 LogAppendTime. `crc32c` is of the line's
-bytes before its comma. Lines that others wrote may lack it, and all fields but topic, partition and offset.
+bytes before its comma. Lines that others wrote may lack it, `timestampType` and `headers`, and other fields are passed
+over. A null that is not written is none: the value may well stand there under another name.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ _CHECKSUM_BYTES = len(_CHECKSUM % 0)
 _LARGE_BYTES = 1 * MIB
 MAX_WIDE_BYTES = 64 * MIB
 
+_NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
+_NAMES = frozenset((*_NEEDED, "timestampType", "headers", "key64", "value64", "crc32c"))
+_HEADER_NAMES, _VALUE_NAMES = frozenset(("key", "key64")), frozenset(("value", "value64"))
+_MAX_NAMED, _MAX_NAME = 5, 40
+
 _raw_decode = json.JSONDecoder().raw_decode
 _new = tuple.__new__  # half the time of calling `Record`
 
@@ -40,6 +46,10 @@ Fields = Mapping[str, object]
 
 class BadLine(ValueError):
     """The line holds no record, or one of another partition."""
+
+
+class OtherFields(BadLine):
+    """The line is whole, and an object of another tool: it says something else than a record, or says it otherwise."""
 
 
 def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
@@ -54,19 +64,20 @@ def lines_of(columns: RecordColumns, of: TopicPartition) -> Iterator[bytes]:
         yield b"%b%b\n" % (line, _CHECKSUM % crc32c(line))
 
 
-def record_of(line: bytes, of: TopicPartition, *, first: int, must_be_checked: bool) -> Record:
-    """The record of a line, which has no newline. Raises `BadLine`, also for an offset below `first`.
+def record_of(line: bytes, of: TopicPartition, *, must_be_checked: bool, unknown: set[str]) -> Record:
+    """The record of a line, which has no newline. Raises `BadLine`.
 
-    `must_be_checked`: a line without a checksum is not taken either.
+    `must_be_checked`: a line without a checksum is not taken either. `unknown` gets the names of some fields that are
+    not read.
     """
     _check(line if line.endswith(b"}") else line.rstrip(b"\r"), must_be_checked=must_be_checked)
     fields = _fields(line)
+    _check_names(fields)
+    if (more := fields.keys() - _NAMES) and len(unknown) < _MAX_NAMED:
+        unknown.update(name[:_MAX_NAME] for name in sorted(more)[:_MAX_NAMED])
     if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
         raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
-    record = _record(fields)
-    if record.offset < first:
-        raise BadLine(f"offset {record.offset} after {first - 1}: offsets go backwards")
-    return record
+    return _record(fields)
 
 
 def _check(line: bytes, *, must_be_checked: bool) -> None:
@@ -93,6 +104,15 @@ def _fields(line: bytes) -> Fields:
     return fields
 
 
+def _check_names(fields: Fields) -> None:
+    """Raises `OtherFields`, which names what is missing, and what stands there instead."""
+    missing = [name for name in _NEEDED if name not in fields and f"{name}64" not in fields]
+    if missing:
+        unknown = [repr(name[:_MAX_NAME]) for name in fields if name not in _NAMES][:_MAX_NAMED]
+        instead = f"; not known here: {', '.join(unknown)}" if unknown else ""
+        raise OtherFields(f"a line without {' and '.join(map(repr, missing))}{instead}")
+
+
 def _check_size(line: bytes) -> None:
     """Text that is not ASCII may take four bytes of memory for each of its own, twice."""
     check_json_size(line)
@@ -102,7 +122,7 @@ def _check_size(line: bytes) -> None:
 
 def _record(fields: Fields) -> Record:
     offset = _integer("offset", fields.get("offset"))
-    time_ms = _integer("timestamp", fields.get("timestamp", -1))
+    time_ms = _integer("timestamp", fields.get("timestamp"))
     kind = _integer("timestampType", fields.get("timestampType", CREATE_TIME))
     if offset < 0 or kind not in (CREATE_TIME, LOG_APPEND_TIME):
         raise BadLine(f"offset {offset} or timestampType {kind} cannot be")
@@ -113,13 +133,14 @@ def _record(fields: Fields) -> Record:
 def _headers(fields: Fields) -> RecordHeaders:
     rows = fields.get("headers", [])
     if not isinstance(rows, list):
-        raise BadLine("field 'headers' is not a list")
+        raise OtherFields("field 'headers' is not a list")
     return tuple(map(_header_pair, rows)) if rows else ()
 
 
 def _header_pair(fields: object) -> tuple[str, bytes | None]:
-    name = _blob(fields, "key", "key64") if isinstance(fields, dict) else None
-    if name is None or not isinstance(fields, dict):
+    if not isinstance(fields, dict) or not _HEADER_NAMES & fields.keys() or not _VALUE_NAMES & fields.keys():
+        raise OtherFields("a header that is no object of a key and a value")
+    if (name := _blob(fields, "key", "key64")) is None:
         raise BadLine("a header without a name")
     return name.decode("utf-8", "surrogateescape"), _blob(fields, "value", "value64")
 

@@ -12,7 +12,7 @@ from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.inflate import BadStream
 from offsite.archives.jsonl.compression import Lines, lines_in
-from offsite.archives.jsonl.line import BadLine, record_of
+from offsite.archives.jsonl.line import BadLine, OtherFields, record_of
 from offsite.archives.jsonl.place import jsonl_archive
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
@@ -21,6 +21,12 @@ __all__ = ["JsonlReader"]
 
 MAX_BLANK_LINES = 1_000_000
 """Of one file: compressed, they cost nothing, and each takes its time."""
+
+WRITE_IT_SO = (
+    'write its lines as offsite does: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, with null'
+    " where there is nothing, and bytes that are no text in base64 as key64 and value64"
+)
+"""What to do with lines of another tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +44,7 @@ class _LineFiles:
     """How one file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-        next_offset, must_be_checked, blank = 0, source.intact is False, 0
+        must_be_checked, blank, unknown = source.intact is False, 0, set[str]()
         for lines in _lines(source, on_damage):
             batch: list[Record] = []
             for number, line in enumerate(lines.lines):
@@ -46,20 +52,26 @@ class _LineFiles:
                     blank += 1
                     continue
                 try:
-                    record = record_of(line, of, first=next_offset, must_be_checked=must_be_checked)
+                    record = record_of(line, of, must_be_checked=must_be_checked, unknown=unknown)
                 except BadLine as error:
                     if batch:  # given before the damage is told: who listens learns where it lies
                         yield batch
                         batch = []
-                    on_damage(Damage(file=source.key, position=lines.position_of(number), problem=str(error)))
+                    unfit = WRITE_IT_SO if isinstance(error, OtherFields) else ""
+                    position = lines.position_of(number)
+                    on_damage(Damage(file=source.key, position=position, problem=str(error), unfit=unfit))
+                    if unfit:
+                        return
                     continue
-                next_offset = record.offset + 1
                 batch.append(record)
             yield batch
             if blank > MAX_BLANK_LINES:
                 problem = f"more than {MAX_BLANK_LINES:,} empty lines: the rest is left out"
                 on_damage(Damage(file=source.key, position=lines.position, problem=problem))
                 return
+        if unknown:
+            problem = f"fields that are not read: {', '.join(sorted(unknown))}"
+            on_damage(Damage(file=source.key, position=0, problem=problem, is_note=True))
 
     def checks_parts(self, source: SourceFile) -> bool:  # noqa: ARG002 - each line does, or is not taken
         return True

@@ -69,17 +69,21 @@ class KafkaBackupReader:
         if len(segments) < len(names):
             gone = names - {each.records_key for each in segments}
             on_damage(Damage(file=min(gone), position=0, problem="it is gone since the archive was listed"))
-        for records in merged(list(self._runs(segments, piece, on_damage))):
+        for records in merged(list(self._runs(segments, piece, on_damage)), on_damage):
             yield _with_nulls(records) if self.empty_as_null else records
 
     def _runs(self, segments: Sequence[SegmentFile], piece: Piece, on_damage: OnDamage) -> Iterator[Run]:
         if len(segments) == 1:
-            yield Run(start=piece.start, open=SegmentRecords(self.files, segments[0], piece, on_damage).batches)
+            yield self._run(segments[0], piece.start, piece, on_damage)
             return
         for segment in segments:
             extent = self._extent(segment)
             if extent is not None:
-                yield Run(start=extent.first, open=SegmentRecords(self.files, segment, piece, on_damage).batches)
+                yield self._run(segment, extent.first, piece, on_damage)
+
+    def _run(self, segment: SegmentFile, start: int, piece: Piece, on_damage: OnDamage) -> Run:
+        records = SegmentRecords(self.files, segment, piece, on_damage)
+        return Run(file=segment.records_key, start=start, open=records.batches)
 
     def _extent(self, segment: SegmentFile) -> Extent | None:
         return extent_of(self.files, segment, small_bytes=min(_SMALL_BYTES, self.piece_bytes // 2))

@@ -67,10 +67,10 @@ class OsodevopsReader:
         prefix = piece.files[0][: match.start()] if match else find_prefix(self.files, self.backup_id)
         manifest = read_manifest(self.files, prefix, lambda _: None) or Manifest(prefix=prefix)  # `contents` has told
         runs = [
-            Run(start=segment.start, open=partial(self._records, segment, on_damage))
+            Run(file=segment.key, start=segment.start, open=partial(self._records, segment, on_damage))
             for segment in self._segments(piece, manifest)
         ]
-        return clipped(piece, merged(runs))
+        return clipped(piece, merged(runs, on_damage))
 
     def _segments(self, piece: Piece, manifest: Manifest) -> Iterator[ListedSegment]:
         """Every entry of the manifest, also when several name one file; then files that have none."""

@@ -6,7 +6,7 @@ is there once, however many rows have it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,11 +48,13 @@ def named_columns(metadata: FileMetaData) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class FileClaims:
-    """What one file claims, whose row groups are looked at in turn. Raises `BadThrift` (a `ValueError`)."""
+    """What one file claims, whose row groups are looked at in turn. `columns`: those that are read. Raises `BadThrift`
+    (a `ValueError`)."""
 
     fetch: Fetch
     size_bytes: int
     named: Sequence[str]
+    columns: Collection[str] = COLUMNS
     _pages: int = field(init=False, default=0)
     _rows: int = field(init=False, default=0)
 
@@ -64,7 +66,7 @@ class FileClaims:
             raise BadThrift(f"{self._rows} rows in a file of {self.size_bytes} bytes")
         largest, records = 0, _BATCH_RECORDS
         for chunk in (group.column(leaf) for leaf in range(group.num_columns)):
-            if _is_wanted(chunk):
+            if _is_wanted(chunk, self.columns):
                 pages = self._checked(chunk)
                 largest += max((page.plain_bytes for page in pages), default=0)
                 records = min(records, self._records(chunk, pages))
@@ -107,5 +109,5 @@ class FileClaims:
         return _BATCH_RECORDS
 
 
-def _is_wanted(chunk: ColumnChunkMetaData) -> bool:
-    return chunk.path_in_schema.partition(".")[0] in COLUMNS
+def _is_wanted(chunk: ColumnChunkMetaData, columns: Collection[str] = COLUMNS) -> bool:
+    return chunk.path_in_schema.partition(".")[0] in columns

@@ -9,7 +9,13 @@ from offsite.archives.indexed_archive import RECORDS_ONLY, IndexedArchive
 __all__ = ["PARQUET", "parquet_archive"]
 
 PARQUET = "parquet"
-_LAYOUT = ArchiveLayout(topics="topic=", suffixes=(".parquet",), any_name=True)
+_LAYOUT = ArchiveLayout(
+    topics="topic=",
+    suffixes=(".parquet",),
+    any_name=True,
+    advice="write the table of Spark's Kafka source with .write.partitionBy('topic', 'partition').parquet(…); it needs"
+    " its columns key, value, offset and timestamp",
+)
 
 
 def parquet_archive(files: Files) -> IndexedArchive:

@@ -1,4 +1,5 @@
-"""Reads the Parquet archive, with its index or without, and what Spark wrote of its Kafka source in the same folders.
+"""Reads the Parquet archive, with its index or without, and what Spark wrote of its Kafka source in the same folders,
+in whatever order: row groups that no index vouches for are read by their offsets, and sorted where these mix.
 
 Pages have checksums where offsite wrote them. Page headers and footers have none, and pyarrow may end the process over
 damaged ones: a file that is not what its index says is never opened.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsite.archives.archive import Damage, OnDamage
@@ -17,9 +18,10 @@ from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
 from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
+from offsite.archives.parquet.offset_order import OffsetSpan, SortRoom, in_offset_order, offset_spans
 from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
-from offsite.archives.parquet.table import few_headers, records_of
+from offsite.archives.parquet.table import OtherColumns, check_columns, few_headers, records_of, table_schema
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
 from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
@@ -36,6 +38,11 @@ _OPTIONS = {
     "buffer_size": 1 << 20,  # else a column of a row group is read as a whole
     "coerce_int96_timestamp_unit": "us",  # Spark's old timestamps: as nanoseconds those after 2262 would turn over
 }
+_SORTED_BATCH = 2_000
+_SORT_IT = (
+    "sort it in Spark, and take that: .repartition('topic', 'partition').sortWithinPartitions('topic', 'partition',"
+    " 'offset').write.partitionBy('topic', 'partition').parquet(…)"
+)
 _WHOLE_BYTES = 64 << 20
 """Files up to this size are read as one: what offsite writes is about half of it."""
 
@@ -92,9 +99,10 @@ class ParquetReader(IndexedReader):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParquetFiles:
-    """How one file is read."""
+    """How one file is read. `room` is for all that are open at once."""
 
     files: Files
+    room: SortRoom = field(default_factory=SortRoom)
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         from pyarrow import parquet  # type: ignore[import-untyped]
@@ -107,10 +115,48 @@ class _ParquetFiles:
             claims = FileClaims(fetch=place.fetch, size_bytes=place.size_bytes, named=named)
             grown = Growth(most_bytes=max(MAX_EXPANDED_BYTES, source.plain_bytes, MAX_RATIO * place.size_bytes))
             with parquet.ParquetFile(place, metadata=metadata, read_dictionary=named, **_OPTIONS) as file:
-                for number in range(file.num_row_groups):
-                    yield from _row_group(_RowGroup(file, number, place, source.key), of, claims, grown, on_damage)
+                check_columns(file.schema_arrow)
+                parts = _Parts(file, place, source.key, of, claims, grown)
+                if source.intact is not None:
+                    for number in range(file.num_row_groups):
+                        yield from parts.records(number, on_damage)
+                    return
+                _note_others(file.schema_arrow.names, source.key, on_damage)
+                for spans in in_offset_order(offset_spans(file, place.fetch, place.size_bytes)):
+                    if len(spans) == 1 and spans[0].rises:
+                        yield from parts.records(spans[0].number, on_damage)
+                    else:
+                        yield from self._sorted(parts, spans, on_damage)
+        except OtherColumns as error:
+            on_damage(
+                Damage(file=source.key, position=0, problem=str(error), unfit=parquet_archive(self.files).layout.advice)
+            )
+        except _TooMuchToSort as error:
+            on_damage(Damage(file=source.key, position=place.first_start, problem=str(error), unfit=_SORT_IT))
         except _errors() as error:
             on_damage(Damage(file=source.key, position=place.first_start, problem=f"no Parquet file: {error}"))
+
+    def _sorted(self, parts: _Parts, spans: Sequence[OffsetSpan], on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        """The records of row groups whose offsets mix, by offset. Where one of them is damaged nobody knows which
+        offsets are missing, and none is taken."""
+        damages = list[Damage]()
+        with self.room.part() as room:
+            records = list[Record]()
+            for span in spans:
+                for batch in parts.records(span.number, damages.append):
+                    if not room.take(batch):
+                        low, high = spans[0].low, max(each.high for each in spans)
+                        raise _TooMuchToSort(
+                            f"unsorted: offsets {low} to {high} in no order, and too much to sort here"
+                        )
+                    records += batch
+            for damage in damages:
+                on_damage(damage)
+            if damages:
+                return
+            records.sort(key=_offset)
+            for at in range(0, len(records), _SORTED_BATCH):
+                yield records[at : at + _SORTED_BATCH]
 
     def checks_parts(self, source: SourceFile) -> bool:  # noqa: ARG002 - see the module
         return False
@@ -129,27 +175,44 @@ class _ParquetFiles:
         return next((info.size_bytes for info in self.files.list(folder) if info.key == key), 0)
 
 
-class _RowGroup(NamedTuple):
+class _TooMuchToSort(ValueError):
+    """What is not in order does not fit into memory."""
+
+
+class _Parts(NamedTuple):
+    """The row groups of an open file, and how they are read."""
+
     file: ParquetFile
-    number: int
     place: RandomAccess
     key: str
+    of: TopicPartition
+    claims: FileClaims
+    grown: Growth
+
+    def records(self, number: int, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+        self.place.mark()
+        try:
+            records = self.claims.batch_records(self.file.metadata, number)
+            columns = [name for name in self.file.schema_arrow.names if name in COLUMNS]
+            for batch in self.file.iter_batches(records, row_groups=[number], columns=columns, use_threads=False):
+                self.grown.add(batch.nbytes)
+                for part in few_headers(batch):
+                    yield _counted(records_of(part, self.of), self.grown, is_named=bool(self.claims.named))
+        except OtherColumns:
+            raise
+        except _errors() as error:
+            problem = f"row group {number} cannot be read: {error}"
+            on_damage(Damage(file=self.key, position=self.place.first_start, problem=problem))
 
 
-def _row_group(
-    group: _RowGroup, of: TopicPartition, claims: FileClaims, grown: Growth, on_damage: OnDamage
-) -> Iterator[Sequence[Record]]:
-    group.place.mark()
-    try:
-        records = claims.batch_records(group.file.metadata, group.number)
-        columns = [name for name in group.file.schema_arrow.names if name in COLUMNS]
-        for batch in group.file.iter_batches(records, row_groups=[group.number], columns=columns, use_threads=False):
-            grown.add(batch.nbytes)
-            for part in few_headers(batch):
-                yield _counted(records_of(part, of), grown, is_named=bool(claims.named))
-    except _errors() as error:
-        problem = f"row group {group.number} cannot be read: {error}"
-        on_damage(Damage(file=group.key, position=group.place.first_start, problem=problem))
+def _note_others(names: Sequence[str], key: str, on_damage: OnDamage) -> None:
+    if others := sorted({*names} - {*COLUMNS, *table_schema().names}):
+        problem = f"columns that are not read: {', '.join(name[:40] for name in others[:5])}"
+        on_damage(Damage(file=key, position=0, problem=problem, is_note=True))
+
+
+def _offset(record: Record) -> int:
+    return record.offset
 
 
 def _counted(records: Sequence[Record], grown: Growth, *, is_named: bool) -> Sequence[Record]:

@@ -16,22 +16,27 @@ from typing import TYPE_CHECKING, Any
 from offsite.archives.indexed_writing import Losses
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record, RecordHeaders
+from offsite.log.records.record_arrow import MAX_TIME_MS
 from offsite.log.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["BadTable", "records_of", "table_of", "table_schema"]
+__all__ = ["BadTable", "OtherColumns", "check_columns", "records_of", "table_of", "table_schema"]
 
-_MAX_MS = (1 << 63) // 1000 - 1
 _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
 MAX_HEADERS = 200_000
 """Of the rows that are decoded at once."""
 _NEEDED = ("key", "value", "offset", "timestamp")
+_MAX_NAMED, _MAX_NAME = 12, 40
 
 
 class BadTable(ValueError):
     """The table holds no Kafka rows, or those of another partition."""
+
+
+class OtherColumns(BadTable):
+    """The table is whole, and has other columns than Spark's Kafka source."""
 
 
 @cache
@@ -76,12 +81,12 @@ def table_of(columns: RecordColumns, losses: Losses) -> pa.Table:
 
 def _microseconds(columns: RecordColumns, losses: Losses) -> Sequence[int | None]:
     times = columns.timestamps_ms
-    if min(times) >= -_MAX_MS and max(times) <= _MAX_MS:
+    if min(times) >= -MAX_TIME_MS and max(times) <= MAX_TIME_MS:
         return [time_ms * 1000 for time_ms in times]
     for offset, time_ms in zip(columns.offsets, times, strict=True):
-        if abs(time_ms) > _MAX_MS:
+        if abs(time_ms) > MAX_TIME_MS:
             losses.note(offset, "a timestamp that does not fit into microseconds, which becomes null")
-    return [time_ms * 1000 if abs(time_ms) <= _MAX_MS else None for time_ms in times]
+    return [time_ms * 1000 if abs(time_ms) <= MAX_TIME_MS else None for time_ms in times]
 
 
 def _header_array(columns: RecordColumns, losses: Losses) -> pa.Array:
@@ -114,21 +119,27 @@ def _note_names(columns: RecordColumns, losses: Losses) -> None:
 
 
 def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
-    """The rows of a batch, in rising order of offsets. Columns that Spark may leave out may be missing.
+    """The rows of a batch, as they stand in it. Columns that Spark may leave out may be missing.
 
     Raises `BadTable`.
     """
-    if missing := [name for name in _NEEDED if name not in batch.schema.names]:
-        raise BadTable(f"there is no column {missing[0]!r}")
+    check_columns(batch.schema)
     _check_partition(batch, of)
     offsets, kinds = _integers(batch, "offset"), _integers(batch, "timestampType")
-    if None in offsets or any(after <= before for before, after in pairwise(offsets)):
-        raise BadTable("offsets do not rise")
-    if offsets and offsets[0] < 0:
-        raise BadTable(f"no record has offset {offsets[0]}")
+    if None in offsets:
+        raise BadTable("a row without an offset")
+    if offsets and min(offsets) < 0:
+        raise BadTable(f"no record has offset {min(offsets)}")
     kinds = kinds or [0] * len(offsets)
     keys, values = _blobs(batch["key"]), _blobs(batch["value"])
     return list(map(Record, offsets, _milliseconds(batch), kinds, keys, values, _headers(batch)))
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Check that the columns without which there is no record are there. Raises `OtherColumns`."""
+    if missing := [name for name in _NEEDED if name not in schema.names]:
+        held = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
+        raise OtherColumns(f"there is no column {missing[0]!r}; there are {held}")
 
 
 def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -148,7 +159,7 @@ def _header_count(headers: pa.Array) -> int:
     import pyarrow as pa
 
     if not pa.types.is_list(headers.type):
-        raise BadTable(f"headers of type {headers.type}")
+        raise OtherColumns(f"headers of type {headers.type}")
     return len(headers.flatten())
 
 
@@ -158,7 +169,7 @@ def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:
     if name not in batch.schema.names:
         return []
     if not pa.types.is_integer(batch[name].type):
-        raise BadTable(f"{name} of type {batch[name].type}")
+        raise OtherColumns(f"{name} of type {batch[name].type}")
     return batch[name].cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -175,7 +186,7 @@ def _blobs(column: pa.Array) -> list[bytes | None]:
     else:
         column_values = column.to_pylist()
     if not all(value is None or type(value) is bytes for value in column_values[:1]):
-        raise BadTable(f"keys or values of type {column.type}")
+        raise OtherColumns(f"keys or values of type {column.type}")
     return column_values
 
 
@@ -190,7 +201,7 @@ def _milliseconds(batch: pa.RecordBatch) -> Iterator[int]:
 
     column = batch["timestamp"]
     if not pa.types.is_timestamp(column.type) or column.type.unit not in _UNITS_PER_MS:
-        raise BadTable(f"timestamps of type {column.type}")
+        raise OtherColumns(f"timestamps of type {column.type}")
     unit = _UNITS_PER_MS[column.type.unit]
     return (-1 if time is None else time // unit for time in column.cast(pa.int64()).to_pylist())
 
@@ -202,7 +213,7 @@ def _headers(batch: pa.RecordBatch) -> Iterator[RecordHeaders]:
     entries = column.flatten()
     names = list(entries.type.names) if hasattr(entries.type, "names") else []
     if not {"key", "value"} <= set(names):
-        raise BadTable(f"headers of type {column.type}")
+        raise OtherColumns(f"headers of type {column.type}")
     parts = dict(zip(names, entries.flatten(), strict=True))
     keys = _blobs(parts["key"])
     if None in keys:

@@ -134,8 +134,11 @@ class TrivadisReader:
 
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Iterator[Sequence[Record]]:
         objects = [archived for key in piece.files if (archived := parse_key(key))]
-        runs = [Run(start=archived.start, open=partial(self._records, archived, on_damage)) for archived in objects]
-        return clipped(piece, merged(runs))
+        runs = [
+            Run(file=archived.key, start=archived.start, open=partial(self._records, archived, on_damage))
+            for archived in objects
+        ]
+        return clipped(piece, merged(runs, on_damage))
 
     def _records(self, archived: ArchiveObject, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         return read_object(self.files, archived, empty_as=self.empty_as, on_damage=on_damage)

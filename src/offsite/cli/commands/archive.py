@@ -11,7 +11,7 @@ from offsite.cli.options.archive import ArchivePlace, ArchiveReadOptions, archiv
 from offsite.cli.options.common import Output
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, emit
-from offsite.model.errors import Damaged
+from offsite.model.errors import Damaged, UnfitArchive
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
@@ -37,11 +37,12 @@ def inspect(
 ) -> None:
     """Show what an archive holds, what of its source it lacks, and what is damaged.
 
-    Exit code 13: something is damaged.
+    Files that no index lists are read through, as an import would. Exit code 13: something is damaged; 2: a file is
+    whole, and none that an import takes.
     """
     from offsite.services.archives.inspection import inspect, inspect_file
 
-    source = archive_source(options)
+    source, is_unfit = archive_source(options), False
     if file is not None:
         lines = inspect_file(source, file, limit=limit)
         emit(lines, output=output, render=_render_records)
@@ -49,9 +50,11 @@ def inspect(
     else:
         found = inspect(source)
         emit(found, output=output, render=_render)
-        damaged = found.damaged
+        damaged, is_unfit = found.damaged, bool(found.unfit)
     if damaged:
         raise typer.Exit(Damaged.exit_code)
+    if is_unfit:
+        raise typer.Exit(UnfitArchive.exit_code)
 
 
 @app.command()
@@ -91,6 +94,8 @@ def _render(console: Console, found: Inspection) -> None:
         console.print(f"hole: {hole.topic}/{hole.partition} [{hole.start}, {hole.end}) {hole.reason}")
     for damage in found.damaged:
         console.print(f"damaged: {damage}")
+    for damage in found.unfit:
+        console.print(f"not taken: {damage}\nnext: {damage.unfit}")
     for lack in found.fidelity:
         console.print(f"not in the archive: {lack}")
 
@@ -113,7 +118,7 @@ def _render_records(console: Console, found: RecordLines) -> None:
     table = Table("byte", "size", "offset", "time", "key", "value", "headers")
     for each in found.records:
         texts = ["null" if text is None else text for text in (each.key, each.value)]
-        time = format_time(each.timestamp_ms) if each.timestamp_ms >= 0 else "-"
+        time = format_time(each.timestamp_ms) if each.timestamp_ms != -1 else "-"
         row = [str(each.position), str(each.size_bytes), f"{each.offset:,}", time, *texts, str(each.headers)]
         table.add_row(*row)
     console.print(table)

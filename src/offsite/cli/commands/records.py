@@ -264,7 +264,7 @@ NULL = "NULL"
 
 def record_line(record: ShownRecord) -> str:
     """The record as one line: `topic/partition@offset  time  key  value  name=value …`."""
-    time = format_time(record.timestamp_ms) if record.timestamp_ms >= 0 else "-"
+    time = format_time(record.timestamp_ms) if record.timestamp_ms != -1 else "-"
     headers = [f"{printable(each.name)}={_shown(each.value)}" for each in record.headers]
     place = f"{record.topic}/{record.partition}@{record.offset}"
     return "  ".join([place, time, _shown(record.key), _shown(record.value), *headers])

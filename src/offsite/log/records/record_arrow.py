@@ -10,7 +10,7 @@ not, and the time -1 (the producer gave none) is one millisecond before 1970.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, repeat
 from operator import attrgetter
@@ -20,12 +20,13 @@ from offsite.log.batch import BatchHeader
 from offsite.log.buffer import Buffer
 from offsite.log.records.batch_records import decode, listed_rows
 from offsite.log.records.record import Record
+from offsite.model.journal import warned
 from offsite.model.size import MIB
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["ArrowColumns", "arrow_schema", "time_us"]
+__all__ = ["MAX_TIME_MS", "ArrowColumns", "arrow_schema", "time_us", "with_known_times"]
 
 _FULL_RECORDS = 5_000
 """Rows of one Arrow batch: enough to pay for it, few enough to bound the memory (measured: 1,000 to 20,000 differ by a
@@ -39,6 +40,8 @@ _KEY, _VALUE, _TIMESTAMP, _HEADERS = map(attrgetter, ("key", "value", "timestamp
 
 _MAX_TIME_US = (1 << 63) - 1
 _US_PER_MS = 1000
+MAX_TIME_MS = _MAX_TIME_US // _US_PER_MS
+"""Kafka takes any number of 64 bits for a time in ms; Spark and Parquet have microseconds."""
 
 
 @cache
@@ -194,8 +197,37 @@ def _times(times_ms: Sequence[int]) -> pa.Array:
 
 
 def time_us(time_ms: int) -> int:
-    """A time in Spark's microseconds: what 64 bits cannot hold becomes the first or the last one."""
+    """A time in Spark's microseconds: what 64 bits cannot hold becomes the first or the last one, which no whole
+    millisecond is. So it compares as it should; `with_known_times` takes it out."""
     return min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US)
+
+
+def with_known_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches with null for each time that 64 bits of microseconds cannot hold, as in an export: a query would take
+    what stands in its place for the right one. How many these were is told at the end, in the log."""
+    beyond, where = 0, ""
+    for batch in batches:
+        known, nulls = _known_times(batch)
+        if nulls and not beyond:
+            where = f"{batch.column('topic')[0].as_py()}/{batch.column('partition')[0].as_py()}"
+        beyond += nulls
+        yield known
+    if beyond:
+        warned("times_beyond_microseconds", why="null in the table", first_partition=where, records=beyond)
+
+
+def _known_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    times = batch.column("timestamp").cast(pa.int64())
+    ends = pc.min_max(times).as_py()
+    if ends["min"] != -_MAX_TIME_US and ends["max"] != _MAX_TIME_US:
+        return batch, 0
+    is_beyond = pc.equal(pc.abs(times), _MAX_TIME_US)
+    known = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), times).cast(batch.schema.field("timestamp").type)
+    columns = [known if field.name == "timestamp" else batch.column(field.name) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema), known.null_count
 
 
 def _header_lists(rows: int, counts: Sequence[int], names: Sequence[str], values: Sequence[bytes | None]) -> pa.Array:

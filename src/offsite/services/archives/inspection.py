@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from offsite.archives import kafka_backup
-from offsite.archives.archive import ArchiveContents, ArchiveReader, Damage, Piece
+from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
 from offsite.archives.kafka_backup import InspectedSegment, Reindexed
@@ -42,7 +42,7 @@ KAFKA_BACKUP = "kafka-backup"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedPartition:
-    """One partition in an archive: offsets `[start, end)`. `end` is None where only reading would tell it."""
+    """One partition in an archive: offsets `[start, end)`. `end` is None where nothing tells it."""
 
     topic: str
     partition: int
@@ -54,8 +54,9 @@ class InspectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What the indexes and names of an archive tell. `fidelity`: what it does not hold of its source. `segments` are
-    told of kafka-backup archives: each with its records, and how its index stands."""
+    """What the indexes of an archive tell, and of files that none lists what is in them. `fidelity`: what it does not
+    hold of its source. `unfit`: files that are whole and that no import takes, each with what to do (`unfit`).
+    `segments` are told of kafka-backup archives: each with its records, and how its index stands."""
 
     format: str
     archive: str
@@ -67,6 +68,7 @@ class Inspection:
     holes: tuple[HoleReport, ...]
     fidelity: tuple[str, ...]
     damaged: tuple[Damage, ...]
+    unfit: tuple[Damage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +99,11 @@ TEXT_SHOWN = 60
 
 
 def inspect(source: ArchiveSource) -> Inspection:
-    """The contents of an archive, by its indexes and names. Damage is a result here. Raises `ArchiveNotFound`, and what
-    the store raises."""
+    """The contents of an archive. Files that no index lists are read through, as an import reads them. Damage is a
+    result here. Raises `ArchiveNotFound`, and what the store raises."""
     damages: list[Damage] = []
     contents = source.reader.contents(damages.append)
+    pieces = [_read_through(piece, source, damages.append) for piece in contents.pieces]
     segments: tuple[InspectedSegment, ...] = ()
     if source.format == KAFKA_BACKUP:
         found = kafka_backup.inspect(source.files)
@@ -110,7 +113,7 @@ def inspect(source: ArchiveSource) -> Inspection:
         format=source.format,
         archive=source.place,
         cluster_id=contents.cluster_id,
-        partitions=tuple(_partitions(contents)),
+        partitions=tuple(_partitions(pieces)),
         segments=segments,
         groups=len(contents.groups),
         group_offsets=offset_count(contents.groups),
@@ -122,7 +125,17 @@ def inspect(source: ArchiveSource) -> Inspection:
         ),
         fidelity=(*contents.fidelity, *dict.fromkeys(str(damage) for damage in damages if damage.is_note)),
         damaged=_real(damages),
+        unfit=tuple(dict.fromkeys(damage for damage in damages if damage.unfit)),
     )
+
+
+def _read_through(piece: Piece, source: ArchiveSource, on_damage: OnDamage) -> Piece:
+    """The piece with the ends that reading gives, if nothing else tells them. The segments of kafka-backup are gone
+    through anyway."""
+    if piece.end is not None or source.format == KAFKA_BACKUP:
+        return piece
+    ends = [(batch[0].offset, batch[-1].offset + 1) for batch in source.reader.read(piece, on_damage) if batch]
+    return replace(piece, start=ends[0][0], end=ends[-1][1]) if ends else piece
 
 
 def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines:
@@ -159,7 +172,7 @@ def reindex(place: str, topic: str | None = None) -> Reindexed:
 
 
 def _real(damages: Sequence[Damage]) -> tuple[Damage, ...]:
-    return tuple(dict.fromkeys(damage for damage in damages if not damage.is_note))
+    return tuple(dict.fromkeys(damage for damage in damages if not damage.is_note and not damage.unfit))
 
 
 def _text(data: bytes | None) -> str | None:
@@ -169,8 +182,8 @@ def _text(data: bytes | None) -> str | None:
     return text if len(data) <= TEXT_SHOWN else f"{text}…"
 
 
-def _partitions(contents: ArchiveContents) -> Iterator[InspectedPartition]:
-    pieces = sorted(contents.pieces, key=lambda piece: (piece.topic, piece.partition, piece.start))
+def _partitions(found: Sequence[Piece]) -> Iterator[InspectedPartition]:
+    pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.start))
     for (topic, partition), group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
         yield _partition(topic, partition, list(group))
 

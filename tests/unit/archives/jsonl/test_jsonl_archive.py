@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from offsite.archives.archive import Damage
+from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.jsonl import COMPRESSIONS, JsonlReader, JsonlWriter
 from offsite.log.records.record import Record
-from offsite.model.errors import BadOption, DamagedArchive
+from offsite.model.errors import BadOption, DamagedArchive, UnfitArchive
 from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import TIME_MS, binary_header, export, odd_records, plain_records, read_all, write_range
 
@@ -52,10 +52,48 @@ def test_a_line_is_an_object_that_says_which_bytes_are_base64(files: ArchiveFold
 def test_lines_that_others_wrote_need_little(files: ArchiveFolder) -> None:
     files.put(
         FILE,
-        b'{"offset": 3, "topic": "orders", "partition": 0, "value": "v"}\r\n\n'
-        b'{"topic":"orders","partition":0,"offset":4}',
+        b'{"offset": 3, "topic": "orders", "partition": 0, "timestamp": -1, "key": null, "value": "v"}\r\n\n'
+        b'{"topic":"orders","partition":0,"offset":4,"timestamp":5,"key64":"","value":null,"more":7}',
     )
-    assert read_all(JsonlReader(files=files)) == [Record(3, -1, 0, None, b"v", ()), Record(4, -1, 0, None, None, ())]
+    found: list[Damage] = []
+    assert read_all(JsonlReader(files=files), found.append) == [
+        Record(3, -1, 0, None, b"v", ()),
+        Record(4, 5, 0, b"", None, ()),
+    ]
+    assert [(each.problem, each.is_note) for each in found] == [("fields that are not read: more", True)]
+
+
+def _kcat(**fields: object) -> bytes:
+    line = {"topic": "orders", "partition": 0, "offset": 0, "tstype": "create", "ts": 5, "key": "k", "payload": "v"}
+    return json.dumps({**line, **fields}).encode() + b"\n"
+
+
+_LINE = {"topic": "orders", "partition": 0, "offset": 0, "timestamp": 5, "key": "k", "value": "v"}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (_kcat(), "a line without 'timestamp' and 'value'; not known here: 'tstype', 'ts', 'payload'"),
+        (_kcat(payload=None), "without 'timestamp' and 'value'"),
+        (_kcat(timestamp=5), "without 'value'; not known here: 'tstype', 'ts', 'payload'"),
+        (b"{}", "without 'topic' and 'partition' and 'offset' and 'timestamp' and 'key' and 'value'"),
+        *(
+            (json.dumps({name: value for name, value in _LINE.items() if name != missing}).encode(), f"'{missing}'")
+            for missing in _LINE
+        ),
+        (json.dumps({**_LINE, "headers": ["a", "b"]}).encode(), "a header that is no object of a key and a value"),
+        (json.dumps({**_LINE, "headers": [{"key": "a"}]}).encode(), "a header that is no object"),
+        (json.dumps({**_LINE, "headers": [{"value": "a"}]}).encode(), "a header that is no object"),
+        (json.dumps({**_LINE, "headers": {"a": "b"}}).encode(), "'headers' is not a list"),
+    ],
+)
+def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skipped(
+    files: ArchiveFolder, line: bytes, problem: str
+) -> None:
+    files.put(FILE, line)
+    with pytest.raises(UnfitArchive, match=problem):
+        read_all(JsonlReader(files=files), collect_damage([], skip=True))
 
 
 @pytest.mark.parametrize(
@@ -64,29 +102,47 @@ def test_lines_that_others_wrote_need_little(files: ArchiveFolder) -> None:
         (b"{", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"[]", "not a JSON object"),
-        (b'{"topic":"others","partition":0,"offset":9}', "a record of others/0, not of orders/0"),
-        (b'{"topic":"orders","partition":0}', "field 'offset' is not an integer"),
-        (b'{"topic":"orders","partition":0,"offset":true}', "field 'offset' is not an integer"),
         (
-            b'{"topic":"orders","partition":0,"offset":9223372036854775808}',
+            b'{"topic":"others","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v"}',
+            "a record of others/0, not of orders/0",
+        ),
+        (
+            b'{"topic":"orders","partition":0,"offset":true,"timestamp":5,"key":"k","value":"v"}',
+            "field 'offset' is not an integer",
+        ),
+        (
+            b'{"topic":"orders","partition":0,"offset":9223372036854775808,"timestamp":5,"key":"k","value":"v"}',
             "field 'offset' is not an integer of 64 bits",
         ),
-        (b'{"topic":"orders","partition":0,"offset":-1}', "cannot be"),
-        (b'{"topic":"orders","partition":0,"offset":9,"timestampType":7}', "cannot be"),
-        (b'{"topic":"orders","partition":0,"offset":9,"key":5}', "field 'key' is not text"),
-        (b'{"topic":"orders","partition":0,"offset":9,"key":"\\ud800"}', "half of a surrogate pair"),
-        (b'{"topic":"orders","partition":0,"offset":9,"key64":"*"}', "field 'key64' is not base64"),
-        (b'{"topic":"orders","partition":0,"offset":9,"key64":"","key":""}', "is there as well"),
-        (b'{"topic":"orders","partition":0,"offset":9,"headers":{}}', "not a list"),
-        (b'{"topic":"orders","partition":0,"offset":9,"headers":[{"value":"x"}]}', "a header without a name"),
-        (b'{"topic":"orders","partition":0,"offset":0}', "offset 0 after 1: offsets go backwards"),
+        (b'{"topic":"orders","partition":0,"offset":-1,"timestamp":5,"key":"k","value":"v"}', "cannot be"),
+        (
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","timestampType":7}',
+            "cannot be",
+        ),
+        (b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":5,"value":"v"}', "field 'key' is not text"),
+        (
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"value":"v","key":"\\ud800"}',
+            "half of a surrogate pair",
+        ),
+        (
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"value":"v","key64":"*"}',
+            "field 'key64' is not base64",
+        ),
+        (
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"value":"v","key64":"","key":""}',
+            "is there as well",
+        ),
+        (
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","headers":[{"key":null,"value":"x"}]}',
+            "a header without a name",
+        ),
         (b'{"topic":"orders","partition":0,"offset":9,"crc32c":"00000000"}', "fails its CRC32C"),
     ],
 )
 def test_a_bad_line_is_named_with_its_byte_and_costs_itself_only(
     files: ArchiveFolder, line: bytes, problem: str
 ) -> None:
-    good = b'{"topic":"orders","partition":0,"offset":1}\n'
+    good = b'{"topic":"orders","partition":0,"offset":1,"timestamp":5,"key":"k","value":"v"}\n'
     files.put(FILE, good + line + b"\n" + good.replace(b"1", b"10"))
     with pytest.raises(DamagedArchive, match=rf"\.jsonl at byte {len(good)}: .*{problem}"):
         read_all(JsonlReader(files=files))

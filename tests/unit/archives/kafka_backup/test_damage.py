@@ -155,10 +155,12 @@ def test_overlapping_segments_give_each_offset_once_and_in_order(piece_bytes: in
     assert read_all(files, piece_bytes=piece_bytes) == all_records
 
 
-def test_of_segments_that_differ_at_an_offset_the_earlier_counts() -> None:
+def test_segments_that_differ_at_an_offset_contradict_each_other_and_the_earlier_is_the_undamaged_rest() -> None:
     other = record(4)._replace(value=b"something else")
     files = MemoryFiles(segment(0, [record(3), record(4)]) | segment(4, [other, record(5)]))
-    assert read_all(files) == [record(3), record(4), record(5)]
+    with pytest.raises(DamagedArchive, match="offset 4 is another record than in"):
+        read_all(files)
+    assert read_what_is_whole(files)[0] == [record(3), record(4), record(5)]
 
 
 # -- flips -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from offsite.archives.formats import open_reader
 from offsite.archives.parquet.pages import Page, check_footer, check_levels, window_bytes
 from offsite.archives.parquet.thrift import I32, I64, LIST, STRUCT
 from offsite.log.records.record import Record
-from offsite.model.errors import DamagedArchive
+from offsite.model.errors import DamagedArchive, UnfitArchive
 from offsite.stores.archive_folder import ArchiveFolder
 
 MIB = 1 << 20
@@ -51,8 +51,8 @@ def test_a_page_larger_than_any_record_is_damaged(tmp_path: Path) -> None:
         read(tmp_path, {"value": pa.array([bytes(150 * MIB)])}, 1, use_dictionary=False)
 
 
-def test_keys_that_are_no_bytes_and_offsets_below_zero_are_damaged(tmp_path: Path) -> None:
-    with pytest.raises(DamagedArchive, match="keys or values of type int64"):
+def test_keys_that_are_no_bytes_are_of_another_table_and_offsets_below_zero_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UnfitArchive, match="keys or values of type int64"):
         read(tmp_path / "a", {"key": pa.array([1])}, 1)
     with pytest.raises(DamagedArchive, match="no record has offset -5"):
         read(tmp_path / "b", {"offset": pa.array([-5])}, 1)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from offsite.archives.archive import Damage
+from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.parquet import ParquetReader, ParquetWriter
 from offsite.archives.parquet.table import table_schema
 from offsite.log.records.record import Record
-from offsite.model.errors import DamagedArchive, NotRepresentable
+from offsite.model.errors import NotRepresentable, UnfitArchive
 from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import (
     TIME_MS,
@@ -113,12 +113,12 @@ def test_what_spark_wrote_in_such_folders_is_read(files: ArchiveFolder) -> None:
     ]
 
 
-def test_a_table_without_kafka_rows_is_damage(files: ArchiveFolder) -> None:
+def test_a_table_without_kafka_rows_is_named_and_never_skipped(files: ArchiveFolder) -> None:
     folder = files.root / "topic=orders" / "partition=0"
     folder.mkdir(parents=True)
     parquet.write_table(pa.table({"a": [1]}), folder / "x.parquet")
-    with pytest.raises(DamagedArchive, match=r"x\.parquet at byte \d+: .*no column 'key'"):
-        read_all(ParquetReader(files=files))
+    with pytest.raises(UnfitArchive, match=r"x\.parquet at byte \d+: .*no column 'key'; there are a"):
+        read_all(ParquetReader(files=files), collect_damage([], skip=True))
 
 
 def test_a_large_file_is_read_by_ranges(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:

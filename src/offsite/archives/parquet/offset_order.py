@@ -1,0 +1,138 @@
+"""In which order the row groups of a file are read so that offsets rise, and how much of them is sorted in memory.
+
+Spark writes rows as they come out of a shuffle. The column of offsets alone, which is small, tells where each row group
+belongs, and whether its rows rise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsite.archives.parquet.claims import FileClaims, named_columns
+from offsite.archives.parquet.pages import Fetch
+from offsite.log.records.record import Record
+from offsite.model.size import MIB
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+
+__all__ = ["OffsetSpan", "SortRoom", "in_offset_order", "offset_spans"]
+
+SORTED_BYTES = 256 * MIB
+"""Of records of one partition that are in memory to be sorted, in all files that are open at once."""
+_RECORD_BYTES, _HEADER_BYTES = 300, 200
+"""What a record, and a header, take in memory besides their bytes."""
+_BATCH_ROWS = 65_536
+
+
+class OffsetSpan(NamedTuple):
+    """Row group `number`: all of its offsets are in `[low, high]`. `rises`: they are in order."""
+
+    number: int
+    low: int
+    high: int
+    rises: bool
+
+
+class SortRoom:
+    """Room in memory for records that are sorted. Files that are open at once share it."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    @contextmanager
+    def part(self) -> Iterator[RoomPart]:
+        """What is taken is given back at the end."""
+        part = RoomPart(room=self)
+        try:
+            yield part
+        finally:
+            self._bytes -= part.size_bytes
+
+    def add(self, size_bytes: int) -> bool:
+        """Whether that fits as well."""
+        self._bytes += size_bytes
+        return self._bytes <= SORTED_BYTES
+
+
+@dataclass(slots=True, kw_only=True)
+class RoomPart:
+    """What one file has of the room."""
+
+    room: SortRoom
+    size_bytes: int = 0
+
+    def take(self, records: Sequence[Record]) -> bool:
+        """Whether these fit into memory as well."""
+        size_bytes = sum(map(_memory_bytes, records))
+        self.size_bytes += size_bytes
+        return self.room.add(size_bytes)
+
+
+def _memory_bytes(record: Record) -> int:
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
+    """Where the row groups lie. One whose offsets cannot be read stays behind the one before it: reading it tells.
+
+    Raises `OtherColumns` for offsets that are no integers.
+    """
+    claims = FileClaims(
+        fetch=fetch, size_bytes=size_bytes, named=named_columns(file.metadata), columns=frozenset(("offset",))
+    )
+    spans: list[OffsetSpan] = []
+    for number in range(file.num_row_groups):
+        span = _span(file, number, claims)
+        after = spans[-1].high if spans else -1
+        spans.append(span or OffsetSpan(number, after, after, rises=True))
+    return spans
+
+
+def in_offset_order(spans: Sequence[OffsetSpan]) -> Iterator[Sequence[OffsetSpan]]:
+    """The row groups by offset: those that mix, together."""
+    mixed: list[OffsetSpan] = []
+    high = -1
+    for span in sorted(spans, key=lambda span: (span.low, span.number)):
+        if mixed and span.low > high:
+            yield mixed
+            mixed = []
+        mixed.append(span)
+        high = max(high, span.high)
+    if mixed:
+        yield mixed
+
+
+def _span(file: ParquetFile, number: int, claims: FileClaims) -> OffsetSpan | None:
+    """None for a row group without rows, and one whose offsets cannot be read."""
+    import pyarrow as pa
+
+    low = high = None
+    rises = True
+    try:
+        claims.batch_records(file.metadata, number)
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number], columns=["offset"], use_threads=False):
+            first, least, most, in_order = _looked_at(batch.column(0))
+            if least is None or most is None:
+                return None
+            rises = rises and in_order and (high is None or first >= high)
+            low, high = min(least, least if low is None else low), max(most, most if high is None else high)
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+        return None
+    return None if low is None or high is None else OffsetSpan(number, low, high, rises)
+
+
+def _looked_at(offsets: pa.Array) -> tuple[int, int | None, int | None, bool]:
+    """The first, the least and the greatest, and whether all rise or stay."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if offsets.null_count or not len(offsets):
+        return -1, None, None, False
+    ends = pc.min_max(offsets).as_py()
+    in_order = pc.all(pc.greater_equal(offsets[1:], offsets[:-1])).as_py() is not False
+    return offsets[0].as_py(), ends["min"], ends["max"], in_order

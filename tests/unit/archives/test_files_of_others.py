@@ -1,0 +1,403 @@
+"""Files that no index lists, as other tools write them: in any order, twice, elsewhere, of another schema. None of that
+is damage that may be skipped, and none of it is passed over in silence."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from pyarrow import parquet  # type: ignore[import-untyped]
+
+from offsite.archives.archive import Damage, collect_damage
+from offsite.archives.avro.schema import PLAIN_SCHEMA
+from offsite.archives.formats import open_reader
+from offsite.archives.parquet import offset_order
+from offsite.log.records.record import Record
+from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
+from offsite.services.archives.inspection import ArchiveSource, Inspection, inspect
+from offsite.stores.archive_folder import ArchiveFolder
+from tests.archive_records import TIME_MS, plain_records, read_all
+
+Write = Callable[[ArchiveFolder, str, Sequence[Record]], None]
+KEYS = {
+    "avro": "topics/orders/partition=0/orders+0-{:020d}.data",
+    "jsonl": "topics/orders/partition=0/orders+0-{:020d}.jsonl",
+    "parquet": "topic=orders/partition=0/part-{:05d}-c0ffee.snappy.parquet",
+}
+
+
+def table(records: Sequence[Record]) -> pa.Table:
+    """As Spark writes its Kafka source, but for topic and partition."""
+    return pa.table(
+        {
+            "key": pa.array([record.key for record in records], pa.binary()),
+            "value": pa.array([record.value for record in records], pa.binary()),
+            "offset": pa.array([record.offset for record in records], pa.int64()),
+            "timestamp": pa.array([record.timestamp_ms * 1000 for record in records], pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([record.timestamp_type for record in records], pa.int32()),
+        }
+    )
+
+
+def write_parquet(files: ArchiveFolder, key: str, records: Sequence[Record], *, group_rows: int = 1_000) -> None:
+    put(files, key, table(records), group_rows=group_rows)
+
+
+def put(files: ArchiveFolder, key: str, of: pa.Table, *, group_rows: int = 1_000) -> None:
+    out = io.BytesIO()
+    parquet.write_table(of, out, row_group_size=group_rows)
+    files.put(key, out.getvalue())
+
+
+def write_jsonl(files: ArchiveFolder, key: str, records: Sequence[Record]) -> None:
+    lines = [
+        json.dumps(
+            {
+                "topic": "orders",
+                "partition": 0,
+                "offset": record.offset,
+                "timestamp": record.timestamp_ms,
+                "key": (record.key or b"").decode(),
+                "value": (record.value or b"").decode(),
+            }
+        )
+        for record in records
+    ]
+    files.put(key, "\n".join(lines).encode())
+
+
+def write_avro(files: ArchiveFolder, key: str, records: Sequence[Record]) -> None:
+    rows = [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "key": record.key,
+            "value": record.value,
+            "headers": None,
+        }
+        for record in records
+    ]
+    out = io.BytesIO()
+    fastavro.writer(out, json.loads(json.dumps(PLAIN_SCHEMA)), rows)
+    files.put(key, out.getvalue())
+
+
+WRITERS: dict[str, Write] = {"avro": write_avro, "jsonl": write_jsonl, "parquet": write_parquet}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ArchiveFolder:
+    return ArchiveFolder(root=tmp_path / "archive")
+
+
+@pytest.fixture(params=list(WRITERS))
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param  # type: ignore[no-any-return]
+
+
+def write(kind: str, files: ArchiveFolder, records: Sequence[Record], *, number: int = 0) -> str:
+    key = KEYS[kind].format(number)
+    WRITERS[kind](files, key, records)
+    return key
+
+
+def read(kind: str, files: ArchiveFolder, *, into: list[Damage] | None = None) -> list[Record]:
+    """What an import takes; `into` a list: with --skip-damaged."""
+    damages: list[Damage] = [] if into is None else into
+    return read_all(open_reader(kind, files), collect_damage(damages, skip=into is not None))
+
+
+def look(kind: str, files: ArchiveFolder) -> Inspection:
+    return inspect(ArchiveSource(format=kind, files=files, reader=open_reader(kind, files)))
+
+
+def shuffled(records: Sequence[Record], *, seed: int = 7) -> list[Record]:
+    return random.Random(seed).sample(records, len(records))
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+RECORDS = plain_records(5, 3_000)
+ORDERS: dict[str, Sequence[Record]] = {
+    "sorted": RECORDS,
+    "falling": RECORDS[::-1],
+    "shuffled": shuffled(RECORDS),
+    "row groups swapped": [*RECORDS[2_000:], *RECORDS[:2_000]],
+    "two sorted halves one behind the other": [*RECORDS[::2], *RECORDS[1::2]],
+    "one record too late": [*RECORDS[:50], *RECORDS[51:], RECORDS[50]],
+}
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+@pytest.mark.parametrize("group_rows", [1, 170, 1_000, 5_000])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_table_in_any_order_is_read_by_offset(files: ArchiveFolder, order: str, group_rows: int, parts: int) -> None:
+    records = ORDERS[order] if group_rows > 1 else [each for each in ORDERS[order] if each.offset < 60]
+    for part in range(parts):
+        write_parquet(files, KEYS["parquet"].format(part), records[part::parts], group_rows=group_rows)
+    assert read("parquet", files) == sorted(records)
+    (found,) = look("parquet", files).partitions
+    assert (found.start, found.end) == (5, max(records).offset + 1)
+
+
+@pytest.mark.parametrize("order", list(ORDERS)[1:])
+def test_other_formats_name_what_is_unsorted_and_do_not_advise_to_skip_it(
+    files: ArchiveFolder, kind: str, order: str
+) -> None:
+    if kind == "parquet":
+        return
+    key = write(kind, files, ORDERS[order])
+    with pytest.raises(UnfitArchive, match=r"unsorted: offset \d+ after \d+") as refused:
+        read(kind, files, into=[])
+    assert "order of their offsets" in refused.value.hint
+    inspected = look(kind, files)
+    assert [each.file for each in inspected.unfit] == [key]
+    assert inspected.damaged == ()
+
+
+def test_what_does_not_fit_into_memory_is_refused_as_unsorted(
+    files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_order, "SORTED_BYTES", 1_000_000)
+    for part in range(3):  # each fits, and all of them do not
+        write_parquet(files, KEYS["parquet"].format(part), ORDERS["shuffled"][part::3])
+    with pytest.raises(UnfitArchive, match=r"unsorted: offsets \d+ to \d+ in no order") as refused:
+        read("parquet", files, into=[])
+    assert "sortWithinPartitions" in refused.value.hint
+    (unfit,) = {each.problem for each in look("parquet", files).unfit}
+    assert unfit.startswith("unsorted")
+
+
+def test_row_groups_that_only_stand_in_another_order_need_no_room(
+    files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_order, "SORTED_BYTES", 0)
+    records = plain_records(0, 2_000)
+    write_parquet(files, KEYS["parquet"].format(0), [*records[500:], *records[:500]], group_rows=500)
+    assert read("parquet", files) == records
+
+
+def test_room_is_given_back_so_that_many_mixed_parts_one_after_the_other_fit(
+    files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_order, "SORTED_BYTES", 100_000)  # of 200 records, and there are 3,000
+    parts = [each for at in range(0, len(RECORDS), 200) for each in shuffled(RECORDS[at : at + 200])]
+    write_parquet(files, KEYS["parquet"].format(0), parts, group_rows=200)
+    assert read("parquet", files) == RECORDS
+
+
+def test_what_is_counted_is_what_records_take(files: ArchiveFolder) -> None:
+    records = shuffled(plain_records(0, 20_000))
+    write_parquet(files, KEYS["parquet"].format(0), records)
+    room = offset_order.SortRoom()
+    tracemalloc.start()
+    with room.part() as part:
+        read("parquet", files)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert part.take(records)
+        assert most < 3 * part.size_bytes
+
+
+def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: ArchiveFolder) -> None:
+    key = KEYS["parquet"].format(0)
+    out = io.BytesIO()
+    parquet.write_table(
+        table(ORDERS["shuffled"]), out, row_group_size=1_000, write_page_checksum=True, compression="none"
+    )
+    data = bytearray(out.getvalue())
+    data[200] ^= 1
+    files.put(key, bytes(data))
+    with pytest.raises(DamagedArchive, match="row group 0"):
+        read("parquet", files)
+    found: list[Damage] = []
+    assert read("parquet", files, into=found) == []
+    assert len(look("parquet", files).damaged) == 1
+
+
+# -- duplicates --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["the same file", "another file"])
+def test_equal_duplicates_are_one(files: ArchiveFolder, kind: str, where: str) -> None:
+    records = plain_records(0, 40)
+    if where == "another file":
+        write(kind, files, records[:30])
+        write(kind, files, records[20:], number=20)
+    else:
+        write(kind, files, [each for record in records for each in (record, record)])
+    assert read(kind, files) == records
+    assert look(kind, files).damaged == ()
+
+
+@pytest.mark.parametrize("where", ["the same file", "another file"])
+@pytest.mark.parametrize("field", ["key", "value", "timestamp_ms"])
+def test_two_records_at_one_offset_are_a_contradiction(files: ArchiveFolder, kind: str, where: str, field: str) -> None:
+    records = plain_records(0, 40)
+    other = records[25]._replace(**{field: TIME_MS if field == "timestamp_ms" else b"other"})
+    if where == "another file":
+        write(kind, files, records[:30])
+        write(kind, files, [other, *records[26:]], number=25)
+    else:
+        write(kind, files, [*records[:26], other, *records[26:]])
+    with pytest.raises(DamagedArchive, match="offset 25 is another record than in"):
+        read(kind, files)
+    found: list[Damage] = []
+    assert read(kind, files, into=found) == records
+    assert (where == "the same file") == ("in the same file" in found[0].problem)
+    assert len(found) == 1
+    assert [each.problem for each in look(kind, files).damaged] == [found[0].problem]
+
+
+def test_contradictions_in_a_shuffled_table_are_found(files: ArchiveFolder) -> None:
+    others = [record._replace(value=b"other") for record in RECORDS[:3]]
+    write_parquet(files, KEYS["parquet"].format(0), shuffled([*RECORDS, *others]))
+    with pytest.raises(DamagedArchive, match="offset 5 is another record than in the same file"):
+        read("parquet", files)
+    assert len(look("parquet", files).damaged) == 3
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "",
+        "dt=2026-11-01/",
+        "topic=orders/",
+        "partition=0/",
+        "topic=orders/dt=2026-11-01/",
+        "dt=1/topic=orders/partition=0/",
+    ],
+)
+def test_a_table_that_is_not_in_folders_of_topic_and_partition_is_named_with_what_to_do(
+    files: ArchiveFolder, folder: str
+) -> None:
+    write_parquet(files, f"{folder}part-00000.parquet", RECORDS)
+    files.put("_SUCCESS", b"")
+    with pytest.raises(
+        ArchiveNotFound, match=r"part-00000\.parquet is in no folder of a topic and a partition"
+    ) as error:
+        read("parquet", files)
+    assert ".partitionBy('topic', 'partition')" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["topic=orders/partition=0/dt=2026-11-01/", "topic=orders/partition=0/y=1/m=2/", "topic=orders/dt=1/partition=0/"],
+)
+def test_folders_of_more_columns_are_read(files: ArchiveFolder, folder: str) -> None:
+    write_parquet(files, f"{folder}part-00000.parquet", RECORDS[1_000:])
+    write_parquet(files, f"{folder.replace('1', '0')}part-00000.parquet", RECORDS[:1_000])
+    assert read("parquet", files) == RECORDS
+
+
+def test_files_that_lie_elsewhere_are_named_beside_those_that_are_read(files: ArchiveFolder, kind: str) -> None:
+    key = write(kind, files, plain_records(0, 40))
+    suffix = key.rpartition(".")[2]
+    for other in (f"lost/a.{suffix}", f"b.{suffix}", f"_temporary/0/c.{suffix}", f".d.{suffix}"):
+        files.put(other, files.get(key) or b"")
+    (told,) = [each for each in look(kind, files).fidelity if "in no folder" in each]
+    assert told.startswith(f"2 files such as b.{suffix} are")
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+KAFKA = table(plain_records(0, 5))
+
+
+@pytest.mark.parametrize(
+    ("of", "problem"),
+    [
+        *(
+            (KAFKA.drop_columns([name]), f"no column '{name}'; there are")
+            for name in ("key", "value", "offset", "timestamp")
+        ),
+        (
+            KAFKA.rename_columns([name.capitalize() for name in KAFKA.column_names]),
+            "no column 'key'; there are Key, Value",
+        ),
+        (
+            KAFKA.rename_columns(["key", "payload", "offset", "ts", "tstype"]),
+            "no column 'value'; there are key, payload",
+        ),
+        (KAFKA.set_column(3, "timestamp", pa.array([1] * 5)), "timestamps of type int64"),
+        (KAFKA.set_column(2, "offset", pa.array(["1"] * 5)), "offset of type dictionary"),
+        (KAFKA.set_column(0, "key", pa.array([1] * 5)), "keys or values of type int64"),
+        (KAFKA.append_column("headers", pa.array(["a"] * 5)), "headers of type dictionary"),
+        (KAFKA.append_column("headers", pa.array([["a"]] * 5)), "headers of type list"),
+    ],
+)
+def test_a_table_of_other_columns_is_named_and_never_skipped(files: ArchiveFolder, of: pa.Table, problem: str) -> None:
+    put(files, KEYS["parquet"].format(0), of)
+    with pytest.raises(UnfitArchive, match=problem):
+        read("parquet", files, into=[])
+    assert [problem in each.problem for each in look("parquet", files).unfit] == [True]
+
+
+def test_columns_that_are_not_read_are_named(files: ArchiveFolder) -> None:
+    put(files, KEYS["parquet"].format(0), KAFKA.append_column("ingest", pa.array([1] * 5)))
+    assert read("parquet", files) == plain_records(0, 5)
+    assert [each for each in look("parquet", files).fidelity if "columns that are not read: ingest" in each]
+
+
+@pytest.mark.parametrize("missing", ["offset", "timestamp", "key", "value"])
+def test_avro_of_another_schema_is_named_and_never_skipped(files: ArchiveFolder, missing: str) -> None:
+    schema = json.loads(json.dumps(PLAIN_SCHEMA))
+    schema["fields"] = [{**each, "name": "other"} if each["name"] == missing else each for each in schema["fields"]]
+    row = {"topic": "orders", "partition": 0, "offset": 3, "timestamp": 5, "key": b"k", "value": b"v", "headers": None}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{**row, "other": row[missing]}])
+    files.put(KEYS["avro"].format(0), out.getvalue())
+    with pytest.raises(UnfitArchive, match=f"its schema has no field '{missing}'; it has topic"):
+        read("avro", files, into=[])
+    assert len(look("avro", files).unfit) == 1
+
+
+def test_avro_of_other_types_is_named_and_never_skipped(files: ArchiveFolder) -> None:
+    schema = json.loads(json.dumps(PLAIN_SCHEMA))
+    schema["fields"][2]["type"] = "string"
+    row = {
+        "topic": "orders",
+        "partition": 0,
+        "offset": "3",
+        "timestamp": 5,
+        "key": b"k",
+        "value": b"v",
+        "headers": None,
+    }
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [row])
+    files.put(KEYS["avro"].format(0), out.getvalue())
+    with pytest.raises(UnfitArchive, match="does not resolve"):
+        read("avro", files, into=[])
+
+
+# -- inspect judges as import does -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, -3])
+def test_inspect_tells_of_empty_and_cut_files_as_an_import_does(files: ArchiveFolder, kind: str, cut: int) -> None:
+    key = write(kind, files, plain_records(0, 40))
+    files.put(key, (files.get(key) or b"")[:cut])
+    taken: list[Damage] = []
+    read(kind, files, into=taken)
+    assert look(kind, files).damaged == tuple(dict.fromkeys(each for each in taken if not each.is_note))
+    assert len(taken) == (0 if (kind, cut) == ("jsonl", 0) else 1), "a file without lines is one"
+
+
+def test_inspect_tells_where_the_records_end(files: ArchiveFolder, kind: str) -> None:
+    write(kind, files, plain_records(7, 40))
+    (found,) = look(kind, files).partitions
+    assert (replace(found, files=0, size_bytes=0).start, found.end) == (7, 40)
