@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_a_record_is_one_line_that_a_terminal_can_bear() -> None:
         "orders/3@17  2023-11-14T22:13:20.000Z  k\\x1b[31m  "
         '{"a": "é\\n\\u202e"}  h\\r=NULL  b=hex:00ff  p=schema 5?:hex:000000000561'
     )
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "shown"),
+    [
+        (-1, "-"),
+        (-5_000, "1969-12-31T23:59:55.000Z"),
+        ((1 << 63) - 1, "9223372036854775807 ms"),
+        (-(1 << 62), "-4611686018427387904 ms"),
+    ],
+)
+def test_a_time_that_no_calendar_holds_is_shown_as_it_is(time_ms: int, shown: str) -> None:
+    assert record_line(replace(RECORD, timestamp_ms=time_ms)).split("  ")[1] == shown
 
 
 @pytest.mark.parametrize("text", ["\x00", "\x07", "\x9b", "\u2028", "\u200e", "\ud800", "\x7f"])

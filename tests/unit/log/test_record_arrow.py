@@ -11,7 +11,7 @@ from offsite.log.batch import scan
 from offsite.log.codecs.codec import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from offsite.log.records.batch_records import decode, encode
 from offsite.log.records.record import LOG_APPEND_TIME, Record
-from offsite.log.records.record_arrow import ArrowColumns, arrow_schema
+from offsite.log.records.record_arrow import MAX_TIME_MS, ArrowColumns, arrow_schema, with_known_times
 from offsite.model.errors import DamagedBatch
 
 _BLOBS = st.none() | st.binary(max_size=20)
@@ -93,13 +93,35 @@ def test_a_record_without_a_time_stands_one_millisecond_before_1970_as_in_sparks
     assert _rows(batch)[0]["timestamp"] == -1000
 
 
-@pytest.mark.parametrize("time_ms", [(1 << 63) - 1, -(1 << 62)])
-def test_a_time_beyond_sparks_becomes_the_last_or_first_that_it_has(time_ms: int) -> None:
+def _taken(times_ms: list[int]) -> pa.RecordBatch:
     columns = ArrowColumns(topic="t", partition=0)
-    columns.add_records([Record(0, 1_000, 0, None, None), Record(1, time_ms, 0, None, None)], commit=1)
+    columns.add_records([Record(at, time, 0, None, None) for at, time in enumerate(times_ms)], commit=1)
     taken = columns.take()
     assert taken is not None
-    assert [row["timestamp"] for row in _plain(taken)] == [1_000_000, ((1 << 63) - 1) * (1 if time_ms > 0 else -1)]
+    return taken
+
+
+@pytest.mark.parametrize("time_ms", [(1 << 63) - 1, -(1 << 62), -(1 << 63), MAX_TIME_MS + 1, -MAX_TIME_MS - 1])
+def test_a_time_beyond_sparks_compares_as_the_last_or_first_that_it_has_and_becomes_null(
+    time_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = _taken([1_000, time_ms, time_ms])
+    last = ((1 << 63) - 1) * (1 if time_ms > 0 else -1)
+    assert [row["timestamp"] for row in _plain(taken)] == [1_000_000, last, last]
+    known, untouched = with_known_times(iter([taken, _taken([7])]))
+    assert known.column("timestamp").cast(pa.int64()).to_pylist() == [1_000_000, None, None]
+    assert known.schema == taken.schema
+    assert known.drop_columns(["timestamp"]) == taken.drop_columns(["timestamp"])
+    assert untouched == _taken([7])
+    assert [line.getMessage() for line in caplog.records] == [
+        'times_beyond_microseconds first_partition=t/0 records=2 why="null in the table"'
+    ]
+
+
+@pytest.mark.parametrize("time_ms", [MAX_TIME_MS, -MAX_TIME_MS])
+def test_the_last_and_the_first_time_that_spark_has_stay(time_ms: int) -> None:
+    (known,) = with_known_times(iter([_taken([time_ms, -1, 0])]))
+    assert known.column("timestamp").cast(pa.int64()).to_pylist() == [time_ms * 1000, -1000, 0]
 
 
 def test_the_broker_s_time_is_that_of_every_record_of_its_batch() -> None:

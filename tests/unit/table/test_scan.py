@@ -215,3 +215,22 @@ def test_a_damaged_index_costs_reading_but_no_rows(wide: Backup, store: Counting
     (path,) = Path(store.url.removeprefix("file://")).rglob(Path(segment.index_key).name)
     path.write_bytes(b"not an index")
     assert offsets(wide, RowFilter(start=123, end=124)) == [123]
+
+
+@pytest.mark.parametrize("time_ms", [(1 << 63) - 1, -(1 << 62)])
+def test_a_time_beyond_microseconds_is_null_and_still_later_or_earlier_than_all_others(
+    backup: Backup, time_ms: int
+) -> None:
+    records = [Record(0, FIRST_TIME_MS, 0, b"k", b"v"), Record(1, time_ms, 0, b"k", b"v")]
+    commit_batches(backup, {ORDERS: [bytes(encode([each])) for each in records]})
+    selected = chains_of(point_in_time(backup.state()), ["orders"])
+
+    def times(wanted: RowFilter) -> list[tuple[int, object]]:
+        tasks = plan_scan(selected, wanted, read_committed=True)
+        found = [row for task in tasks for batch in scan_arrow(task, backup.store) for row in batch.to_pylist()]
+        return [(row["offset"], row["timestamp"] and int(row["timestamp"].timestamp())) for row in found]
+
+    first = (0, FIRST_TIME_MS // 1000)
+    assert times(RowFilter()) == [first, (1, None)]
+    assert times(RowFilter(since_ms=FIRST_TIME_MS)) == [first, *([(1, None)] if time_ms > 0 else [])]
+    assert times(RowFilter(until_ms=FIRST_TIME_MS)) == [first, *([(1, None)] if time_ms < 0 else [])]

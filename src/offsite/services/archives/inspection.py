@@ -134,8 +134,11 @@ def _read_through(piece: Piece, source: ArchiveSource, on_damage: OnDamage) -> P
     through anyway."""
     if piece.end is not None or source.format == KAFKA_BACKUP:
         return piece
-    ends = [(batch[0].offset, batch[-1].offset + 1) for batch in source.reader.read(piece, on_damage) if batch]
-    return replace(piece, start=ends[0][0], end=ends[-1][1]) if ends else piece
+    first = last = None
+    for batch in source.reader.read(piece, on_damage):
+        if batch:
+            first, last = batch[0].offset if first is None else first, batch[-1].offset
+    return piece if first is None or last is None else replace(piece, start=first, end=last + 1)
 
 
 def inspect_file(source: ArchiveSource, file: str, *, limit: int) -> RecordLines:
