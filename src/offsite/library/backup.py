@@ -149,10 +149,11 @@ class Backup:
         `options`: others of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which save
         reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
         """
+        from offsite.model.selections.pattern_list import join_patterns
         from offsite.table.datasource import register
 
         register(spark)
-        given = {"topics": ",".join(topics) if topics else None, "commit": commit, "asOf": as_of, **options}
+        given = {"topics": join_patterns(topics) if topics else None, "commit": commit, "asOf": as_of, **options}
         reader = spark.read.format("offsite").option("repo", self._repo_url).option("backup", self.name)
         for name, value in given.items():
             if value is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offsite.copy.restore_point import PointRequest
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_incarnations, parse_partitions
 from offsite.model.untrusted.whole_number import whole_number
@@ -77,7 +78,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
     return TableOptions(
         repo=found["repo"],
         backup=found["backup"],
-        selection=parse_selection([found.get("topics", "*")], [found.get("exclude", "")]),
+        selection=parse_selection(split_patterns(found.get("topics", "*")), split_patterns(found.get("exclude", ""))),
         partitions=parse_partitions([found["partitions"]] if found.get("partitions") else []),
         commit=_number(found, "commit"),
         checkpoint=_number(found, "checkpoint"),
@@ -86,7 +87,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         ending_offset=_number(found, "endingOffset"),
         since=found.get("since"),
         at=found.get("at"),
-        incarnations=parse_incarnations([found.get("incarnation", "")]),
+        incarnations=parse_incarnations(split_patterns(found.get("incarnation", ""))),
         pushdown=_BOOLEANS[_choice(found, "pushdown", ("false", "true"))],
         latest=_BOOLEANS[_choice(found, "latest", ("false", "true"))],
         isolation=Isolation(_choice(found, "isolation", tuple(Isolation))),

@@ -177,7 +177,7 @@ def test_each_job_is_the_command_of_that_name(client: TestClient, coordinator: F
     ):
         assert client.post(f"{BASE}/{path}", json=body).status_code == 202
     assert [command for _, command in coordinator.begun] == [
-        ("backup", "run", f"--backup={BACKUP}", "--topics=a,b", "--topics=--x", "--internal"),
+        ("backup", "run", f"--backup={BACKUP}", "--topics=a\\,b", "--topics=--x", "--internal"),
         ("checkpoint", "take", f"--backup={BACKUP}", "--id=9", "--wait"),
         ("verify", f"--backup={BACKUP}", "--deep", "--against=target:9092"),
         ("restore", "drill", f"--backup={BACKUP}", "--commit=1", "--sandbox"),

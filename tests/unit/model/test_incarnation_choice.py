@@ -7,7 +7,7 @@ from offsite.model.selections.topic_choices import parse_incarnations
 
 
 def test_each_topic_has_a_choice_of_its_own() -> None:
-    assert parse_incarnations(["orders=1,payments=oldest", "users=4f1a-22"]) == {
+    assert parse_incarnations(["orders=1", "payments=oldest", "users=4f1a-22"]) == {
         "orders": "1",
         "payments": "oldest",
         "users": "4f1a-22",

@@ -7,7 +7,7 @@ from offsite.model.selections.topic_choices import parse_partition_counts
 
 
 def test_a_topic_has_its_own_count_or_that_of_all() -> None:
-    counts = parse_partition_counts(["orders=12,payments=3", "6"])
+    counts = parse_partition_counts(["orders=12", "payments=3", "6"])
     assert [counts.of(topic, 1) for topic in ("orders", "payments", "other")] == [12, 3, 6]
     assert str(counts) == "*=6,orders=12,payments=3"
 
@@ -27,7 +27,7 @@ def test_what_is_no_count_is_refused(text: str) -> None:
 
 
 def test_a_topic_that_is_not_restored_is_refused() -> None:
-    parse_partition_counts(["orders=12,6"]).check_all_used(["orders"])
+    parse_partition_counts(["orders=12", "6"]).check_all_used(["orders"])
     with pytest.raises(BadOption, match="orders"):
         parse_partition_counts(["orders=12"]).check_all_used(["payments"])
 

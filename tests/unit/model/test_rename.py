@@ -29,7 +29,7 @@ from offsite.model.selections.rename import parse_renames
     ],
 )
 def test_a_topic_goes_by_its_own_rule_or_the_first_pattern(rules: str, topic: str, name: str) -> None:
-    assert parse_renames([rules]).target_name(topic) == name
+    assert parse_renames(rules.split(",")).target_name(topic) == name
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_rules_about_no_topic_are_told() -> None:
 
 
 def test_rules_read_as_they_were_typed() -> None:
-    assert str(parse_renames([" a=b, x-*=y-* ", r"regex:(.)=\1"])) == r"a=b,x-*=y-*,regex:(.)=\1"
+    assert str(parse_renames([" a=b", "x-*=y-* ", r"regex:(.)=\1"])) == r"a=b,x-*=y-*,regex:(.)=\1"

@@ -10,7 +10,7 @@ INTERNAL = frozenset({"__consumer_offsets"})
 
 
 def test_literals_globs_and_regular_expressions_are_united() -> None:
-    selection = parse_selection(["payments,orders-*", "regex:^_sch"])
+    selection = parse_selection(["payments", "orders-*", "regex:^_sch"])
     assert selection.select(TOPICS, internal=INTERNAL) == ("_schemas", "orders-eu", "orders-us", "payments")
 
 
@@ -42,10 +42,10 @@ def test_a_name_or_glob_means_the_whole_of_a_name() -> None:
 
 
 def test_missing_names_only_literals() -> None:
-    assert parse_selection(["gone,none-*,orders"]).missing(TOPICS) == ("gone",)
+    assert parse_selection(["gone", "none-*", "orders"]).missing(TOPICS) == ("gone",)
 
 
-@pytest.mark.parametrize("patterns", [[], [""], [" , "]])
+@pytest.mark.parametrize("patterns", [[], [""], ["", " "]])
 def test_an_empty_selection_is_refused(patterns: list[str]) -> None:
     with pytest.raises(BadOption):
         parse_selection(patterns)

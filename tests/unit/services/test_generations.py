@@ -92,7 +92,7 @@ class Pair:
             is_first=more.pop("is_first", instance is Instance.A),
             length_ms=more.pop("length_ms", self.length_ms),
             interval_s=1,
-            backup=BackupRequest(backup="pair", selection=parse_selection([more.pop("topics", self.topics)])),
+            backup=BackupRequest(backup="pair", selection=parse_selection(more.pop("topics", self.topics).split(","))),
             **more,
         )
         workshop = Workshop(

@@ -202,6 +202,6 @@ def test_topics_that_only_look_like_copies_of_drills_are_copied_by_patterns(site
     for topic in ("orders", "offsite-drill-exercises"):
         site.source.make_topic(topic)
         site.source.write(topic, [b"a", b"b"])
-    assert site.back_up("offsite-*,orders").records == 4
+    assert site.back_up("offsite-*", "orders").records == 4
     with serving("empty") as target:
         assert site.restore(into=target).records == 4

@@ -44,7 +44,7 @@ def test_schemas_are_the_first_topic_and_are_written_before_the_others_begin() -
 
 def test_a_count_for_all_topics_leaves_schemas_in_their_one_partition() -> None:
     for counts, wanted in (("12", None), (f"12,{REGISTRY}=3", 3)):
-        (schemas, *_) = plan(counts=parse_partition_counts([counts])).topics
+        (schemas, *_) = plan(counts=parse_partition_counts(counts.split(","))).topics
         assert schemas.repartition == wanted
 
 

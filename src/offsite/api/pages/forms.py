@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 
 from offsite.model.errors import BadOption, NotAllowed
+from offsite.model.selections.pattern_list import split_patterns
 
 _FIELDS_MAX = 200
 WORD = "word"
@@ -28,7 +29,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 def listed(text: str) -> list[str] | None:
     """What is written in a field, separated by commas or lines; None for nothing."""
-    return [each.strip() for each in text.replace("\n", ",").split(",") if each.strip()] or None
+    return [pattern for line in text.splitlines() for pattern in split_patterns(line)] or None
 
 
 def number(text: str, what: str) -> int | None:

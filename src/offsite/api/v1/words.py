@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from offsite.model.errors import BadOption
 from offsite.model.option import Declared, declared
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, typed
 from offsite.model.untrusted.bounds import MAX_OFFSET
 
 _TEXT_MAX = 4_000
@@ -41,7 +42,7 @@ def check_bounded(words: Mapping[str, Any]) -> None:
     expressions may take years for a name of six letters, and nothing else of the process runs meanwhile. Raises
     `BadOption`."""
     for name in ("topics", "exclude", "groups", "rename"):
-        for part in ",".join(words.get(name) or ()).split(","):
+        for part in words.get(name) or ():
             stars = part.rpartition("=")[0].count("*") if name == "rename" else 0
             if part.strip().startswith("regex:") or stars > _STARS_MAX:
                 raise BadOption(
@@ -57,15 +58,17 @@ def given(body: BaseModel, *, but: Sequence[str] = ()) -> dict[str, Any]:
 
 def arguments(words: Mapping[str, object]) -> list[str]:
     """`{"topics": ["a", "b"], "deep": True}` → `--topics=a --topics=b --deep`."""
-    return [text for name, value in words.items() for text in _argument(f"--{name.replace('_', '-')}", value)]
+    return [text for name, value in words.items() for text in _argument(name, value)]
 
 
-def _argument(option: str, value: object) -> list[str]:
+def _argument(name: str, value: object) -> list[str]:
+    option = f"--{name.replace('_', '-')}"
     if value is None or value is False:
         return []
     if value is True:
         return [option]
-    return [f"{option}={each}" for each in (value if isinstance(value, list | tuple) else [value])]
+    texts = map(str, value if isinstance(value, list | tuple) else [value])
+    return [f"{option}={typed(text) if name in PATTERN_OPTIONS else text}" for text in texts]
 
 
 def _field(word: Declared) -> Any:  # noqa: ANN401  # as pydantic wants it

@@ -14,6 +14,7 @@ from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, note
 from offsite.cli.views.checkpoint_view import render_checkpoint, render_explanation, render_list
 from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import OffsiteError
+from offsite.model.selections.pattern_list import typed
 from offsite.services.checkpoint.options import ParticipantWords, parse_participants
 from offsite.services.zeebe.options import ZeebeWords, parse_zeebe, zeebe_participants
 
@@ -53,14 +54,15 @@ class TakeOptions:
             "--bootstrap": self.bootstrap,
             "--kafka-config": self.kafka_config,
             "--participants": self.applications.get("participants"),
-            "--participant-topics": ",".join(self.applications.get("participant_topics") or ()) or None,
             "--control-topic": self.applications.get("control_topic"),
             "--zeebe-token-file": self.clusters.get("zeebe_token_file"),
             "--id": checkpoint,
         }
         named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+        topics = self.applications.get("participant_topics") or ()
+        patterns = [text for pattern in topics for text in ("--participant-topics", typed(pattern))]
         zeebe = [text for each in self.clusters.get("zeebe") or () for text in ("--zeebe", each)]
-        return ["checkpoint", "take", *named, *zeebe, "--wait", "-o", "json"]
+        return ["checkpoint", "take", *named, *patterns, *zeebe, "--wait", "-o", "json"]
 
 
 @app.command()

@@ -13,6 +13,7 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_all
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class CompactOptions:
     repo: Repo
     backup: BackupName
     topics: Annotated[
-        list[str] | None, typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].")
+        list[str] | None,
+        typer.Option("--topics", help="Compacted topics to look at [default: all of the backup].", callback=split_all),
     ] = None
     min_dirty_ratio: Annotated[
         float | None,

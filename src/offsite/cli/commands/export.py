@@ -31,6 +31,7 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect, spark
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_all
 from offsite.model.size import format_size
 from offsite.model.time import parse_duration_s
 from offsite.services.restore.options import PointWords, parse_point
@@ -55,7 +56,11 @@ From = Annotated[
 Words = Annotated[PointWords, Taken(help={"topics": "Topics to export [default: all]."})]
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--groups", help="Consumer groups whose offsets go along: all, none, or patterns [default: all]."),
+    typer.Option(
+        "--groups",
+        help="Consumer groups whose offsets go along: all, none, or patterns [default: all].",
+        callback=split_all,
+    ),
 ]
 Lossy = Annotated[
     bool, typer.Option("--lossy", help="Leave out what the format cannot hold of a record, and count it.")

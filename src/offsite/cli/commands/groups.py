@@ -15,6 +15,7 @@ from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,9 @@ _NAMED_MAX = 12
 ROWS_SHOWN = 200
 """Number of rows that a table has for people; `-o json` has all of them."""
 
-Groups = Annotated[list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].")]
+Groups = Annotated[
+    list[str] | None, typer.Option("--groups", help="Groups: all, or patterns [default: all].", callback=split_all)
+]
 Commit = Annotated[int | None, typer.Option("--commit", help="As of this commit [default: the newest].")]
 At = Annotated[
     str | None,
@@ -48,7 +51,9 @@ Restore = Annotated[
 ]
 Rename = Annotated[
     list[str] | None,
-    typer.Option("--rename", help="old=new: the topic's name on the cluster; a restore knows its own."),
+    typer.Option(
+        "--rename", help="old=new: the topic's name on the cluster; a restore knows its own.", callback=split_all
+    ),
 ]
 Clamp = Annotated[
     bool,

@@ -14,6 +14,7 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, emit
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.head import Head
+from offsite.model.selections.pattern_list import split_all
 from offsite.model.size import format_size
 
 if TYPE_CHECKING:
@@ -24,9 +25,15 @@ if TYPE_CHECKING:
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topics", help="Topics to import [default: those of the first import, all in a new backup]."),
+    typer.Option(
+        "--topics",
+        help="Topics to import [default: those of the first import, all in a new backup].",
+        callback=split_all,
+    ),
 ]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.")]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="Topics to leave out, same syntax.", callback=split_all)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit_bytes, emit_each, note
 from offsite.cli.wiring import open_repository, spark
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_all
 from offsite.model.time import format_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.printable import printable
@@ -134,7 +135,10 @@ def _check_not_a_terminal() -> None:
 
 DEFAULT_LIMIT = 1000
 
-Topics = Annotated[list[str] | None, typer.Option("--topics", help="Topics to search [default: all of the backup].")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topics", help="Topics to search [default: all of the backup].", callback=split_all),
+]
 Partitions = Annotated[
     list[str] | None, typer.Option("--partitions", help="orders:0,2-5: of that topic, only these partitions.")
 ]

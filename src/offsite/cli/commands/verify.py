@@ -17,6 +17,7 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.choices import Isolation
 from offsite.model.errors import BadOption, Damaged, DamagedCommit, FormatTooNew
 from offsite.model.head import Head, parse_head
+from offsite.model.selections.pattern_list import split_all
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
@@ -32,8 +33,13 @@ Against = Annotated[
 Restore = Annotated[
     str | None, typer.Option("--restore", help="With --against: compare what this restore wrote, by its id.")
 ]
-Topics = Annotated[list[str] | None, typer.Option("--topics", help="With --against: topics to compare [default: all].")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="With --against: topics to leave out.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topics", help="With --against: topics to compare [default: all].", callback=split_all),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="With --against: topics to leave out.", callback=split_all)
+]
 Commit = Annotated[
     int | None, typer.Option("--commit", help="With --against: as of this commit [default: the newest].")
 ]

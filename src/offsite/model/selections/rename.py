@@ -3,7 +3,7 @@ r"""Under which name each topic is restored: `old=new` rules, for one topic or b
 
 Syntax of one rule: `orders=orders-back` (one topic), `orders-*=restored-*` (each `*` on the left is any text, which is
 put in for the `*` of the same place on the right), `regex:^(.+)-v[0-9]+$=\1-old` (searched, not anchored; `\1` is what
-the first group matched). Several rules are separated by commas. A topic goes by the rule with its very name, else by
+the first group matched). A topic goes by the rule with its very name, else by
 the first pattern that matches, else keeps its name.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import join_patterns
 from offsite.model.untrusted.names import check_topic_name
 
 _REGEX_PREFIX = "regex:"
@@ -86,13 +87,13 @@ class Renames:
         return tuple(rule.source for rule in self.rules if all(rule.apply(name) is None for name in names))
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.rules))
+        return join_patterns(map(str, self.rules))
 
 
 def parse_renames(values: Iterable[str]) -> Renames:
-    """Read comma-separated rules. Raises `BadOption` and `BadName`."""
+    """Read rules, one an element. Raises `BadOption` and `BadName`."""
     rules: dict[str, Rename] = {}
-    for text in (part.strip() for value in values for part in value.split(",") if part.strip()):
+    for text in filter(None, map(str.strip, values)):
         source, separator, target = text.rpartition("=")
         if not separator or source in rules:
             raise BadOption(f"{text!r} is not a rename, or the second one of that name", hint=_HINT)

@@ -1,8 +1,8 @@
 """Which topics and consumer groups are meant.
 
 Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
-`orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). Several
-patterns are separated by commas, so a regular expression cannot hold a comma: repeat the option.
+`orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). How several
+stand in one text is `pattern_list`'s.
 
 Groups: `all`, `none`, or patterns of the same syntax. But a group may have any name: nothing is checked beyond what can
 be read.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 
 from offsite.model.errors import BadOption, NoSuchTopic
+from offsite.model.selections.pattern_list import has_several, join_patterns
 from offsite.model.untrusted.names import check_topic_name
 
 REGEX_PREFIX = "regex:"
@@ -66,11 +67,11 @@ def drill_copies(topics: Iterable[str]) -> frozenset[str]:
 
 
 def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False) -> TopicSelection:
-    """Read comma-separated patterns. Raises `BadOption` for an unreadable one, `BadName` for an impossible literal."""
-    chosen = tuple(_split(include))
+    """Read patterns, one an element. Raises `BadOption` for an unreadable one, `BadName` for an impossible literal."""
+    chosen = tuple(_read(include))
     if not chosen:
         raise BadOption("no topics selected", hint="name topics with --topics 'orders,payments-*,regex:^audit'")
-    return TopicSelection(include=chosen, exclude=tuple(_split(exclude)), internal=internal)
+    return TopicSelection(include=chosen, exclude=tuple(_read(exclude)), internal=internal)
 
 
 def no_topics(selection: TopicSelection) -> NoSuchTopic:
@@ -92,14 +93,16 @@ def is_readable(pattern: str) -> bool:
     return True
 
 
-def _split(values: Iterable[str]) -> Iterable[str]:
-    for pattern in (part.strip() for value in values for part in value.split(",")):
+def _read(values: Iterable[str]) -> Iterable[str]:
+    for pattern in map(str.strip, values):
         if pattern:
             _check(pattern)
             yield pattern
 
 
 def _check(pattern: str) -> None:
+    if has_several(pattern):
+        raise BadOption(f"{pattern!r} has a comma, and no topic has", hint="each pattern is an element of its own")
     if is_literal(pattern):
         check_topic_name(pattern)
     try:
@@ -125,7 +128,7 @@ class GroupPatterns:
     include: tuple[str, ...]
 
     def __str__(self) -> str:
-        return ",".join(self.include)
+        return join_patterns(self.include)
 
     def __bool__(self) -> bool:
         return bool(self.include)
@@ -144,8 +147,8 @@ NO_GROUPS = GroupPatterns(include=())
 
 
 def parse_groups(values: Iterable[str]) -> GroupPatterns:
-    """Read what was typed; nothing typed means all. Raises `BadOption` for a pattern that cannot be read."""
-    patterns = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+    """Read patterns, one an element; none means all. Raises `BadOption` for a pattern that cannot be read."""
+    patterns = tuple(filter(None, map(str.strip, values)))
     if not patterns or patterns == (ALL,):
         return ALL_GROUPS
     if patterns == (NONE,):
@@ -154,5 +157,7 @@ def parse_groups(values: Iterable[str]) -> GroupPatterns:
     try:
         chosen.select([""])
     except _UNREADABLE as error:
-        raise BadOption(f"{','.join(patterns)!r} cannot be read: {error}", hint="quote it for the shell") from error
+        raise BadOption(
+            f"{join_patterns(patterns)!r} cannot be read: {error}", hint="quote it for the shell"
+        ) from error
     return chosen

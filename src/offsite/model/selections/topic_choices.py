@@ -6,7 +6,7 @@
 - An incarnation, where a backup holds several because the topic was deleted and made anew: `orders=1` (counted from the
   oldest), `orders=oldest`, `orders=newest`, or `orders=4f1a` (how its topic id begins, four characters at least).
 
-After a comma another topic may follow.
+Of partitions another topic may follow after a comma.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class PartitionCounts:
 
 
 def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = False) -> PartitionCounts:
-    """Read comma-separated counts. Raises `BadOption` and `BadName`."""
+    """Read counts, one an element. Raises `BadOption` and `BadName`."""
     counts: dict[str, int] = {}
-    for part in (part.strip() for value in values for part in value.split(",")):
+    for part in map(str.strip, values):
         name, separator, number = part.rpartition("=")
         topic = check_topic_name(name) if separator and name != _ALL else _ALL
         count = whole_number(number, most=_MAX_PARTITIONS)
@@ -120,7 +120,7 @@ def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = Fal
 def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:
     """Topic → how its incarnation was named. Raises `BadOption` and `BadName`."""
     chosen: dict[str, str] = {}
-    for text in (part.strip() for value in values for part in value.split(",") if part.strip()):
+    for text in filter(None, map(str.strip, values)):
         topic, _, name = text.partition("=")
         if not _is_choice(name) or topic in chosen:
             raise BadOption(f"{text!r} names no incarnation, or the second one of that topic", hint=_INCARNATION_HINT)
@@ -129,7 +129,7 @@ def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:
 
 
 def _is_choice(name: str) -> bool:
-    return name in {OLDEST, NEWEST} or is_number(name) or len(name) >= ID_CHARACTERS_MIN
+    return name in {OLDEST, NEWEST} or is_number(name) or (len(name) >= ID_CHARACTERS_MIN and "," not in name)
 
 
 def is_number(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offsite.model.errors import BadResource
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, typed
 
 
 def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | None]) -> tuple[str, ...]:
@@ -15,7 +16,7 @@ def option_words(who: str, words: Mapping[str, str | int | tuple[str, ...] | Non
     for name, each in found:
         if not _is_plain(each):
             raise BadResource(f"{who}: {name} holds characters that no command line can", hint="leave them out")
-    return tuple(f"--{name}={each}" for name, each in found)
+    return tuple(f"--{name}={typed(each) if name in PATTERN_OPTIONS else each}" for name, each in found)
 
 
 def _values(value: str | int | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from offsite.model.choices import CompressionChoice, chosen
 from offsite.model.errors import BadName, BadOption, BadResource
+from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.selections.selection import REGEX_PREFIX, parse_groups, parse_selection
 from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
@@ -56,7 +57,7 @@ def parse_parameters(given: Mapping[str, str]) -> Parameters:
         read_limit=words["read-limit"] or None,
         write_limit=words["write-limit"] or None,
         compression=words["compression"] or None,
-        groups=tuple(filter(None, map(str.strip, words["groups"].split(",")))) or None,
+        groups=tuple(split_patterns(words["groups"])) or None,
     )
 
 
@@ -71,7 +72,7 @@ def check_words(spec: BackupSpec, found: Parameters) -> None:
     for name, text in durations.items():
         if text:
             _read(name, partial(parse_duration_s, text))
-    patterns = (part.strip() for value in (*spec.topics, *spec.exclude) for part in value.split(","))
+    patterns = map(str.strip, (*spec.topics, *spec.exclude))
     if sum(len(pattern) for pattern in patterns if pattern.startswith(REGEX_PREFIX)) > REGEX_MAX_CHARS:
         raise BadResource(
             f"spec.topics and spec.exclude: their regular expressions have more than {REGEX_MAX_CHARS} characters",

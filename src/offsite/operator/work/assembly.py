@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import stored_patterns
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
 from offsite.operator.work.agent import Agent, AgentParts, Guard
@@ -129,9 +130,9 @@ def _parameters(low: LowLevel) -> Parameters:
 
 
 def _words(low: LowLevel, parameters: Parameters) -> BackupWords:
-    words = BackupWords(topics=low.beginning.topics, missing_topics="warn")
+    words = BackupWords(topics=stored_patterns(low.beginning.topics), missing_topics="warn")
     if low.beginning.exclude:
-        words["exclude"] = low.beginning.exclude
+        words["exclude"] = stored_patterns(low.beginning.exclude)
     if parameters.groups:
         words["groups"] = parameters.groups
     if parameters.compression:

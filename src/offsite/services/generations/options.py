@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.time import parse_duration_s
 from offsite.model.untrusted.properties import parse_properties
 from offsite.repository.generations.entry import Instance
@@ -50,7 +51,7 @@ def parse_generations(given: GivenGenerations, words: BackupWords, properties: P
     if length_s <= 0 or interval_s <= 0:
         raise BadOption("a length or an interval of nothing would go round without a pause", hint="choose 1s or more")
     if of_file.topics is not None and not words.get("topics"):
-        words = {**words, "topics": [of_file.topics]}
+        words = {**words, "topics": split_patterns(of_file.topics)}
     return GenerationsRequest(
         instance=instance,
         is_first=first,

@@ -10,6 +10,7 @@ from itertools import chain
 from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.cluster_settings import ClusterSettings
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
+from offsite.model.selections.pattern_list import join_patterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
 from offsite.repository.coverage import REMOVED
@@ -132,7 +133,7 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
     holding = _holding(state, then=_as_it_was(backup, state))
     return BackupDetail(
         summary=_summary(backup.descriptor.cluster_id, state, holding),
-        selection=",".join(backup.descriptor.selection.include),
+        selection=join_patterns(backup.descriptor.selection.include),
         commit=state.seq,
         topics=tuple(_topic(shape, holding.get(shape.incarnation, {})) for shape in state.topics.values()),
         holes=hole_reports(state.holes),

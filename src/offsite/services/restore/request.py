@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from offsite.copy.restore_point import PointRequest
 from offsite.model.choices import CutChoice, OffsetsMode, RetentionMode
+from offsite.model.selections.pattern_list import join_patterns
 from offsite.model.selections.rename import Renames
 from offsite.model.selections.selection import NO_GROUPS, GroupPatterns, TopicSelection
 from offsite.model.selections.topic_choices import PartitionCounts
@@ -53,7 +54,7 @@ def _text(value: object) -> str:
         case CutChoice() if value is CutChoice.AUTO:  # not asked for: restores of earlier versions are still found
             return ""
         case TopicSelection(include=include, exclude=exclude):
-            return ",".join([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])
+            return join_patterns([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])
         case Mapping():
             return ",".join(f"{key}={value[key]}" for key in sorted(value))
         case tuple():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from offsite.cli.app import app
 from offsite.model.errors import BadResource
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
 from offsite.operator.decide.restore import RestoreWanted, restore_wanted
 from offsite.operator.decide.schedule import command_of
 from offsite.operator.decide.wanted import Account
@@ -58,7 +59,12 @@ def as_read(arguments: tuple[str, ...]) -> dict[str, Any]:
     command = typer.main.get_command(app).commands[group].commands[name]  # type: ignore[attr-defined]
     values, left, _ = command.make_parser(command.make_context(name, [], resilient_parsing=True)).parse_args(list(rest))
     assert left == []
-    return dict(values)
+    patterns = {option: split_all(texts) for option, texts in values.items() if option in PATTERN_OPTIONS}
+    return values | patterns
+
+
+def plain(patterns: list[str]) -> list[str]:
+    return [each.strip() for each in patterns]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, max_size=3), TEXTS)
@@ -70,8 +76,8 @@ def test_patterns_of_a_restore_never_become_other_options(topics: list[str], ren
         assert any("\0" in each for each in (*topics, *rename, groups))
         return
     found = as_read(arguments)
-    expected = {"backup": "shop", "topics": topics, "offsets": "auto", "groups": [groups], "yes": True}
-    assert found == (expected | {"rename": rename} if rename else expected)
+    expected = {"backup": "shop", "topics": plain(topics), "offsets": "auto", "groups": plain([groups]), "yes": True}
+    assert found == (expected | {"rename": plain(rename)} if rename else expected)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
@@ -82,7 +88,7 @@ def test_patterns_of_a_drill_never_become_other_options(topics: list[str]) -> No
     except BadResource:
         assert any("\0" in each for each in topics)
         return
-    assert as_read(arguments) == {"backup": "shop-1", "topics": topics, "sandbox": True}
+    assert as_read(arguments) == {"backup": "shop-1", "topics": plain(topics), "sandbox": True}
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "\ud800"])

@@ -103,6 +103,6 @@ def test_what_agents_could_not_read_is_told_before_a_slot_is_taken(spec: dict[st
 
 def test_expressions_that_take_minutes_to_be_read_are_not_read() -> None:
     """Whoever may declare could have the operator read them with each look, and nobody else be looked at."""
-    slow = [f"a,regex:(?i){number}" + "[\x01-\U0010fffe]" * 99 for number in range(256)]
+    slow = [f"regex:(?i){number}" + "[\x01-\U0010fffe]" * 99 for number in range(256)]
     with pytest.raises(BadResource, match="regular expressions"):
         wanted_of(new_backup("aaaaaaaa", 1, topics=slow, exclude=slow), ACCOUNTS)

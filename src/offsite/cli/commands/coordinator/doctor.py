@@ -12,6 +12,7 @@ from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalRepo,
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
+from offsite.model.selections.pattern_list import split_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +32,11 @@ class DoctorOptions:
     kafka_config: KafkaConfigFile = None
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topics", help="Topics whose rights are needed, as for a backup [default: all that are seen]."),
+        typer.Option(
+            "--topics",
+            help="Topics whose rights are needed, as for a backup [default: all that are seen].",
+            callback=split_all,
+        ),
     ] = None
     metastore: Annotated[
         Path | None, typer.Option("--metastore", help="Folder of offsite metastore backup on this machine.")

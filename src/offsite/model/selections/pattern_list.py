@@ -1,0 +1,69 @@
+r"""Several patterns in one text, as a command line or a field of a form has them: `orders,regex:^rx-[0-9]{1,3}$`.
+
+A comma separates two patterns, but not inside brackets, braces or parentheses that are closed; `\,` is a comma of a
+pattern anywhere. A list (of YAML, Python, the API) needs none of this: each of its elements is one pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+PATTERN_OPTIONS = frozenset(
+    {"topics", "exclude", "groups", "rename", "expect_deletes", "participant_topics", "incarnation", "repartition"}
+)
+"""The options, wherever they are, whose values are lists of patterns or names."""
+_CLASS_MAX = 256
+"""Characters of a set: so what is not closed is not searched for without end."""
+_TOKEN = re.compile(
+    r"\\+,"  # a comma of a pattern
+    r"|\\."
+    rf"|\[[!^]?\]?(?:\\.|[^\]\\]){{0,{_CLASS_MAX}}}\]"  # [a,b]
+    rf"|\{{[^{{}}]{{0,{_CLASS_MAX}}}\}}"  # {1,3}
+    r"|.",
+    re.DOTALL,
+)
+_SEPARATOR, _ESCAPED = ",", r"\,"
+
+
+def split_patterns(text: str) -> list[str]:
+    """The patterns of `text`, without blanks around them; empty ones are left out."""
+    separators, opened = list[int](), list[int]()  # of each parenthesis: how many separators stand before it
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case ",":
+                separators.append(token.start())
+            case "(":
+                opened.append(len(separators))
+            case ")" if opened:
+                del separators[opened.pop() :]
+    bounds = [-1, *separators, len(text)]
+    parts = (text[start + 1 : end] for start, end in pairwise(bounds))
+    return [part.replace(_ESCAPED, _SEPARATOR).strip() for part in parts if part.strip()]
+
+
+def split_all(texts: Iterable[str] | None) -> list[str] | None:
+    """The patterns of an option that may be given several times; None where it is not given. A text without any stays
+    an empty one: who gave nothing did not mean all."""
+    return None if texts is None else [pattern for text in texts for pattern in split_patterns(text) or [""]]
+
+
+def typed(pattern: str) -> str:
+    """The pattern as a command line takes it: `split_patterns` reads it as this one pattern again."""
+    return pattern.replace(_SEPARATOR, _ESCAPED)
+
+
+def join_patterns(patterns: Iterable[str]) -> str:
+    """One text of several patterns, which `split_patterns` divides again."""
+    return _SEPARATOR.join(map(typed, patterns))
+
+
+def stored_patterns(patterns: Iterable[str]) -> list[str]:
+    """Patterns of topics as an earlier version stored them, where one element could hold several. No topic has a comma
+    in its name, so today's elements hold none that would separate."""
+    return [part for pattern in patterns for part in (split_patterns(pattern) if has_several(pattern) else [pattern])]
+
+
+def has_several(pattern: str) -> bool:
+    return len(split_patterns(pattern)) > 1
