@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from offsite.model.errors import BadName, BadOption, BadResource
+from offsite.model.selections.pattern_list import split_patterns
+from offsite.model.selections.selection import NONE
 from offsite.model.time import format_time, parse_time
 from offsite.model.untrusted.names import check_backup_name
 from offsite.operator.decide.command import option_words
@@ -201,7 +203,7 @@ def restore_wanted(restore: Restore, accounts: Sequence[Account], *, kept: str =
         cluster=spec.cluster,
         tag=spec.tag,
         source_cluster=spec.source_cluster if spec.timestamp and not spec.commit else "",
-        arguments=_arguments(spec, backup, who),
+        arguments=restore_words(spec, backup, who),
         name=restore.metadata.name,
     )
 
@@ -329,8 +331,9 @@ def _wrong_state(wanted: RestoreWanted, seen: RestoreSeen, phase: RestorePhase) 
     return f"it is {phase}, and has not completed{said}"
 
 
-def _arguments(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
-    """The same words for each attempt, so that the command goes on where it was."""
+def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
+    """The command line of a restore: the same for each attempt, so that the command goes on where it was. Raises
+    `BadResource`."""
     if not spec.topics:
         raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
     point = {"commit": spec.commit or None, "committed-at": None if spec.commit else _time(spec.timestamp, who)}
@@ -342,7 +345,7 @@ def _arguments(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
             "topics": spec.topics,
             "rename": spec.rename,
             "offsets": spec.offsets,
-            "groups": spec.groups or "none",
+            "groups": tuple(split_patterns(spec.groups)) or (NONE,),
         },
     )
     return ("restore", "run", *words, "--yes")

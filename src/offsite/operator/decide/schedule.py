@@ -5,35 +5,27 @@ a look goes on. So a status may be lost, operators may be two, and clocks may st
 decision is never decided again. But where the newest one lies ahead of now, by more than clocks differ, or is of
 another timetable, the schedule begins anew at now: else a clock that was wrong once would silence it until then, and a
 new timetable would make up for times that nobody had asked for.
-
-Times come from `cronsim`, which keeps the rules of Debian's cron: a time that a change of the clock leaves out fires
-right behind it; one that comes twice fires the first time; with a `*` for the minute or the hour, real time counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import assert_never
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from cronsim import CronSim, CronSimError
 
 from offsite.model.errors import BadResource
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.command import option_words
+from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.schedule import Action, Schedule
 from offsite.services.jobs.status import JobState
 
-FIELDS = 5
 LOOKED_MAX = 10_000
 """Times that one look goes through; behind a longer pause the next look goes on."""
 AHEAD_MS = 5 * 60_000
 """Clocks of machines differ by less. A decision that lies further ahead was made by a clock that was wrong."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.CANCELLING})
 
 
@@ -68,48 +60,6 @@ class TimeDecided:
     left_out: int = 0
     timetable: str = ""
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timetable:
-    """The times of a schedule. Raises `BadResource` for what is none."""
-
-    cron: str
-    time_zone: str
-
-    def __post_init__(self) -> None:
-        next(self._after(0), None)
-
-    def after(self, time_ms: int, *, until_ms: int | None = None) -> Iterator[int]:
-        """The times behind `time_ms`, rising, up to and with `until_ms`."""
-        newest = time_ms
-        for each in self._after(time_ms):
-            at_ms = (each.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
-            if until_ms is not None and at_ms > until_ms:
-                return
-            if at_ms > newest:  # an hour that comes twice: the library begins in its first pass
-                newest = at_ms
-                yield at_ms
-
-    def __str__(self) -> str:
-        return f"{self.cron} {self.time_zone}"
-
-    def next_after(self, time_ms: int) -> int | None:
-        """None: it never comes again."""
-        return next(self.after(time_ms), None)
-
-    def _after(self, time_ms: int) -> CronSim:
-        if len(self.cron.split()) != FIELDS:
-            raise BadResource(f"cron {self.cron!r} has not five fields", hint="as in: 30 2 * * *")
-        try:
-            zone = ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            said = f"{self.time_zone!r} is no time zone that is known here"
-            raise BadResource(said, hint="write it as Europe/Zurich, or UTC") from error
-        try:
-            return CronSim(self.cron, datetime.fromtimestamp(time_ms / 1000, tz=zone))
-        except (CronSimError, ValueError, TypeError, AssertionError) as error:
-            raise BadResource(f"cron {self.cron!r} cannot be read: {error}", hint="as in: 30 2 * * *") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

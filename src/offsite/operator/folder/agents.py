@@ -24,7 +24,7 @@ from offsite.operator.folder.files import locked, read_json, write_json
 from offsite.operator.folder.launches import AgentLaunch, Launches
 from offsite.operator.folder.layout import FolderLayout
 from offsite.operator.resources.backup import AgentTemplate
-from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_line, tell_to_end
+from offsite.operator.world.processes import begin, bound_log, is_alive, is_here, kill, last_words, tell_to_end
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
@@ -104,7 +104,7 @@ class LocalAgents:
         """What the first of those said last that end again and again; empty: all go on."""
         for each in self.processes(uid):
             if each.failures and self._clock.now_ms() - each.started_ms < LIVED_MS + each.pause_ms:
-                said = last_line(self._log(uid, each.number)) or "it said nothing"
+                said = last_words(self._log(uid, each.number)) or "it said nothing"
                 return f"process {each.number} ended {each.failures} times in a row: {said}"
         return ""
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from offsite.model.errors import BadResource, OffsiteError, ResourceConflict, ResourceImmutable, ResourceNotFound
+from offsite.operator.decide.declaration import check_declared
 from offsite.operator.folder.admission import contradiction, forbidden_change, spec_of
 from offsite.operator.folder.documents import Declared, Document, Key, digest_of, read_declared
 from offsite.operator.folder.files import create_whole, read_json, write_json, write_whole
@@ -134,6 +135,7 @@ def _planned(layout: FolderLayout, declared: Declared, records: Records, resourc
     _target(layout.root / file, layout.root)
     if problem := contradiction(resource):
         raise BadResource(f"{key[0]} {key[1]}: {problem}", hint="nothing was put into the folder")
+    check_declared(resource)
     before = record.resource() if record is not None else there[0].resource if there else None
     is_followed = record is not None and record.is_deleted  # by another one
     if before is not None and not is_followed and (problem := forbidden_change(before, resource)):

@@ -13,7 +13,7 @@ from typing import Any
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
 from offsite.operator.resources.restore import Restore, RestoreSpec
-from offsite.operator.resources.schedule import Schedule
+from offsite.operator.resources.schedule import FACTORY, Schedule
 from offsite.operator.resources.schema import Schema, structural_schema, unchanged, without_defaults
 from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus, Status
 
@@ -112,6 +112,9 @@ SCHEDULE = Definition(
     model=Schedule,
     status=ScheduleStatus,
     short_name="osc",
+    rules=(
+        Rule(rule=f"self.timeZone != '{FACTORY}'", message="timeZone is a place holder: write Europe/Zurich, or UTC"),
+    ),
     columns=(
         Column("Backup", ".spec.backup", description="What it is about."),
         Column("Action", ".spec.action", description="What is done."),

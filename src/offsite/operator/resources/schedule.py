@@ -10,6 +10,33 @@ from pydantic import Field, StrictBool, StringConstraints
 from offsite.operator.resources.model import Name, OptionalName, Patterns, Resource, Strict
 
 
+def _field(values: str, steps: str, more: str = "") -> str:
+    """Of cron: a list of `*`, numbers and ranges, each with a step; `more`: what else may stand there."""
+    item = rf"(\*|({values})(-({values}))?{more})(/0*({steps}))?"
+    return f"{item}(,{item})*"
+
+
+def _named(names: str) -> str:
+    return "|".join("".join(f"[{letter}{letter.lower()}]" for letter in name) for name in names.split())
+
+
+_MONTHS = _named("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC")
+_DAYS = f"0*[0-7]|{_named('SUN MON TUE WED THU FRI SAT')}"
+_CRON_FIELDS = (
+    _field("0*([0-9]|[1-5][0-9])", "[1-9]|[1-5][0-9]|60"),
+    _field("0*([0-9]|1[0-9]|2[0-3])", "[1-9]|1[0-9]|2[0-4]"),
+    _field("0*([1-9]|[12][0-9]|3[01])", "[1-9]|[12][0-9]|3[01]", "|[Ll][Ww]?"),
+    _field(f"0*([1-9]|1[0-2])|{_MONTHS}", "[1-9]|1[0-2]"),
+    _field(_DAYS, "[1-7]", f"|({_DAYS})#0*[1-5]|0*[0-7][Ll]"),
+)
+CRON = "^[ \\t]*(" + ")[ \\t]+(".join(_CRON_FIELDS) + ")[ \\t]*$"
+"""What a schema can say of a cron line. That it fires at all only its parser knows."""
+TIME_ZONE = r"^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
+"""Names of the IANA database. What else lies in its folder (`localtime`, `right/…`) begins with a small letter."""
+FACTORY = "Factory"
+"""Its place holder of a zone that nobody has set."""
+
+
 class Action(StrEnum):
     CHECKPOINT = "checkpoint"
     """A consistent cut over all topics."""
@@ -23,9 +50,11 @@ class ScheduleSpec(Strict):
     action: Action
     """`checkpoint`: a consistent cut over all topics. `drill`: a restore, with proof, into a cluster that is thrown
     away."""
-    cron: Annotated[str, StringConstraints(min_length=9, max_length=120)]
+    cron: Annotated[str, StringConstraints(min_length=9, max_length=120), Field(json_schema_extra={"pattern": CRON})]
     """Five fields: minute, hour, day of the month, month, day of the week."""
-    time_zone: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "UTC"
+    time_zone: Annotated[
+        str, StringConstraints(min_length=1, max_length=64), Field(json_schema_extra={"pattern": TIME_ZONE})
+    ] = "UTC"
     """A name of the IANA database, as `Europe/Zurich`. An hour that comes twice fires once; a time that a change of the
     clock leaves out fires right behind it."""
     suspend: StrictBool = False

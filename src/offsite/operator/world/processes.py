@@ -119,13 +119,7 @@ def last_words(log: Path) -> str:
     """What a process said last, for people: an error with its hint, else the last line."""
     lines = _tail(log)
     at = next((number for number in reversed(range(len(lines))) if lines[number].startswith("error[")), None)
-    return "; ".join(lines[at:])[:_WORDS_MAX] if at is not None else lines[-1][:_WORDS_MAX] if lines else ""
-
-
-def last_line(log: Path) -> str:
-    """What a process said last, for people."""
-    lines = _tail(log)
-    return lines[-1][:_WORDS_MAX] if lines else ""
+    return "; ".join(map(str.strip, lines[at:]))[:_WORDS_MAX] if at is not None else lines[-1][:_WORDS_MAX] if lines else ""
 
 
 def _tail(log: Path) -> list[str]:

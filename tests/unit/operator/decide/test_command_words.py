@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from offsite.cli.app import app
 from offsite.model.errors import BadResource
-from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
+from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all, split_patterns
 from offsite.operator.decide.restore import RestoreWanted, restore_wanted
 from offsite.operator.decide.schedule import command_of
 from offsite.operator.decide.wanted import Account
@@ -76,7 +76,13 @@ def test_patterns_of_a_restore_never_become_other_options(topics: list[str], ren
         assert any("\0" in each for each in (*topics, *rename, groups))
         return
     found = as_read(arguments)
-    expected = {"backup": "shop", "topics": plain(topics), "offsets": "auto", "groups": plain([groups]), "yes": True}
+    expected = {
+        "backup": "shop",
+        "topics": plain(topics),
+        "offsets": "auto",
+        "groups": split_patterns(groups) or ["none"],
+        "yes": True,
+    }
     assert found == (expected | {"rename": plain(rename)} if rename else expected)
 
 

@@ -18,12 +18,12 @@ from offsite.operator.decide.schedule import (
     ScheduleSeen,
     ScheduleWanted,
     TimeDecided,
-    Timetable,
     command_of,
     decide_time,
     next_time,
     schedule_wanted,
 )
+from offsite.operator.decide.timetable import Timetable
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.schedule import Schedule
 from offsite.services.jobs.status import JobState

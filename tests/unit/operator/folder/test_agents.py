@@ -101,6 +101,18 @@ def test_one_that_dies_young_begins_again_after_growing_pauses(home: Home) -> No
     assert pauses[-1] == PAUSE_MAX_MS
 
 
+def test_of_one_that_ends_its_message_is_told_and_not_the_hint_alone(home: Home) -> None:
+    agents = agents_of(home)
+    flag = home.flag("ends")
+    flag.write_text("error[OFF-0201]: 'regex:(' is not a regular expression\n  hint: quote it for the shell")
+    agents.configure(UID, wanted(home, 1))
+    for _ in range(2):
+        tend(agents)
+        wait_until(lambda: agents.alive(UID) == 0, "its end")
+
+    assert "'regex:(' is not a regular expression; hint: quote it" in agents.problem(UID)
+
+
 def test_one_that_ran_for_long_begins_again_at_once(home: Home) -> None:
     agents = agents_of(home)
     agents.configure(UID, wanted(home, 1))

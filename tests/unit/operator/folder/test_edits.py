@@ -204,3 +204,55 @@ def test_a_link_out_of_the_folder_is_left_to_its_author(home: Home) -> None:
     assert raised.value.hint
     assert (home.root / "mine.yaml").is_symlink()
     assert yaml.safe_load(outside.read_text())["spec"] == {}
+
+
+def schedule(**spec: object) -> dict[str, object]:
+    return resource("nightly", "Schedule", **{"backup": "shop", "action": "drill", "cron": "0 3 * * *", **spec})
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (schedule(cron="60 * * * *"), "Schedule nightly: cron '60 [*] [*] [*] [*]' cannot be read: Bad minute"),
+        (schedule(cron="@every 1h"), "has not five fields"),
+        (schedule(cron="0 3 30 2 *"), "never fires"),
+        (schedule(timeZone="Europe/Zürich"), "no time zone"),
+        (schedule(timeZone="+02:00"), "no time zone"),
+        (schedule(startingDeadline="99999999999999999d"), "Schedule nightly"),
+        (schedule(topics=["regex:("]), "not a regular expression"),
+        (schedule(topics=["a,b"]), "no topic has"),
+        (schedule(topics=[]), "names no topics"),
+        (resource(topics=["a b"]), "Backup shop: .*'a b' is not a Kafka topic name"),
+        (resource(topics=["regex:^rx-{1,3}$", "orders,payments"]), "'orders,payments' has a comma"),
+        (resource(exclude=["regex:("]), "not a regular expression"),
+        (resource(topics=[]), "Backup shop: it names no topics"),
+        (resource(snapshotDuration="0s"), "without a pause"),
+        (resource(parameters={"interval": "0s"}), "without a pause"),
+        (resource(parameters={"intervall": "1s"}), "no such parameter"),
+        (resource(parameters={"groups": "regex:("}), "regular expression|cannot be read"),
+        (restore(topics=["regex:("]), "Restore back: .*not a regular expression"),
+        (restore(rename=["a=b,c=d"]), "not a Kafka topic name|not a rename"),
+        (restore(rename=["a*=b"]), "same number"),
+        (restore(groups="regex:("), "cannot be read"),
+        (restore(timestamp="2h-ago", sourceCluster="shop"), "another time whenever"),
+    ],
+)
+def test_what_agents_and_jobs_would_refuse_is_refused_where_it_is_put(
+    home: Home, document: dict[str, object], said: str
+) -> None:
+    with pytest.raises(BadResource, match=said) as caught:
+        put(home, document)
+
+    assert caught.value.hint
+    assert not list(home.root.glob("*-*.yaml"))
+
+
+def test_what_they_take_is_put(home: Home) -> None:
+    patterns = ["regex:^rx-[0-9]{1,3}$", "orders-*"]
+    documents = [
+        resource(topics=patterns, exclude=["regex:^(a,|b)$"], parameters={"groups": "regex:^g{1,3}$,b"}),
+        schedule(topics=patterns, timeZone="Europe/Zurich"),
+        restore(topics=patterns, rename=[r"regex:^(rx-[0-9]{1,3})$=\1-back"], groups="regex:^g{1,3}$,b"),
+    ]
+
+    assert [change for _, change in put(home, *documents)] == [Change.CREATED] * 3

@@ -17,7 +17,7 @@ from offsite.operator.world.processes import (
     bound_log,
     is_alive,
     kill,
-    last_line,
+    last_words,
     tell_to_end,
 )
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -130,7 +130,7 @@ def test_its_exit_code_is_told_to_whoever_comes_later(tmp_path: Path, code: int)
 
     wait_until(told.exists, "its exit code")
     assert int(told.read_text()) == code
-    assert last_line(tmp_path / "log") == "the end"
+    assert last_words(tmp_path / "log") == "the end"
 
 
 def test_of_one_that_is_killed_no_exit_code_is_told(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_program_that_there_is_not_ends_with_a_line_in_its_log(tmp_path: Path)
     identity = begun(tmp_path, Launch(argv=(str(tmp_path / "nothing"),), environment={}))
 
     wait_until(lambda: not is_alive(identity), "its end")
-    assert "not found" in last_line(tmp_path / "log")
+    assert "not found" in last_words(tmp_path / "log")
 
 
 def test_what_the_system_refuses_to_begin_is_an_error_of_ours(tmp_path: Path) -> None:
