@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
+from offsite.model.untrusted.java_words import JAVA_HOME_HINT, cause, hint_here
 from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
 OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
@@ -60,7 +61,10 @@ def find_java() -> Java:
 def _launcher() -> Path:
     home = os.environ.get("JAVA_HOME")
     if home:
-        return Path(home) / "bin" / "java"
+        launcher = Path(home) / "bin" / "java"
+        if not launcher.is_file():
+            raise JavaMissing(f"there is no Java in JAVA_HOME={home}", hint=JAVA_HOME_HINT)
+        return launcher
     found = shutil.which("java")
     if found is None:
         raise JavaMissing("no Java runtime was found", hint=_HINT)
@@ -72,6 +76,9 @@ def _version_text(launcher: Path) -> str:
         answer = subprocess.run(
             [launcher, "-version"], capture_output=True, text=True, timeout=ANSWER_LIMIT_S, check=True
         )
+    except subprocess.CalledProcessError as error:
+        words = cause(f"{error.stderr}{error.stdout}", exit_code=error.returncode)
+        raise JavaMissing(f"{launcher} does not run: {words}", hint=hint_here(words)) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaMissing(f"{launcher} does not run: {error}", hint=_HINT) from error
     return answer.stderr + answer.stdout

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.clock import Clock
-from offsite.model.errors import SandboxFailed
+from offsite.model.errors import BadOption, SandboxFailed
 from offsite.sandbox import process
 from offsite.sandbox.java import LONG_RUN, QUICK_START, Jvm, archive_flags, discard_archives
 from offsite.sandbox.layout import Node, Role, zookeeper_lines
@@ -131,8 +131,14 @@ class Launch:
     cluster_id: str
 
     def begin(self) -> Launched:
-        """Write its settings, format if needed, start. Raises `SandboxFailed`."""
+        """Write its settings, format if needed, start. Raises `SandboxFailed`, and `BadOption` for a folder from which
+        nothing can be loaded."""
         self.node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.statvfs(self.node.folder).f_flag & getattr(os, "ST_NOEXEC", 0):  # not told on macOS
+            raise BadOption(
+                f"{self.node.folder} is mounted with noexec: the broker could not load its compression codecs there",
+                hint="choose another folder: with --dir, or, where it is a temporary one, by TMPDIR",
+            )
         discard_archives(self.node.folder)
         return begin_again(self.node, self._command(self._prepare()))
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from offsite.model.clock import SystemClock
+from offsite.model.errors import BadOption
 
 PREFIX = "offsite-spark-"
 ORPHANED_AFTER_S = 600
@@ -26,10 +27,17 @@ class Scratch:
         self._folder: Path | None = None
 
     def create(self) -> Path:
-        """The folder, made on the first call."""
+        """The folder, made on the first call. Raises `BadOption`."""
         if self._folder is None:
-            _sweep(Path(tempfile.gettempdir()), self._prefix)
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}{os.getpid()}-"))
+            try:
+                _sweep(Path(tempfile.gettempdir()), self._prefix)
+                self._folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}{os.getpid()}-"))
+            except OSError as error:
+                place = f" {error.filename}" if error.filename else ""
+                raise BadOption(
+                    f"no temporary folder can be made{place}: {error.strerror}",
+                    hint="set TMPDIR to a folder with room that this user may write",
+                ) from error
             atexit.register(self._remove_at_exit, os.getpid())
         return self._folder
 

@@ -135,6 +135,32 @@ def test_two_runs_in_one_process_leave_nothing_and_say_nothing(environment: dict
     wait_until(lambda: not left_processes(environment), "every process of the run to end")
 
 
+NAMELESS = """
+import socket
+from unittest.mock import patch
+from offsite.spark.choice import SparkChoice
+from offsite.spark.spark_runner import SparkRunner
+try:
+    socket.getaddrinfo(socket.gethostname(), None)
+except socket.gaierror:
+    print("no address")
+with patch("offsite.spark.sessions.local_session.name_of_nameless", return_value="54321"):
+    spark = SparkRunner(SparkChoice(master="local[1]"))
+    print(spark.run([-1], abs))
+    print(spark._session.ready()[0].sparkUser())
+    spark.close()
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give the machine another name")
+def test_spark_starts_for_a_host_without_an_address_and_a_user_without_a_name(environment: dict[str, str]) -> None:
+    renamed = ["unshare", "--uts", "sh", "-c", 'hostname no-such-host-7f9c.invalid; exec "$@"', "sh"]
+    command = [*renamed, sys.executable, "-c", NAMELESS]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.stdout.splitlines(), ended.returncode) == (["no address", "[1]", "54321"], 0), ended.stderr
+
+
 @pytest.mark.soak  # two slow starts of Spark
 def test_a_pyspark_without_the_parts_that_the_quick_start_needs_is_started_its_own_way(
     environment: dict[str, str],

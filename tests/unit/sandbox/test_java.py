@@ -47,5 +47,5 @@ def test_no_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_java_home_without_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissing, match="does not run"):
+    with pytest.raises(JavaMissing, match="there is no Java in JAVA_HOME="):
         find_java()

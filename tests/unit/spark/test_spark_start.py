@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, JavaMissing, SparkFailed
+from offsite.model.untrusted.java_words import JAVA_HOME_HINT
+from offsite.sandbox.java import find_java
 from offsite.spark.choice import SparkChoice
-from offsite.spark.local.jvm import java_binary, scheduler_jars, spark_home
+from offsite.spark.local.jvm import LocalJvm, java_binary, scheduler_jars, spark_home
 from offsite.spark.scratch import ORPHANED_AFTER_S, PREFIX, Scratch
 from offsite.spark.sessions import local_session
 from offsite.spark.sessions.master import check_reachable, runs_in_one_jvm, slots
@@ -63,6 +67,20 @@ def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
         java_binary()
 
 
+@pytest.mark.parametrize("home", ["bin/java", "bin"])
+def test_a_java_home_that_is_the_program_is_told_from_no_java(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    launcher = tmp_path / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
+    for find in (java_binary, find_java):
+        with pytest.raises(JavaMissing) as raised:
+            find()
+        assert raised.value.hint == JAVA_HOME_HINT
+
+
 def test_the_class_path_is_short_and_begins_with_spark() -> None:
     jars = scheduler_jars(spark_home())
     assert jars[0].name.startswith("spark-core_")
@@ -95,6 +113,19 @@ def test_scratch_goes_with_its_owner_though_it_was_not_asked_to_and_not_with_a_f
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     assert subprocess.check_output([sys.executable, "-c", script], text=True, env=environment) == "True\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_temporary_folder_that_cannot_be_made_is_told_by_its_cause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
+
+    monkeypatch.setattr("tempfile.mkdtemp" if known else "tempfile.gettempdir", refuse)
+    with pytest.raises(BadOption, match=f"{tmp_path}: No space left on device") as raised:
+        Scratch().create()
+    assert "TMPDIR" in raised.value.hint
 
 
 def test_scratch_of_a_dead_process_goes_once_its_jvm_cannot_be_starting_any_more(
@@ -132,6 +163,60 @@ def test_importing_the_runner_imports_no_pyspark() -> None:
 def test_a_master_url_with_an_impossible_port_is_an_option_to_correct(port: str) -> None:
     with pytest.raises(BadOption):
         check_reachable(f"spark://host:{port}")
+
+
+def fake_java(folder: Path, script: str) -> str:
+    """A `JAVA_HOME` of a Java that does what `script` says."""
+    launcher = folder / "home" / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(f"#!/bin/sh\n{script}\n")
+    launcher.chmod(0o755)
+    return str(folder / "home")
+
+
+def started(folder: Path) -> LocalJvm:
+    settings = local_settings(master="local", folder=folder)
+    return LocalJvm(folder, settings, environment={}, clock=SystemClock())
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo Unrecognized VM option >&2; exit 1", "Unrecognized VM option"),
+        ("kill -9 $$", "it was killed by SIGKILL"),
+        ("exit 3", "exit code 3, without a word"),
+    ],
+)
+def test_a_jvm_that_ends_as_it_starts_is_told_by_its_cause(
+    script: str, words: str, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, script))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache") if recorded else os.devnull)
+    jvm = started(tmp_path)
+    try:
+        with pytest.raises(SparkFailed, match=f"ended as it started: {words}$"):
+            jvm.gateway()
+    finally:
+        jvm.close()
+
+
+def test_a_jvm_asks_for_no_address_of_this_host_and_needs_no_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, "echo Error: in $(pwd -P) at $SPARK_LOCAL_IP; exit 1"))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.1")
+    (gone := tmp_path / "gone").mkdir()
+    before = Path.cwd()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        jvm = started(tmp_path)
+    finally:
+        os.chdir(before)
+    with pytest.raises(SparkFailed, match=f"Error: in {tmp_path} at 127.0.0.1"):
+        jvm.gateway()
+    jvm.close()
 
 
 def test_an_error_of_our_own_is_no_missing_part_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ class DrilledTopic:
 class DrillReport:
     """The report of a drill. `proven`: True when everything selected was restored, read back, and is what the backup
     holds; False when it is not: `problem` or `findings` say why; None: neither proven nor refuted, because there was
-    nothing to restore, or some of it could not be read back. `lacking` is what the backup itself does not have. Times
-    are the store's clock; `place` says where it was restored to. `removed` are the topics that were removed afterwards,
-    `leftovers` those of killed drills. `warnings`: what is to be known beside it."""
+    nothing to restore, some of it could not be read back, or the drill could not run. `lacking` is what the backup
+    itself does not have. Times are the store's clock; `place` says where it was restored to. `removed` are the topics
+    that were removed afterwards, `leftovers` those of killed drills. `warnings`: what is to be known beside it."""
 
     drill: str
     backup: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import shutil
 import signal
 import struct
@@ -19,8 +20,9 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
+from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, cause, hint_here
 from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
-from offsite.spark.settings import secrets_apart
+from offsite.spark.settings import LOOPBACK, secrets_apart
 
 LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
 """Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
@@ -44,7 +46,8 @@ def java_binary() -> Path:
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if found is None:
         raise JavaMissing(
-            "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""), hint=INSTALL_HINT
+            "Spark needs Java, and there is none" + (f" in JAVA_HOME={home}" if home else ""),
+            hint=JAVA_HOME_HINT if home else INSTALL_HINT,
         )
     return Path(found).resolve()
 
@@ -93,10 +96,15 @@ _OPENED_PACKAGES = (
 )  # fmt: skip
 """Packages that Spark's own launcher opens (JavaModuleOptions)."""
 
+_OWN_ADDRESS = {"SPARK_LOCAL_IP": LOOPBACK}
+"""Else Spark asks for the address of this host's name first, and ends where it has none."""
+
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
-_RUN_THEN_PUBLISH = 'recording=$1 archive=$2; shift 2; "$@" && mv -f "$recording" "$archive" || rm -f "$recording"'
-"""Waits for java and publishes the archive it wrote, also after the driver has ended."""
+_RUN_THEN_PUBLISH = """recording=$1 archive=$2; shift 2; "$@"; ended=$?
+[ $ended = 0 ] && mv -f "$recording" "$archive" || rm -f "$recording"; exit $ended"""
+"""Waits for java and publishes the archive it wrote, also after the driver has ended. Ends as java did."""
 
 
 class LocalJvm:
@@ -135,7 +143,7 @@ class LocalJvm:
             if self._clock.monotonic_s() > deadline_s:
                 raise SparkFailed(
                     f"Spark's JVM did not start within {START_LIMIT_S} s",
-                    hint="check that java -version works and memory is free, then run again",
+                    hint=DEFAULT_HINT,
                 )
             self._clock.sleep(POLL_S)
         raw = self._connection.read_bytes()  # Spark renames it into place: never half written
@@ -166,7 +174,8 @@ class LocalJvm:
                 stdin=subprocess.PIPE,  # never written to: the JVM exits when it reads the end, however we died
                 stdout=log,
                 stderr=log,
-                env={**inherited, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection), **self._environment},
+                env={**inherited, **_OWN_ADDRESS, _CONNECTION: str(self._connection), **self._environment},
+                cwd=_working_folder(self._folder),
                 process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
             )
 
@@ -174,22 +183,32 @@ class LocalJvm:
         """Start once more, without the archive: Java crashes on one that was cut short (a full disk, a power cut).
         Raises `SparkFailed` or `JavaMissing` when there was no archive to blame."""
         if not self._archive.is_used:
-            words = last_words(self._log)
-            if "UnsupportedClassVersionError" in self._log.read_text(errors="replace"):
+            written = self._log.read_text(errors="replace")
+            if "UnsupportedClassVersionError" in written:
                 raise JavaMissing(f"{self._java[0]} is too old for Spark", hint=INSTALL_HINT)
-            raise SparkFailed(
-                f"Spark's JVM ended as it started: {words}",
-                hint="check that java -version works and memory is free, then run again",
-            )
+            words = cause(written, exit_code=self._process.returncode)
+            raise SparkFailed(f"Spark's JVM ended as it started: {words}", hint=hint_here(words))
         self.close()
         self._archive = self._archive.discarded()
         self._process = self._spawn()
 
 
-def last_words(log: Path) -> str:
-    """The last line of a JVM's log, or nothing."""
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1].strip() if lines else ""
+def name_of_nameless() -> str:
+    """A name for this user where the system has none, empty where it has: in a container any number may be a user, and
+    Hadoop's classes start for nobody without a name."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return str(os.getuid())
+    return ""
+
+
+def _working_folder(other: Path) -> Path:
+    """The working folder, or the `other` where it was deleted: no Java starts in it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return other
 
 
 def _contained(folder: Path) -> list[str]:

@@ -51,12 +51,13 @@ def check_parts() -> None:
             raise ImportError(f"no module named {_WORKER}")
 
 
-def join_jvm(port: int, secret: str, settings: Mapping[str, str]) -> SparkContext:
+def join_jvm(port: int, secret: str, settings: Mapping[str, str], *, user: str = "") -> SparkContext:
     """The context of a JVM whose gateway listens at `port` of this machine, with `settings` beside those that the JVM
-    was started with. Raises `PartMissing`; pyspark has forgotten the JVM then."""
+    was started with. `user`: a name for a user to whom the system gives none. Raises `PartMissing`; pyspark has
+    forgotten the JVM then."""
     try:
         with _parts():
-            return _joined(port, secret, settings)
+            return _joined(port, secret, settings, user)
     except PartMissing:
         _forget_jvm()
         raise
@@ -89,12 +90,16 @@ def submitted_conf() -> SparkConf:
     return SparkConf()
 
 
-def _joined(port: int, secret: str, settings: Mapping[str, str]) -> SparkContext:
+def _joined(port: int, secret: str, settings: Mapping[str, str], user: str) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     _forget_sql()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    context = SparkContext(conf=conf, gateway=_connect(port, secret))
+    gateway = _connect(port, secret)
+    if user:
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(user))
+    context = SparkContext(conf=conf, gateway=gateway)
     try:
         attrgetter(*CONTEXT_PARTS)(context)
     except AttributeError:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offsite.model.untrusted.java_words import cause
 from offsite.model.untrusted.properties import parse_properties
 from offsite.spark.archive import ArchiveSettings, with_archive
 from offsite.spark.local.daemon import PRELOAD_VARIABLE
-from offsite.spark.local.jvm import java_binary, last_words, spark_home
+from offsite.spark.local.jvm import java_binary, spark_home
 from offsite.spark.scratch import Scratch
 from offsite.spark.sessions.master import check_reachable
 from offsite.spark.sessions.session import Session
@@ -76,7 +77,7 @@ def _why(log: Path) -> str:
     if found := re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text):
         return found[1].strip()
     errors = re.findall(r"^(?:Exception in thread.*|Error: .*|\S*(?:Exception|Error): .*)$", text, re.MULTILINE)
-    return errors[-1].strip() if errors else last_words(log)
+    return errors[-1].strip() if errors else cause(text) if text else ""
 
 
 def cluster_defaults() -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from offsite.model.clock import Clock
 from offsite.model.journal import warned
 from offsite.spark.local import pyspark_internals
 from offsite.spark.local.daemon import TEMPLATE_VARIABLE
-from offsite.spark.local.jvm import LocalJvm
+from offsite.spark.local.jvm import LocalJvm, name_of_nameless
 from offsite.spark.local.worker_lock import WorkerLock
 from offsite.spark.local.worker_template import WorkerTemplate
 from offsite.spark.scratch import Scratch
@@ -59,7 +59,7 @@ class LocalSession(Session):
         self._jvm = LocalJvm(folder, settings, environment=environment, clock=self._clock)
         self._template = WorkerTemplate(folder, self._preload)
         pyspark_internals.check_parts()  # half a second of imports, while the JVM starts
-        context = pyspark_internals.join_jvm(*self._jvm.gateway(), secrets_apart(settings)[1])
+        context = pyspark_internals.join_jvm(*self._jvm.gateway(), secrets_apart(settings)[1], user=name_of_nameless())
         context.pythonExec = sys.executable
         return context
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from offsite.model.check import check
 from offsite.model.errors import OffsiteError, SparkFailed
 from offsite.model.journal import warned
+from offsite.model.untrusted.java_words import hint_here, innermost
 from offsite.spark.job import Mailbox
 from offsite.spark.sessions.executors import cluster_slots, wait_for_executors
 from offsite.spark.sessions.master import runs_in_one_jvm
@@ -92,12 +93,12 @@ class Session(ABC):
         except OffsiteError as error:
             self._error = error
         except Exception as error:  # noqa: BLE001  # raised to the caller by `ready`
-            self._error = SparkFailed(
-                f"Spark did not start: {self._explain(error)}",
-                hint="check that java -version works and memory is free, then run again",
-            )
+            words = self._explain(error)
+            self._error = SparkFailed(f"Spark did not start: {words}", hint=hint_here(words))
             self._error.__cause__ = error
 
     def _explain(self, error: Exception) -> str:
+        if words := innermost(str(error)):
+            return words
         first, _, rest = str(error).strip().partition("\n")
         return rest.partition("\n")[0].removeprefix(": ") if first.startswith("An error occurred while") else first
