@@ -85,7 +85,11 @@ class Preserving:
         assert isinstance(task, PreserveTask)
         self.task = replace(task, direct=self.direct)
         self.ends = RestoreEnds(
-            kafka=site.cluster.config, store=self.store, layout=prepared.layout, read_committed=True
+            kafka=site.cluster.config,
+            store=self.store,
+            records=self.store,
+            layout=prepared.layout,
+            read_committed=True,
         )
 
     def prepare(self) -> PlannedRestore:
