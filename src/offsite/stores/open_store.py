@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
-from offsite.stores.archive_bucket import ArchiveBucket
-from offsite.stores.archive_folder import ArchiveFolder
 from offsite.stores.object_store import URL_HINT, CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
+
+if TYPE_CHECKING:
+    from offsite.stores.archive_bucket import ArchiveBucket
+    from offsite.stores.archive_folder import ArchiveFolder
 
 _ENVIRONMENT = {
     "s3": (
@@ -133,5 +136,8 @@ def open_archive_files(place: str) -> ArchiveFolder | ArchiveBucket:
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`.
     """
+    from offsite.stores.archive_bucket import ArchiveBucket
+    from offsite.stores.archive_folder import ArchiveFolder
+
     store = open_store(place)
     return ArchiveBucket(store=store) if isinstance(store, CloudStore) else ArchiveFolder(root=store.root)

@@ -12,9 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from offsite.model.clock import SystemClock
 from offsite.model.errors import CommitLost, OverwritingStore, PutOutcomeUnknown, StoreDenied, StoreUnreachable
 from offsite.repository.layout import PROBE_KEY
 from offsite.repository.repository import Repository
+from offsite.services.collect.run import plan_collection
+from offsite.services.retention.apply import plan_retention
+from offsite.services.retention.policy import parse_policy
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.store import PutResult
@@ -27,8 +31,8 @@ _PASSED_ON = frozenset({"etag", "last-modified", "content-type", "content-range"
 
 class LossyProxy(ThreadingHTTPServer):
     """Passes requests to `upstream`. `lose_answers` PUTs are carried out and not answered; `refuse` answers every
-    request with that status instead; `dead_after_put` drops everything once a PUT went through; `unconditional` makes
-    every put an overwriting one, as some servers do."""
+    request with that status instead; `denies_changes` answers all but reads with 403; `dead_after_put` drops everything
+    once a PUT went through; `unconditional` makes every put an overwriting one, as some servers do."""
 
     daemon_threads = True
 
@@ -37,6 +41,7 @@ class LossyProxy(ThreadingHTTPServer):
         self.upstream = upstream
         self.lose_answers = 0
         self.refuse = 0
+        self.denies_changes = False
         self.dead_after_put = False
         self.dead = False
         self.unconditional = False
@@ -55,8 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.dead:
             self._drop()
             return
-        if self.server.refuse:
-            self._answer(self.server.refuse, b"", {})
+        if self.server.refuse or (self.server.denies_changes and self.command not in {"GET", "HEAD"}):
+            self._answer(self.server.refuse or 403, b"", {})
             return
         headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
         if self.server.unconditional:
@@ -184,6 +189,18 @@ def test_a_server_that_denies_is_denied(store: CloudStore, proxy: LossyProxy, st
         with pytest.raises(StoreDenied) as caught:
             act()
         assert "test-secret" not in caught.value.message
+
+
+def test_whoever_may_only_read_plans_all_the_same(store: CloudStore, proxy: LossyProxy) -> None:
+    backup = new_backup(store)
+    for _ in range(2):
+        run_once(backup)
+    proxy.denies_changes = True
+    with pytest.raises(StoreDenied):
+        store.now_ms()
+    looking, clock = backup.looking(), SystemClock()
+    assert plan_retention(looking, parse_policy(keep_age="1d"), clock=clock).is_empty
+    assert plan_collection(looking, clock=clock).objects == ()
 
 
 def test_a_store_that_overwrites_all_the_same_gets_no_repository(store: CloudStore, proxy: LossyProxy) -> None:
