@@ -56,6 +56,16 @@ def test_a_log_that_starts_inside_a_batch_has_the_whole_batch_and_counts_what_is
     assert (pieces.first_offset, pieces.visible_records) == (100, 8)
 
 
+@pytest.mark.parametrize(("target_end", "start"), [(0, 100), (100, 100), (104, 104), (106, 106), (120, 106)])
+def test_in_a_target_that_ends_inside_that_batch_it_begins_there(backup: Backup, target_end: int, start: int) -> None:
+    source = chain(backup, [(106, 110, [batch(*range(100, 103), *range(105, 110))])], end=110)
+    pieces = SourcePieces(source, backup.store, target_end=target_end)
+    (*gaps, last) = spans(list(pieces.pieces()))
+    assert last == ("data", max(start, 105), 110)
+    assert all(kind == "gap" or end == 103 for kind, _, end in gaps)
+    assert (pieces.first_offset, pieces.visible_records) == (start, 4)
+
+
 def test_behind_a_hole_only_the_records_that_were_left_come(backup: Backup) -> None:
     segments = [(0, 3, [batch(0, 1, 2)]), (102, 110, [batch(*range(100, 110))])]
     pieces = SourcePieces(chain(backup, segments, end=110), backup.store)

@@ -113,6 +113,35 @@ def test_offsets_and_transactions_are_replayed_where_they_are_kept(site: Site) -
     assert [(each.offset, each.value) for each in copy.records()[-2:]] == [(20, b"aborted"), (22, b"committed")]
 
 
+@pytest.mark.parametrize("target_end", [0, 30, 60])
+def test_an_emptied_target_that_ends_before_the_source_begins_keeps_its_offsets(site: Site, target_end: int) -> None:
+    """The source begins inside a batch, which begins where the target is already."""
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"%d" % number for number in range(100)])
+    site.source.topics["orders"].partitions[0].delete_before(60)
+    site.back_up("orders")
+    log = site.target.make_topic("orders", retention_ms=OLD_ENOUGH).partitions[0]
+    if target_end:
+        site.target.write("orders", [b"theirs"] * target_end)
+        log.delete_before(target_end)
+
+    result = site.restore(offsets="preserve")
+    assert (result.verified, result.records, result.topics["orders"].same_offsets) == (True, 40, True)
+    assert [(each.offset, each.value) for each in log.records()] == [(at, b"%d" % at) for at in range(60, 100)]
+
+
+def test_an_emptied_target_that_ends_beyond_is_refused_with_both_offsets(site: Site) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"%d" % number for number in range(100)])
+    site.source.topics["orders"].partitions[0].delete_before(60)
+    site.back_up("orders")
+    site.target.make_topic("orders")
+    site.target.write("orders", [b"theirs"] * 61)
+    site.target.topics["orders"].partitions[0].delete_before(61)
+    with pytest.raises(RestoreRefused, match="of the target ends at 61 already, the source begins at 60"):
+        site.restore(offsets="preserve")
+
+
 def test_gaps_that_compaction_left_are_filled_where_offsets_are_kept(site: Site) -> None:
     log = site.source.make_topic("orders", cleanup_policy="compact").partitions[0]
     for base in (0, 13, 40):

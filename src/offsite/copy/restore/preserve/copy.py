@@ -93,7 +93,7 @@ class _Chain:
         if not attempt.is_first and (self._replays or self._has_gaps()):
             self._recover()  # whoever wakes from now on begins and ends none
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
-        self._source = SourcePieces(task.partition, ends.store)
+        self._source = SourcePieces(task.partition, ends.store, target_end=task.target_start)
         self._passed: PassedOver | None = PassedOver()
         self._writer = PreservingWriter(
             self._router,
@@ -110,7 +110,7 @@ class _Chain:
     def _has_gaps(self) -> bool:
         """As far as segments tell. Empty transactions may have filled them."""
         held = sum(segment.records + segment.control_batches for segment in self._plan.segments)
-        return self._plan.end - first_offset(self._plan) > held
+        return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > held
 
     def _recover(self) -> Mapping[int, Slot]:
         """Where we may not ask, or brokers cannot be asked, no attempt can have begun a transaction."""

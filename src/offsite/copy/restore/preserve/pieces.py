@@ -51,10 +51,14 @@ class UnusedOffsets(NamedTuple):
 LogPiece: TypeAlias = Data | TransactionEnd | UnusedOffsets
 
 
-def first_offset(partition: PartitionChain) -> int:
+def first_offset(partition: PartitionChain, *, target_end: int = 0) -> int:
     """The lowest offset at which the first batch may begin: the log's start, or before it when the log starts inside a
-    batch; the log's end when it holds nothing."""
-    return partition.segments[0].lowest_offset if partition.segments else partition.end
+    batch; the log's end when it holds nothing. In a target that ends at `target_end` that batch begins no earlier: of
+    its records those below the log's start are deleted at the end, so they may be left out."""
+    if not partition.segments:
+        return partition.end
+    first = partition.segments[0]
+    return max(first.lowest_offset, min(target_end, first.start))
 
 
 def log_start(partition: PartitionChain) -> int:
@@ -63,16 +67,16 @@ def log_start(partition: PartitionChain) -> int:
 
 
 class SourcePieces:
-    """The pieces of one partition, and what was counted while they passed."""
+    """The pieces of one partition for a target that ends at `target_end`, and what was counted while they passed."""
 
-    def __init__(self, partition: PartitionChain, store: Store) -> None:
+    def __init__(self, partition: PartitionChain, store: Store, *, target_end: int = 0) -> None:
         self._partition = partition
         self._store = store
         self._committed = committed_view(partition, store)
         self._left_out = frozenset(partition.left_out or ())
         self._last_undecided: dict[tuple[int, int], int] | None = None
         self._start = log_start(partition)
-        self._at = self.first_offset = first_offset(partition)
+        self._at = self.first_offset = first_offset(partition, target_end=target_end)
         self.visible_records = 0
         """Records at or after the log's start that consumers of both isolation levels see."""
         self.invisible_records = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from offsite.copy.replay_way import ReplayWay
 from offsite.copy.restore.plan import PartitionRestore
-from offsite.copy.restore.preserve.pieces import first_offset
+from offsite.copy.restore.preserve.pieces import first_offset, log_start
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.slow_transaction import SlowTransaction
 from offsite.kafka.transactions.replay import TIMEOUTS_MS
@@ -74,7 +74,7 @@ def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: 
     """The figures of one partition, into a target that ends at `target_end`."""
     records = sum(segment.records for segment in chain.segments)
     outcomes = sum(segment.control_batches for segment in chain.segments)
-    first = first_offset(chain)
+    first = first_offset(chain, target_end=target_end)
     gaps = max(chain.end - first - records - outcomes, 0)
     return PreservedPartition(
         chain=chain,
@@ -89,8 +89,8 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
     """Reason why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
     for each in partitions:
         name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
-        if target is not None and target.ends[number] > first_offset(each.chain):
-            return f"{name} of the target ends at {target.ends[number]:,} already, beyond where the source begins"
+        if target is not None and target.ends[number] > (start := log_start(each.chain)):
+            return f"{name} of the target ends at {target.ends[number]:,} already, the source begins at {start:,}"
         if each.gap_offsets > each.way.gaps_max:
             count = f"{each.gap_offsets:,}"
             return f"{name} has {count} offsets without records, too many to fill without {DIRECT_NEEDS}"
