@@ -13,6 +13,7 @@ from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.spark.settings import secrets_apart
 
 VARIABLES = frozenset(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
@@ -82,8 +83,8 @@ def _of_file(path: Path | None) -> Iterator[tuple[str, str]]:
     if path is None:
         return
     try:
-        text, why = path.read_text(encoding="utf-8"), exposure(path.stat())
-    except (OSError, UnicodeDecodeError) as error:
+        text, why = decode_text(path.read_bytes()), exposure(path.stat())
+    except (OSError, NotUtf8) as error:
         raise BadOption(f"cannot read {path}: {error}", hint="check --spark-properties") from error
     settings = parse_properties(text)
     if why and secrets_apart({each.name: each.value for each in settings})[1]:

@@ -17,6 +17,7 @@ from offsite.api.guard.roles import Role
 from offsite.model.errors import BadOption
 from offsite.model.journal import warned
 from offsite.model.untrusted.file_access import can_others_write
+from offsite.model.untrusted.text import NotUtf8, decode_text
 
 _NAME, _ROLE = r"(?P<name>[A-Za-z0-9._@-]{1,60})", f"(?P<role>{'|'.join(role.name.lower() for role in Role)})"
 _LINE = re.compile(rf"{_NAME}\s+{_ROLE}\s+sha256:(?P<hash>[0-9a-f]{{64}})")
@@ -110,8 +111,8 @@ def read_tokens(path: Path) -> Tokens:
                 f"the token file {path} can be written by others, who could let themselves in",
                 hint="own it, and: chmod go-w FILE",
             )
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = decode_text(path.read_bytes()).splitlines()
+    except (OSError, NotUtf8) as error:
         raise BadOption(f"the token file {path} cannot be read: {error}", hint=_HINT) from error
     known = [
         _known(line, f"line {number} of {path}")

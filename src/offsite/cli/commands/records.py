@@ -25,6 +25,7 @@ from offsite.model.selections.pattern_list import split_all
 from offsite.model.time import format_time
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import decode_text
 from offsite.services.restore.options import PointWords, parse_point
 
 if TYPE_CHECKING:
@@ -212,8 +213,14 @@ def _conditions(match_file: str | None, **typed: str | list[str] | None) -> dict
     """What is typed, and what is in the file, by name. No text is told of a line that is wrong. Raises `BadOption`."""
     found = {name: [told] if isinstance(told, str) else list(told or ()) for name, told in typed.items()}
     try:
-        text = "" if match_file is None else sys.stdin.read() if match_file == "-" else Path(match_file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        text = (
+            ""
+            if match_file is None
+            else sys.stdin.read()
+            if match_file == "-"
+            else decode_text(Path(match_file).read_bytes())
+        )
+    except (OSError, ValueError) as error:
         raise BadOption(f"--match-file cannot be read: {error}", hint="name a file of text") from error
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, words = line.partition("=")

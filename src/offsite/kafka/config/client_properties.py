@@ -20,6 +20,7 @@ from offsite.kafka.config.tls_settings import TLS_SETTINGS, read_tls
 from offsite.model.errors import BadKafkaConfig
 from offsite.model.untrusted.file_access import exposure
 from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import NotUtf8, decode_text
 
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
 _RACK = ("client.rack", "rack.id")
@@ -40,11 +41,11 @@ class ClientProperties:
 def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperties:
     """Read a properties file; `bootstrap`, when given, wins over the file's. Raises `BadKafkaConfig`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = decode_text(path.read_bytes())
     except OSError as error:
         raise BadKafkaConfig(f"cannot read {path}: {error.strerror}", hint="check --kafka-config") from error
-    except UnicodeDecodeError as error:
-        raise BadKafkaConfig(f"{path} is not a text file", hint="check --kafka-config") from error
+    except NotUtf8 as error:
+        raise BadKafkaConfig(f"cannot read {path}: {error}", hint="check --kafka-config") from error
     found = parse_client_properties(text, source=str(path), bootstrap=bootstrap)
     config = found.config
     if config.has_secret:

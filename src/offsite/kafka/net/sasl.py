@@ -21,6 +21,7 @@ from offsite.kafka.protocol.broker_errors import error_name
 from offsite.kafka.protocol.request import Api, Request
 from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.model.errors import BadKafkaConfig, KafkaAuthenticationFailed
+from offsite.model.untrusted.text import NotUtf8, decode_text
 
 _MAX_ROUNDS = 8  # SCRAM needs two, OAUTHBEARER's refusal two: more is a broker gone mad
 _HANDSHAKE_VERSION = 1
@@ -155,9 +156,11 @@ def read_token(source: TokenSource) -> str:
 
 def _read_file(path: str) -> str:
     try:
-        return Path(path).read_text()
+        return decode_text(Path(path).read_bytes())
     except OSError as error:
         raise KafkaAuthenticationFailed(f"cannot read the OAUTHBEARER token file {path}: {error.strerror}") from error
+    except NotUtf8:
+        raise KafkaAuthenticationFailed(f"the OAUTHBEARER token file {path} is no text in UTF-8") from None
 
 
 def _run(command: tuple[str, ...]) -> str:

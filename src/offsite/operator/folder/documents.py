@@ -13,6 +13,7 @@ from pathlib import Path
 
 from offsite.model.errors import BadOption, BadResource
 from offsite.model.untrusted.printable import printable
+from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.operator.folder.layout import ACCOUNTS, STATUS_SUFFIX
 from offsite.operator.resources.model import NAME_MAX, Resource
 from offsite.operator.resources.parse import KINDS, parse_resource
@@ -92,9 +93,9 @@ def read_text(path: Path) -> str:
     if len(data) > TEXT_MAX_BYTES:
         raise BadResource(f"{path.name} is larger than 256 KiB", hint="put resources into several files")
     try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadResource(f"{path.name} is no text in UTF-8") from error
+        return decode_text(data)
+    except NotUtf8 as error:
+        raise BadResource(f"{path.name} cannot be read: {error}") from error
 
 
 def _at_once(path: str, flags: int) -> int:

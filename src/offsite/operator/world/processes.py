@@ -119,7 +119,13 @@ def last_words(log: Path) -> str:
     """What a process said last, for people: an error with its hint, else the last line."""
     lines = _tail(log)
     at = next((number for number in reversed(range(len(lines))) if lines[number].startswith("error[")), None)
-    return "; ".join(map(str.strip, lines[at:]))[:_WORDS_MAX] if at is not None else lines[-1][:_WORDS_MAX] if lines else ""
+    return (
+        "; ".join(map(str.strip, lines[at:]))[:_WORDS_MAX]
+        if at is not None
+        else lines[-1][:_WORDS_MAX]
+        if lines
+        else ""
+    )
 
 
 def _tail(log: Path) -> list[str]:

@@ -13,6 +13,7 @@ from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.time import parse_duration_s
 from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.repository.generations.entry import Instance
 from offsite.repository.generations.layout import SetLayout
 from offsite.services.backup.options import BackupWords, parse_backup
@@ -65,9 +66,9 @@ def parse_generations(given: GivenGenerations, words: BackupWords, properties: P
 def read_properties(path: Path) -> GivenGenerations:
     """What the properties of a connector of the tool say. Raises `BadOption`."""
     try:
-        found = {each.name: each.value.strip() for each in parse_properties(path.read_text(encoding="utf-8"))}
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOption(f"cannot read {path}", hint="check --properties") from error
+        found = {each.name: each.value.strip() for each in parse_properties(decode_text(path.read_bytes()))}
+    except (OSError, NotUtf8) as error:
+        raise BadOption(f"cannot read {path}: {error}", hint="check --properties") from error
     name, instance = found.get("name"), None
     for suffix, each in _SUFFIXES.items():
         if name is not None and name.endswith(suffix):

@@ -10,6 +10,7 @@ from offsite.metastore.names import NameForm, topic_of_service
 from offsite.model.errors import BadOption
 from offsite.model.untrusted.names import is_topic_name
 from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import NotUtf8, decode_text
 
 ENABLED = "ksql.enable.metastore.backup"
 LOCATION = "ksql.metastore.backup.location"
@@ -90,7 +91,7 @@ def _settings(properties: Path | None) -> dict[str, str]:
     if properties is None:
         return {}
     try:
-        text = properties.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_text(properties.read_bytes())
+    except (OSError, NotUtf8) as error:
         raise BadOption(f"cannot read {properties}: {error}", hint="check --properties") from error
     return {each.name: each.value for each in parse_properties(text)}

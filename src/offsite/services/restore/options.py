@@ -26,6 +26,7 @@ from offsite.model.choices import (
 )
 from offsite.model.errors import BadOption
 from offsite.model.option import Option, filled
+from offsite.model.untrusted.text import NotUtf8, decode_text
 
 if TYPE_CHECKING:
     from offsite.copy.restore_point import PointRequest
@@ -230,6 +231,6 @@ def _option(field: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return decode_text(path.read_bytes())
+    except (OSError, NotUtf8) as error:
         raise BadOption(f"{path} cannot be read: {error}", hint="name a text file of topic,partition,offset") from error

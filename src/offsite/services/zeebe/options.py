@@ -12,6 +12,7 @@ from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
 from offsite.model.option import Option
 from offsite.model.untrusted.file_access import exposure
+from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.services.zeebe.address import ZeebeCluster, parse_address, parse_authorizations
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def _read(file: Path) -> str:
             warned("readable_by_others", why=f"it holds a secret, and {why}", file=file)
         if len(data) > _TOKEN_FILE_MAX_BYTES:
             raise BadOption(f"the file of --zeebe-token-file has more than {_TOKEN_FILE_MAX_BYTES} bytes")
-        return data.decode()
+        return decode_text(data)
     except OSError as error:
         raise BadOption(f"--zeebe-token-file cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise BadOption("the file of --zeebe-token-file is no text") from None
+    except NotUtf8 as error:
+        raise BadOption(f"--zeebe-token-file cannot be read: {error}") from None

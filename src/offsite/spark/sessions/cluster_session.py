@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from offsite.model.untrusted.java_words import cause
 from offsite.model.untrusted.properties import parse_properties
+from offsite.model.untrusted.text import NotUtf8, decode_text
 from offsite.spark.archive import ArchiveSettings, with_archive
 from offsite.spark.local.daemon import PRELOAD_VARIABLE
 from offsite.spark.local.jvm import java_binary, spark_home
@@ -85,8 +86,8 @@ def cluster_defaults() -> Mapping[str, str]:
     home = Path(os.environ.get("SPARK_HOME") or spark_home())
     file = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = decode_text(file.read_bytes())
+    except (OSError, NotUtf8):
         return {}
     return {each.name: each.value.strip() for each in parse_properties(text)}
 

@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_read_is_told_apart_from_one_that_declares_nothing
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_bytes(b"\xff\xfe\x00")
 
-    assert "no text" in read_declared(tmp_path).unclear["one.yaml"]
+    assert "UTF-16" in read_declared(tmp_path).unclear["one.yaml"]
 
 
 def test_of_a_resource_with_a_wrong_field_the_name_is_known(tmp_path: Path) -> None:
