@@ -264,12 +264,14 @@ def _write_all(file: int, data: bytes) -> None:
 def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
     """Give the last line its line break, or cut it off where it is torn. What may be a whole command (of a file without
     entries), and the entry of a torn line, are kept beside the file."""
-    if not read.torn_bytes or len(read.problems) > len(read.without_line) or len(read.without_line) > 1:
+    if len(read.problems) > len(read.without_line) or len(read.without_line) > 1:
         return
     if read.lacks_break:
         with wrapped("write", str(path)):
             _end_line(path)
         yield "gave its last line the line break that was missing"
+        return
+    if not read.torn_bytes:
         return
     if read.without_line:
         _cut_sidecar(path, read.without_line[0])

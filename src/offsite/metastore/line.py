@@ -49,6 +49,12 @@ def parse_line(text: bytes) -> tuple[bytes, bytes] | None:
     return cut_at_first_colon(text)
 
 
+def is_whole_line(text: bytes) -> bool:
+    """Whether a line of ksqlDB is surely all there: its value is a JSON object, and no beginning of one is."""
+    found = parse_line(text)
+    return found is not None and isinstance(_json(found[1]), dict)
+
+
 def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:
     """How ksqlDB and the console producer read a line."""
     key, separator, value = text.partition(SEPARATOR)

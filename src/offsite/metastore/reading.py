@@ -1,6 +1,9 @@
 """A backup file and its sidecar, read as commands, with all that is wrong with them. Pure.
 
 Whatever is found is told, and reading goes on: one damaged line must not hide the thousands after it.
+
+What an editor changes around a command is no part of it: a byte order mark before the first line, a carriage return
+before a line break, a last line without one. That last line counts where nothing of it can be missing.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offsite.log.records.record import CREATE_TIME, Record
-from offsite.metastore.line import parse_line
+from offsite.metastore.line import is_whole_line, parse_line
 from offsite.metastore.sidecar import BadEntry, Header, Stored, decode_entry, first_chain
 
 UNKNOWN = -1
+_MARK = b"\xef\xbb\xbf"
 
 
 class Command(NamedTuple):
@@ -53,13 +57,20 @@ class ReadBackup:
     without_line: Sequence[int]
     """The entries, counted from 1, that have a line which is not in the file."""
     lacks_break: bool
-    """The torn bytes are the whole line of the first of them: only its line break is missing."""
+    """Behind the last line break is a whole line: that of the first of them (then its bytes are the torn ones), or, of
+    a file without a sidecar, one that is told as a command."""
 
 
 def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
     """The commands in the bytes of a file and of its sidecar, None where there is no sidecar. Raises `BadEntry` when
     the sidecar does not begin as one of ours."""
     lines, torn = _whole_lines(data)
+    if (
+        is_ended := sidecar is None
+        and torn > 0
+        and is_whole_line(text := _without_editing(data[-torn:], len(lines) + 1))
+    ):
+        lines, torn = [*lines, text], 0
     described, torn_sidecar = _whole_lines(sidecar or b"")
     reader = _Reader(lines, described, data[len(data) - torn :])
     commands = list(reader.commands())
@@ -75,13 +86,17 @@ def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
         torn_bytes=torn,
         torn_sidecar_bytes=torn_sidecar,
         without_line=reader.without_line,
-        lacks_break=reader.lacks_break,
+        lacks_break=reader.lacks_break or is_ended,
     )
 
 
 def _whole_lines(data: bytes) -> tuple[list[bytes], int]:
     *lines, torn = data.split(b"\n")
     return lines, len(torn)
+
+
+def _without_editing(line: bytes, number: int) -> bytes:
+    return (line.removeprefix(_MARK) if number == 1 else line).removesuffix(b"\r")
 
 
 class _Reader:
@@ -103,7 +118,7 @@ class _Reader:
                 line = self._line if each is None or each.has_line else 0
                 yield Command(number, line, record, described=each is not None)
         while (text := self._next_line()) is not None:
-            number += 1
+            number, text = number + 1, _without_editing(text, self._line)
             if (plain := self._plain(text)) is not None:
                 yield Command(number, self._line, plain, described=False, text=text)
 
@@ -128,7 +143,7 @@ class _Reader:
         if entry is None:
             self.chain = ""
             text = self._next_line()
-            return None if text is None else self._plain(text)
+            return None if text is None else self._plain(_without_editing(text, self._line))
         text = self._next_line() if entry.has_line else None
         if entry.has_line and text is None:
             if self._torn and self.chain and not self.without_line:
@@ -140,6 +155,8 @@ class _Reader:
         return self._checked(entry, text, number)
 
     def _checked(self, entry: Stored, text: bytes | None, number: int) -> Record | None:
+        if self.chain and text is not None and not entry.follows(self.chain, text):
+            text = _without_editing(text, self._line)
         is_whole = not self.chain or entry.follows(self.chain, text)
         self.chain = entry.chain
         where = self._line if entry.has_line else 0

@@ -114,13 +114,15 @@ def test_a_line_that_lacks_its_break_alone_is_whole(made: Path) -> None:
     assert (made.read_bytes(), sidecar_of(made).read_bytes()) == (whole, entries)
 
 
-def test_what_may_be_a_whole_command_of_a_file_without_entries_is_kept(made: Path) -> None:
+@pytest.mark.parametrize("cut", [1, 2])
+def test_what_may_be_a_whole_command_of_a_file_without_entries_is_kept(made: Path, cut: int) -> None:
     whole = made.read_bytes()
     sidecar_of(made).unlink()
-    made.write_bytes(whole[:-1])
+    made.write_bytes(whole[:-cut])
     BackupFile.open(made, HEADER).file.close()
-    (kept,) = made.parent.glob("*.cut-*")
-    assert made.read_bytes() + kept.read_bytes() + b"\n" == whole
+    kept = [file.read_bytes() for file in made.parent.glob("*.cut-*")]
+    assert len(kept) == (0 if cut == 1 else 1), "a whole line stays in the file"
+    assert made.read_bytes() + b"".join(kept) == (whole if cut == 1 else whole[:-cut])
 
 
 def test_a_link_is_neither_cut_nor_copied(made: Path, tmp_path: Path) -> None:

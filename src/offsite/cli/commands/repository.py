@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Output, Records, Repo
+from offsite.cli.options.common import OptionalRepo, Output, Records, Repo
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.settings_view import render_cluster_settings, render_not_carried, render_topic_settings
@@ -44,14 +44,23 @@ class InitReport:
 
 
 def init(
-    repo: Annotated[str, typer.Argument(envvar="OFFSITE_REPO", help="A folder or a URL (s3://, gs://, az://).")],
+    context: typer.Context,
+    place: Annotated[
+        str | None, typer.Argument(metavar="[REPO]", help="A folder or a URL (s3://, gs://, az://), or: --repo.")
+    ] = None,
+    repo: OptionalRepo = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Make a new repository in an empty folder or prefix."""
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
 
-    made = Repository.init(open_store(repo))
+    source = context.get_parameter_source("repo")
+    if place and repo not in {None, place} and source is not None and source.name == "COMMANDLINE":
+        raise BadOption(f"{place} and --repo {repo} both say where", hint="give one of them")
+    if not (chosen := place or repo):
+        raise BadOption("no repository is named", hint="name a folder or a URL: offsite init s3://bucket/prefix")
+    made = Repository.init(open_store(chosen))
     report = InitReport(repository=made.store.url, repository_id=made.descriptor.repository_id)
     emit(report, output=output, render=_render_init)
 
