@@ -7,13 +7,14 @@ their services then (`tests/unit/cli/test_start.py` counts).
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
 from offsite.cli.lazy_group import Entry, LazyGroup
 from offsite.cli.output import OutputFormat, emit_error
 from offsite.cli.streams import check_written
-from offsite.model.errors import OffsiteError
+from offsite.model.errors import BadOption, OffsiteError
 
 
 class _Commands(LazyGroup):
@@ -96,9 +97,22 @@ def run() -> None:
         except SystemExit:  # how it ends, unless by an error of ours
             check_written()
             raise
+        except FileNotFoundError:
+            _check_working_folder()
+            raise
     except OffsiteError as error:
         emit_error(error, output=_output_format(sys.argv))
         sys.exit(error.exit_code)
+
+
+def _check_working_folder() -> None:
+    """Raise `BadOption` where the working folder was deleted: relative names lead nowhere then."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise BadOption(
+            "the working folder was deleted", hint="cd to a folder that is there, or write names in full"
+        ) from error
 
 
 def _output_format(arguments: list[str]) -> OutputFormat:

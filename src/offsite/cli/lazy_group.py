@@ -54,6 +54,23 @@ class LazyGroup(TyperGroup):
         return name, None if listed is None else self.commands[str(listed.name)], rest
 
 
+_PATTERNS = frozenset({"--topics", "--exclude", "--groups", "--partitions", "--rename"})
+_QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*'"
+
+
+class _Command(TyperCommand):
+    """A command that says what is wrong with words that it does not expect."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        has_patterns = not _PATTERNS.isdisjoint(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # click's own, wherever it lies
+            if has_patterns and "unexpected extra argument" in getattr(error, "message", ""):
+                error.message = f"{error.message}. {_QUOTE}"  # type: ignore[attr-defined]  # it has one
+            raise
+
+
 class _Commands(Mapping[str, Any]):
     """The commands themselves, each imported when it is looked at."""
 
@@ -81,7 +98,16 @@ def _imported(entry: Entry) -> Any:  # noqa: ANN401  # the same
     else:
         holder.command(name=entry.name)(found)
     log_everywhere(holder)
+    _explain_everywhere(holder)
     return typer.main.get_command(holder).commands[entry.name]  # type: ignore[attr-defined]  # a group
+
+
+def _explain_everywhere(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _explain_everywhere(group.typer_instance)
 
 
 def _nothing() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.model.errors import JavaMissing
-from offsite.model.untrusted.java_words import JAVA_HOME_HINT, cause, hint_here
+from offsite.model.untrusted.java_words import JAVA_HOME_HINT, cause, folder_to_start_in, hint_here
 from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
 OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
@@ -74,7 +74,12 @@ def _launcher() -> Path:
 def _version_text(launcher: Path) -> str:
     try:
         answer = subprocess.run(
-            [launcher, "-version"], capture_output=True, text=True, timeout=ANSWER_LIMIT_S, check=True
+            [launcher, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_LIMIT_S,
+            check=True,
+            cwd=folder_to_start_in(launcher.parent),
         )
     except subprocess.CalledProcessError as error:
         words = cause(f"{error.stderr}{error.stdout}", exit_code=error.returncode)

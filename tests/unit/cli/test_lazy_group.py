@@ -55,3 +55,12 @@ def test_a_shell_completes_commands_and_their_options(words: str, offered: list[
     result = CliRunner().invoke(app, [], prog_name="offsite", env=asked)
 
     assert result.output.split() == offered
+
+
+@pytest.mark.parametrize("command", [["backup", "run"], ["restore", "plan"]])
+@pytest.mark.parametrize("words", [["--topics", "Makefile", "README"], ["--topics", "orders"]])
+def test_patterns_that_a_shell_made_names_of_files_of_are_to_be_quoted(command: list[str], words: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--backup", "b", "--repo", "r", "--bootstrap", "no;where", *words])
+
+    assert ("Quote patterns" in result.output) == (len(words) > 2)
+    assert ("unexpected extra argument" in result.output) == (len(words) > 2)

@@ -197,3 +197,11 @@ def test_output_waits_where_somebody_has_told_a_full_pipe_not_to_wait() -> None:
         with os.fdopen(reader, "rb") as pipe:
             assert len(pipe.read()) == 3_000_001
     assert process.returncode == 0
+
+
+def test_a_working_folder_that_was_deleted_is_told(tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    script = "from offsite.cli.main import main; main()"
+    command = f'rmdir "$PWD"; exec {sys.executable} -c "{script}" sandbox start --dir sb'
+    ended = subprocess.run(["sh", "-c", command], cwd=gone, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (2, "error[OFF-0202]: the working folder was deleted")

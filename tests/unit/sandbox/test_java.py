@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,19 @@ def test_a_java_home_without_java_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="there is no Java in JAVA_HOME="):
         find_java()
+
+
+def test_a_java_is_found_from_a_working_folder_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = fake_java(tmp_path, "17")
+    launcher.write_text(launcher.read_text() + 'case "$(readlink /proc/$$/cwd)" in *deleted*) exit 1;; esac\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (gone := tmp_path / "gone").mkdir()
+    before = Path.cwd()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        assert find_java().major == 17
+    finally:
+        os.chdir(before)

@@ -130,11 +130,9 @@ def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[Address, ...]:
 def _parse_address(text: str, protocol: str) -> Address:
     scheme, arrow, place = text.rpartition("://")
     if arrow and scheme.upper() not in ({protocol} if protocol else PROTOCOLS):
-        asked = (
-            f"security.protocol is {protocol}" if protocol and scheme.upper() in PROTOCOLS else "Kafka has none such"
-        )
+        why = f"security.protocol is {protocol}" if scheme.upper() in PROTOCOLS else f"Kafka speaks no {scheme[:20]!r}"
         raise BadKafkaConfig(
-            f"{text[:300]!r} is not a broker address: {asked}",
+            f"{text[:300]!r} is not a broker address: {why}",
             hint="write it as host:9092; security.protocol in the file of --kafka-config says how it is spoken to",
         )
     if _is_ip(place, version=6):

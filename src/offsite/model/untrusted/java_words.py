@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 WORDS_MAX = 400
 """Characters of a line: a JVM may quote a whole command."""
@@ -57,6 +58,14 @@ def innermost(trace: str) -> str:
     """The cause of the causes in a stack of Java's, empty where there is none."""
     found = list(_INNERMOST.finditer(trace))
     return (found[-1][1] or found[-1][2]).strip()[:WORDS_MAX] if found else ""
+
+
+def folder_to_start_in(other: Path) -> Path:
+    """The working folder, or the `other` where it was deleted: no Java starts in it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return other
 
 
 def hint_here(words: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from offsite.model.clock import Clock
 from offsite.model.errors import JavaMissing, SparkFailed
-from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, cause, hint_here
+from offsite.model.untrusted.java_words import DEFAULT_HINT, JAVA_HOME_HINT, cause, folder_to_start_in, hint_here
 from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
 from offsite.spark.settings import LOOPBACK, secrets_apart
 
@@ -175,7 +175,7 @@ class LocalJvm:
                 stdout=log,
                 stderr=log,
                 env={**inherited, **_OWN_ADDRESS, _CONNECTION: str(self._connection), **self._environment},
-                cwd=_working_folder(self._folder),
+                cwd=folder_to_start_in(self._folder),
                 process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
             )
 
@@ -201,14 +201,6 @@ def name_of_nameless() -> str:
     except KeyError:
         return str(os.getuid())
     return ""
-
-
-def _working_folder(other: Path) -> Path:
-    """The working folder, or the `other` where it was deleted: no Java starts in it."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return other
 
 
 def _contained(folder: Path) -> list[str]:
