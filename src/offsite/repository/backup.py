@@ -26,7 +26,6 @@ from offsite.repository.coverage import let_go_of_needed, removed_since
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
-from offsite.repository.restores.elsewhere import check_records_of
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
 from offsite.stores.looking_store import LookingStore
@@ -80,6 +79,8 @@ class Backup:
     def keeping_records(self, place: Store) -> Backup:
         """This backup with the records of its restores in `place`, which holds nothing but such. Raises
         `RestoreRefused`, `DamagedObject`, and what the store raises."""
+        from offsite.repository.restores.elsewhere import check_records_of  # most looks at a backup have no such place
+
         check_records_of(place, self.descriptor)
         return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
 
