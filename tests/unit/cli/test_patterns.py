@@ -37,6 +37,7 @@ OTHERS = {
     "target",
     "with_",
     "place",
+    "records",
 }
 """Options that may be given several times and hold no patterns: what they hold may have commas of its own."""
 
