@@ -54,7 +54,6 @@ class LazyGroup(TyperGroup):
         return name, None if listed is None else self.commands[str(listed.name)], rest
 
 
-_PATTERNS = frozenset({"--topics", "--exclude", "--groups", "--partitions", "--rename"})
 _QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*'"
 
 
@@ -62,7 +61,9 @@ class _Command(TyperCommand):
     """A command that says what is wrong with words that it does not expect."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
-        has_patterns = not _PATTERNS.isdisjoint(args)
+        from offsite.model.selections.pattern_list import PATTERN_OPTIONS
+
+        has_patterns = any(word.lstrip("-").replace("-", "_") in PATTERN_OPTIONS for word in args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:  # click's own, wherever it lies

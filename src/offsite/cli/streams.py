@@ -37,7 +37,10 @@ def open_streams() -> None:
             os.set_inheritable(os.open(os.devnull, mode), True)  # it takes no name; lowest free number
     if sys.stdin is None:
         sys.stdin = open(_STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115  # open as long as we live
-    sys.stdout, sys.stderr = _text(_Results(), sys.stdout), _text(_Messages(), sys.stderr)
+    if sys.stdout is sys.__stdout__:  # else a program has put its own there
+        sys.stdout = _text(_Results(), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Messages(), sys.stderr)
 
 
 def check_written() -> None:

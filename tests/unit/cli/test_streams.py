@@ -56,7 +56,9 @@ for line in sys.stdin:
             if place:
                 give(number, place)
         said.close()
-        sys.stdin, sys.stdout, sys.stderr = stream(0, "r"), stream(1, "w"), stream(2, "w")
+        sys.stdin = stream(0, "r")
+        sys.stdout = sys.__stdout__ = stream(1, "w")
+        sys.stderr = sys.__stderr__ = stream(2, "w")
         sys.argv = ["offsite", *arguments]
         code = 99
         try:
