@@ -82,6 +82,22 @@ class IndexedArchive:
             hint=self.layout.advice or f"names look like {self.layout.file_key('orders', 0, 0)}",
         )
 
+    def check_sizes(self, on_damage: OnDamage) -> None:
+        """Tell of files that an index lists and that are not there, or of another size, as far as a listing says it."""
+        manifest = self._manifest(_pass_over)
+        indexes = (self._index(topic, _pass_over, manifest) for topic in (manifest.topics if manifest else ()))
+        listed = [receipt for index in indexes if index is not None for receipt in index.files]
+        sizes = {info.key: info.size_bytes for info in self.files.list()} if listed else {}
+        for receipt in listed:
+            if (size_bytes := sizes.get(receipt.name)) is None:
+                on_damage(Damage(file=receipt.name, position=0, problem="missing, although the index lists it"))
+            elif size_bytes != receipt.size_bytes:
+                position, problem = (
+                    min(size_bytes, receipt.size_bytes),
+                    f"{size_bytes} bytes, {receipt.size_bytes} in the index",
+                )
+                on_damage(Damage(file=receipt.name, position=position, problem=problem))
+
     def listed(self, piece: Piece) -> Mapping[str, FileReceipt]:
         """What the index says of the files of `piece`: nothing when there is no index that can be read."""
         index = self._index(piece.topic, _pass_over, None)

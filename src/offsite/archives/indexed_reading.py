@@ -50,6 +50,10 @@ class IndexedReader(ABC):
     def contents(self, on_damage: OnDamage = refuse_damage) -> ArchiveContents:
         return self._archive.contents(self._first_offset, on_damage)
 
+    def check_sizes(self, on_damage: OnDamage) -> None:
+        """See `IndexedArchive.check_sizes`."""
+        self._archive.check_sizes(on_damage)
+
     def read(self, piece: Piece, on_damage: OnDamage = refuse_damage) -> Batches:
         listed = self._archive.listed(piece)
         of = TopicPartition(topic=piece.topic, partition=piece.partition)

@@ -18,13 +18,17 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.avro.schema import PLAIN_SCHEMA
-from offsite.archives.formats import open_reader
+from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
 from offsite.services.archives.inspection import ArchiveSource, Inspection, inspect
 from offsite.stores.archive_folder import ArchiveFolder
-from tests.archive_records import TIME_MS, plain_records, read_all
+from tests.archive_records import TIME_MS, export, plain_records, read_all
+from tests.unit.archives.osodevops.made_backups import backup
+from tests.unit.archives.trivadis.made_archives import SCHEMA as TRIVADIS
+from tests.unit.archives.trivadis.made_archives import record as trivadis_record
+from tests.unit.archives.trivadis.made_archives import row
 
 Write = Callable[[ArchiveFolder, str, Sequence[Record]], None]
 KEYS = {
@@ -401,3 +405,58 @@ def test_inspect_tells_where_the_records_end(files: ArchiveFolder, kind: str) ->
     write(kind, files, plain_records(7, 40))
     (found,) = look(kind, files).partitions
     assert (replace(found, files=0, size_bytes=0).start, found.end) == (7, 40)
+
+
+@pytest.mark.parametrize("size_bytes", [None, 0, 20, 10_000])
+def test_inspect_tells_of_files_that_are_not_as_long_as_the_index_says(
+    files: ArchiveFolder, kind: str, size_bytes: int | None
+) -> None:
+    writer = open_writer(kind, files)
+    receipt = export(writer, plain_records(0, 40), start=0, end=40).files[0]
+    assert look(kind, files).damaged == ()
+    whole = files.get(receipt.name) or b""
+    if size_bytes is None:
+        files.delete(receipt.name)
+    else:
+        files.put(receipt.name, whole.ljust(size_bytes, b"x")[:size_bytes])
+    (damage,) = look(kind, files).damaged
+    assert damage.file == receipt.name
+    told = "missing" if size_bytes is None else f"{size_bytes} bytes, {len(whole)} in the index"
+    assert damage.problem.startswith(told)
+
+
+# -- contradictions in the formats of other tools ----------------------------------------------------------------------
+
+
+def test_contradicting_objects_of_trivadis_are_damage(tmp_path: Path) -> None:
+    folder = tmp_path / "orders" / "0"
+    folder.mkdir(parents=True)
+    for start, values in ((0, [b"a", b"b"]), (1, [b"other", b"c"])):
+        rows = [row(trivadis_record(start + at, value)) for at, value in enumerate(values)]
+        out = io.BytesIO()
+        fastavro.writer(out, json.loads(json.dumps(TRIVADIS)), rows)
+        (folder / f"orders-0-{start:015d}.avro").write_bytes(out.getvalue())
+    files = ArchiveFolder(root=tmp_path)
+    with pytest.raises(DamagedArchive, match="offset 1 is another record than in"):
+        read("trivadis", files)
+    assert [record.value for record in read("trivadis", files, into=[])] == [b"a", b"b", b"c"]
+    assert len(look("trivadis", files).damaged) == 1
+
+
+def test_contradicting_segments_of_osodevops_are_damage(tmp_path: Path) -> None:
+    first, second = plain_records(0, 5), [record._replace(value=b"other") for record in plain_records(3, 8)]
+    where = tmp_path / "b"
+    for number, records in enumerate((first, second)):
+        backup(tmp_path / str(number), records)
+    keys = [next((tmp_path / str(number)).rglob("segment-*")) for number in (0, 1)]
+    folder = where / "topics/orders/partition=0"
+    folder.mkdir(parents=True)
+    for key in keys:
+        (folder / key.name).write_bytes(key.read_bytes())
+    files = ArchiveFolder(root=where)
+    reader = open_reader("osodevops", files, ReadOptions(adopt_orphans=True))
+    with pytest.raises(DamagedArchive, match="offset 3 is another record than in"):
+        read_all(reader)
+    found: list[Damage] = []
+    assert [record.offset for record in read_all(reader, found.append)] == list(range(8))
+    assert len([each for each in found if "another record" in each.problem]) == 2

@@ -10,6 +10,7 @@ from offsite.archives import kafka_backup
 from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_reader
+from offsite.archives.indexed_reading import IndexedReader
 from offsite.archives.kafka_backup import InspectedSegment, Reindexed
 from offsite.log.groups.offsets import offset_count
 from offsite.model.errors import BadOption
@@ -99,11 +100,16 @@ TEXT_SHOWN = 60
 
 
 def inspect(source: ArchiveSource) -> Inspection:
-    """The contents of an archive. Files that no index lists are read through, as an import reads them. Damage is a
-    result here. Raises `ArchiveNotFound`, and what the store raises."""
+    """The contents of an archive. Files that no index lists are read through, as an import reads them; of others it is
+    looked whether they are there, and as long as the index says. Damage is a result here.
+
+    Raises `ArchiveNotFound`, and what the store raises.
+    """
     damages: list[Damage] = []
     contents = source.reader.contents(damages.append)
     pieces = [_read_through(piece, source, damages.append) for piece in contents.pieces]
+    if isinstance(source.reader, IndexedReader):
+        source.reader.check_sizes(damages.append)
     segments: tuple[InspectedSegment, ...] = ()
     if source.format == KAFKA_BACKUP:
         found = kafka_backup.inspect(source.files)
