@@ -33,7 +33,7 @@ from offsite.repository.commit_log import UNREAD, CommitLog
 from offsite.repository.fold import fold
 from offsite.repository.history import History
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import parse_catalog_key
+from offsite.repository.layout import own, parse_catalog_key
 from offsite.repository.segments.segment import SegmentList
 from offsite.repository.state import FIRST_SEQ, BackupState
 from offsite.stores.store import PutResult
@@ -198,7 +198,7 @@ class Catalog:
 
     def _numbers(self, after: int) -> Iterator[int]:
         layout = self.log.layout
-        for info in self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after)):
+        for info in own(self.log.store.list(layout.catalog_prefix, start_after=layout.seal_key(after))):
             if (seq := parse_catalog_key(info.key)) is not None and seq > after:
                 yield seq
 

@@ -22,7 +22,7 @@ from offsite.model.journal import warned
 from offsite.model.untrusted.digest import DigestState, check_digest
 from offsite.repository.commit import Changes, Commit, StoredCommit
 from offsite.repository.commit_json import commit_hash, damaged_commit, decode_commit, encode_commit
-from offsite.repository.layout import BackupLayout, parse_commit_key
+from offsite.repository.layout import BackupLayout, own, parse_commit_key
 from offsite.stores.store import ObjectInfo, PutResult, Store
 
 _READERS = 16
@@ -136,7 +136,7 @@ class CommitLog:
     def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | Unread]]:
         """The commits `after` < number <= `upto` with their numbers, and an error in the place of each one that is
         missing, unreadable, or of a newer format."""
-        listed = self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after))
+        listed = own(self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after)))
         known = self._numbered(listed, after, upto)
         while window := list(islice(known, _WINDOW)):
             yield from self._read_at_once(window)
@@ -147,13 +147,11 @@ class CommitLog:
             return list(pool.map(self._tried, known))
 
     def _numbered(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[_Numbered]:
-        """The keys of commits, errors for those between them that are not there, and at last for what is no commit."""
+        """The keys of commits, and errors for those between them that are not there."""
         expected = after + 1
-        foreign = None
         for info in listed:
             if (seq := parse_commit_key(info.key)) is None:
-                foreign = info.key
-                continue
+                continue  # of a backup whose name only looks like this one's
             for missing in range(expected, min(seq, (seq if upto is None else upto) + 1, expected + _MISSING_MAX)):
                 yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, {info.key} is there")
             if upto is not None and seq > upto:
@@ -162,8 +160,6 @@ class CommitLog:
             expected = seq + 1
         if upto is None:
             yield from self._unlisted(expected)
-        if foreign is not None:
-            yield expected, damaged_commit(f"{foreign} does not belong into a commit log")
 
     def _unlisted(self, seq: int) -> Iterator[_Numbered]:
         """A link or a folder in the place of the next commit is in no list: the history must not seem to end there."""

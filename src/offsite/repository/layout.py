@@ -34,6 +34,11 @@
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
     jobs/<job>/... job-keys/<hash>.json                         long work of coordinators, see `repository.jobs`
+declared/<uid>/... declared-names/<backup>...               backups of resources, see `repository.declared`
+generations/<set>/...                                       sets of generations, see `repository.generations`
+operator/...                                                what operators keep for themselves
+What has another name was put there by somebody else (`is_own_key`): a file manager, a console, a person who made a
+copy. Listings pass over it (`own`), so that it is neither damage nor a backup, and nobody deletes it.
 A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
 folder.
 """
@@ -41,11 +46,13 @@ folder.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offsite.model.check import check
 from offsite.model.untrusted.bounds import MAX_OFFSET
-from offsite.model.untrusted.names import check_backup_name, check_topic_name
+from offsite.model.untrusted.names import check_backup_name, check_topic_name, is_backup_name
+from offsite.stores.store import ObjectInfo
 
 ROOT_KEY = "offsite.json"
 PROBES_PREFIX = "probes/"
@@ -68,6 +75,36 @@ _SNAPSHOT = re.compile(
 _CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
 _CHECKPOINT = re.compile(r"backups/[^/]+/checkpoints/(\d{20})/([a-z]+)\.json")
 _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
+
+_NAME, _NUMBERED = r"[A-Za-z0-9._-]+", r"\d{20}-[0-9a-f]{8}"
+_LEASE = r"(?:\d{8}|[1-9]\d{8,11})\.(?:claim|beat|end)\.json"
+_IN_BACKUP = (
+    r"(?:backup|removing|removed|collected|compaction|retention)\.json",
+    r"commits/\d{20}\.json",
+    r"catalog/(?:hint\.json|\d{20}\.(?:json|parquet|history\.parquet))",
+    rf"(?:catalog-parts|groups)/{_NUMBERED}\.parquet",
+    rf"(?:metadata|cuts)/{_NUMBERED}\.json",
+    rf"packs/{_NUMBERED}\.pack",
+    rf"audit/{_NUMBERED}\.jsonl",
+    r"checkpoints/\d{20}/[a-z]+\.json",
+    rf"checkpoint-taker/{_LEASE}",
+    rf"restores/{_NAME}/(?:(?:restore|report|producer|(?:targets|aside)(?:-\d+)?)\.json|lease/{_LEASE})",
+    rf"restores/{_NAME}/(?:attempts/{_NAME}/\d+/\d{{5}}\.json|maps/{_NAME}/\d+(?:\.\d+)?\.map)",
+    rf"drills/{_NAME}/report\.(?:json|html)",
+    rf"verifies/{_NAME}/{_NAME}\.json",
+    rf"group-changes/{_NAME}/(?:change\.json|before\.parquet|undone\.json)",
+)
+_IN_ROOT = (
+    r"offsite\.json|clock|probes/(?:create-only|doctor-[0-9a-f]+)",
+    rf"jobs/\d{{8}}-\d{{6}}-[0-9a-f]{{8}}/(?:(?:ends/)?{_NAME}\.json|worker/{_LEASE})",
+    r"job-keys/[0-9a-f]{64}\.json",
+    rf"declared/{_NAME}/(?:(?:told|kept|agent-word|probe-{_NAME})\.json|(?:lock|agent|expiry)/{_LEASE})",
+    rf"declared/{_NAME}/(?:(?:ledger|restore)/\d{{20}}\.json|audit/{_NUMBERED}\.jsonl|read/\d{{8}}/{_NAME}\.json)",
+    rf"declared-names/{_NAME}(?:/\d{{8}})?\.json",
+    rf"generations/{_NAME}/(?:kept\.json|ledger/\d{{20}}\.json|audit/{_NUMBERED}\.jsonl)",
+    rf"operator/(?:{_NAME}/)+{_NAME}\.json",
+)
+_OWN = re.compile("|".join((*_IN_ROOT, rf"backups/(?P<backup>[^/]+)/(?:{'|'.join(_IN_BACKUP)})")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +328,19 @@ def parse_segment_key(key: str) -> SegmentName | None:
         attempt=match["attempt"],
         suffix=match["suffix"],
     )
+
+
+def is_own_key(key: str) -> bool:
+    """Whether offsite gives such a name to an object of a repository, whatever the object holds."""
+    if (match := _OWN.fullmatch(key)) is not None:
+        return match["backup"] is None or is_backup_name(match["backup"])
+    segment = parse_segment_key(key)
+    return segment is not None and is_backup_name(segment.backup)
+
+
+def own(listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+    """The objects of a listing whose names are ours: what others put there is passed over."""
+    return (info for info in listed if is_own_key(info.key))
 
 
 def parse_pack_key(key: str) -> int | None:

@@ -20,12 +20,7 @@ from itertools import chain, groupby
 from offsite.model.errors import StoreDenied
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
-from offsite.repository.layout import (
-    parse_catalog_key,
-    parse_part_key,
-    parse_segment_key,
-    parse_snapshot_key,
-)
+from offsite.repository.layout import own, parse_catalog_key, parse_part_key, parse_segment_key, parse_snapshot_key
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.record import RestoreRecord, UnreadableRestore, try_unfinished_restores
 from offsite.repository.state import BackupState
@@ -127,7 +122,7 @@ def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:
 def folder_of(store: Store, prefix: str) -> Folder:
     """What is below `prefix`."""
     folder = Folder(prefix=prefix, objects=0, size_bytes=0, quiet_since_ms=0)
-    for info in store.list(prefix):
+    for info in own(store.list(prefix)):
         folder = replace(
             folder,
             objects=folder.objects + 1,
@@ -155,7 +150,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
         ("metadata", layout.metadata_prefix),
         ("cut", layout.cuts_prefix),
     ):
-        for info in backup.store.list(prefix):
+        for info in own(backup.store.list(prefix)):
             name = parse_segment_key(info.key)
             yield Orphan(kind="index" if name is not None and name.suffix == "idx" else kind, info=info)
 
@@ -203,11 +198,12 @@ def _older(orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
 def _unsealed(backup: Backup) -> Iterator[Orphan]:
     """Parts of catalogs whose seal never came: no reader looks at them."""
     layout = backup.layout
-    infos = list(backup.store.list(layout.catalog_prefix))
+    infos = list(own(backup.store.list(layout.catalog_prefix)))
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
     read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
     yield from (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
-    parts = backup.store.list(layout.parts_prefix)  # read after the seals: the first catalog to name a part is its own
+    # read after the seals: the first catalog to name a part is its own
+    parts = own(backup.store.list(layout.parts_prefix))
     yield from (Orphan(kind="catalog", info=info) for info in parts if parse_part_key(info.key) not in sealed)
 
 
@@ -219,7 +215,7 @@ def _unrecorded(backup: Backup) -> Iterator[Orphan]:
         ("drill", layout.drills_prefix, "report.json"),
         ("group change", layout.group_changes_prefix, "change.json"),
     ):
-        for folder, infos in groupby(backup.store.list(prefix), key=partial(_folder_of, prefix=prefix)):
+        for folder, infos in groupby(own(backup.store.list(prefix)), key=partial(_folder_of, prefix=prefix)):
             inside = list(infos)
             if all(info.key != f"{folder}{record}" for info in inside):
                 yield from (Orphan(kind=kind, info=info) for info in inside)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from offsite.model.errors import (
     BackupExists,
     BackupNotFound,
-    BadName,
     DamagedObject,
     OverwritingStore,
     RepositoryExists,
@@ -17,6 +17,7 @@ from offsite.model.errors import (
 )
 from offsite.model.ids import random_id, random_uuid
 from offsite.model.journal import warned
+from offsite.model.named import named
 from offsite.model.selections.selection import TopicSelection
 from offsite.model.untrusted.names import check_backup_name
 from offsite.model.version import __version__
@@ -31,9 +32,12 @@ from offsite.repository.descriptor import (
 )
 from offsite.repository.generations.removal import free_name
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout
+from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout, is_own_key, own
 from offsite.repository.replaced import NOTHING_COLLECTED
 from offsite.stores.store import PutResult, Store
+
+_AROUND_MAX = 10_000
+"""Names outside of backups that are looked at for strangers: ten requests to an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +161,7 @@ class Repository:
                 return False
         except DamagedObject:  # a pipe or a link in its place: `backup` says so
             return True
-        return next(self.store.list(layout.commits_prefix), None) is not None
+        return next(own(self.store.list(layout.commits_prefix)), None) is not None
 
     def _check_store(self) -> None:
         try:
@@ -198,21 +202,44 @@ class Repository:
         return found
 
 
+def strangers_in(store: Store, backup: str, *, most: int | None = None) -> Iterator[str]:
+    """The keys of what others put into the folder of a backup, among the first `most` names there."""
+    prefix = BackupLayout(backup=backup).prefix
+    listed = (info.key for info in islice(store.list(prefix), most))
+    return (key for key in listed if key.startswith(prefix) and not is_own_key(key))
+
+
+def strangers_around(store: Store) -> Iterator[str]:
+    """The keys of what others put into the repository, but into no backup's folder, among the first names there.
+    Not the marker of its own folder, whose key is empty."""
+    prefixes = {layout.prefix for layout in backup_folders(store)}
+    return (key for key in islice(_keys_outside(store, prefixes), _AROUND_MAX) if key and not is_own_key(key))
+
+
+def strangers_told(keys: Sequence[str]) -> str:
+    """One line about them, and what to do."""
+    return f"passed over, for offsite gives no such names: {named(keys, most=5)}; take away what nobody needs"
+
+
+def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
+    past: str | None = ""
+    while past is not None:
+        start_after, past = past, None
+        for info in store.list("", start_after=start_after):
+            prefix = "/".join((*info.key.split("/")[:2], ""))
+            if prefix in prefixes and info.key.startswith(prefix):  # a marker `backups/a/` is listed without its slash
+                past = f"{prefix[:-1]}0"  # after everything in it: `0` follows `/`
+                break
+            yield info.key
+
+
 def backup_folders(store: Store) -> Iterator[BackupLayout]:
-    """All below `backups/` that can be the folder of a backup, in the order of keys; the journal tells of others."""
-    for name in _folders(store):
-        try:
-            yield BackupLayout(backup=name)
-        except BadName as error:
-            warned("passed-over", folder=f"{BACKUPS_PREFIX}{name}", why=error.message, store=store.url)
-
-
-def _folders(store: Store) -> Iterator[str]:
-    """One listing each. A store may write what it is asked for in another way, and list a folder that was seen."""
+    """All below `backups/` that hold an object of ours, in the order of keys: one listing each. A store may write what
+    it is asked for in another way, and list a folder that was seen."""
     past = ""
-    while info := next((each for each in store.list(BACKUPS_PREFIX, start_after=past) if each.key > past), None):
+    while info := next((each for each in own(store.list(BACKUPS_PREFIX, start_after=past)) if each.key > past), None):
         name = info.key.removeprefix(BACKUPS_PREFIX).split("/")[0]
-        yield name
+        yield BackupLayout(backup=name)
         past = f"{BACKUPS_PREFIX}{name}0"  # after everything in it: `0` follows `/`
 
 

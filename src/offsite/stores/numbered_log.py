@@ -67,9 +67,10 @@ class NumberedLog(Generic[StateT]):
     def _check_end(self, state: StateT) -> None:
         """What lies behind a missing entry shows that it was there: to go on before it would decide twice."""
         for info in self.store.list(self.prefix, start_after=self.key(state.seq)):
-            is_entry = info.key == self.key(_number(info.key.removeprefix(self.prefix)))
+            if info.key != self.key(_number(info.key.removeprefix(self.prefix))):
+                continue  # a stranger's file is no entry, and hides none
             # one that was appended since is not behind a gap
-            if is_entry and self.store.head(self.key(state.seq + 1)) is None:
+            if self.store.head(self.key(state.seq + 1)) is None:
                 raise DamagedObject(f"{self.key(state.seq + 1)} is missing, {info.key} is there", hint=HINT)
             return
 

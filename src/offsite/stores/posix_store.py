@@ -9,6 +9,7 @@ Source of the rules: link and rename are atomic (POSIX), and durable only after 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix,
 from offsite.stores.store_wait import store_wait
 
 _HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"
+
+
+_OF_KEYS = re.compile(r"[A-Za-z0-9._=-]*")
+"""The names of folders that keys of ours lead through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +199,10 @@ def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
                 entries[f"{key}/" if entry.is_dir(follow_symlinks=False) else key] = entry
     except FileNotFoundError:
         return
+    except PermissionError:
+        if _OF_KEYS.fullmatch(folder.name):
+            raise
+        return  # lost+found, @eaDir: nothing of ours is below such a name
     for key in sorted(key for key in entries if "~" not in key):
         entry = entries[key]
         if key.endswith("/"):

@@ -301,7 +301,7 @@ def test_what_came_back_is_swept_and_the_mark_goes_after_a_month(repository: Rep
     remove_backup(store, backup.layout, is_read=lambda: False, announce=announced.append)
     assert announced == [there], "nothing was left to say anything of"
     store.put_if_absent(backup.layout.commit_key(4), b"late")
-    store.put_if_absent(f"{backup.layout.topics_prefix}t/partition=0/late.log", b"late")
+    store.put_if_absent(f"{backup.layout.topics_prefix}t/partition=0/t+0-{1:020}-0123abcd.log", b"late")
     assert repository.backups() == ("pair.gen-10",)
     now_ms = store.now_ms()
     store.pass_time(SETTLED_MS)
@@ -347,7 +347,7 @@ def test_nothing_goes_from_a_name_without_the_mark_of_a_removal(repository: Repo
 def test_what_somebody_is_writing_for_days_is_not_swept(repository: Repository) -> None:
     """A first import has no descriptor until its end, and whoever may create objects can put the mark of a removal."""
     store, layout = removed(repository)
-    first, second = (f"{layout.topics_prefix}t/partition=0/{name}.log" for name in ("first", "second"))
+    first, second = (f"{layout.topics_prefix}t/partition=0/t+0-{nr:020}-0123abcd.log" for nr in (1, 2))
     store.put_if_absent(first, b"segment")
     store.pass_time(SETTLED_MS)
     store.put_if_absent(second, b"segment")
@@ -374,7 +374,7 @@ def test_a_sweep_stops_at_a_descriptor_that_appears_meanwhile(repository: Reposi
 def test_the_fence_is_asked_before_every_few_deletes(repository: Repository) -> None:
     store, layout = removed(repository)
     for nr in range(50):
-        store.put_if_absent(f"{layout.topics_prefix}t/partition=0/late-{nr}.log", b"late")
+        store.put_if_absent(f"{layout.topics_prefix}t/partition=0/t+0-{nr:020}-0123abcd.log", b"late")
     store.pass_time(SETTLED_MS)
     left: list[int] = []
 
@@ -396,7 +396,7 @@ def test_no_backup_begins_under_the_name_of_a_removed_one(repository: Repository
         repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)
     assert below(store, layout) == [layout.removed_key]
     store.pass_time(KEPT_MS)
-    late = f"{layout.topics_prefix}t/partition=0/late.log"
+    late = f"{layout.topics_prefix}t/partition=0/t+0-{1:020}-0123abcd.log"
     store.put_if_absent(late, b"late")
     with pytest.raises(BackupExists, match="was removed lately"):
         repository.create_backup("pair.gen-1", cluster_id="c", selection=selection)

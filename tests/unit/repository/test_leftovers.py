@@ -181,7 +181,7 @@ def test_what_a_first_import_left_lies_in_no_backup_and_is_found_all_the_same(st
     repository = Repository.init(store)
     born = repository.create_backup("a", cluster_id="c", selection=SELECTION)
     run_once(born)
-    store.put_if_absent("backups/a-b/topics/t/partition=0/x", b"12345")
+    store.put_if_absent(f"backups/a-b/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"12345")
     assert find_unnamed_folders(repository) == ()
     days_pass(store)
     (folder,) = find_unnamed_folders(repository)

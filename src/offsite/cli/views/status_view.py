@@ -40,8 +40,9 @@ def render_status(console: Console, report: Status) -> None:
             console.print(f"      {problem}")
         for each in backup.notes:
             console.print(f"      note: {each}")
-    for removed in report.removed:
-        console.print(f"  removed on purpose: {_removed(removed)}")
+    around = (f"note: {note}" for note in report.notes)
+    for line in (*around, *(f"removed on purpose: {_removed(removed)}" for removed in report.removed)):
+        console.print(f"  {line}")
 
 
 def _removed(removed: RemovedBackup) -> str:

@@ -8,6 +8,7 @@ from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.model.head import Head
 from offsite.model.size import format_size
 from offsite.model.time import format_duration, format_time
+from offsite.repository.repository import strangers_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,8 @@ def render_verification(console: Console, result: VerifyResult, *, listed: bool)
         )
     _render_coverage(console, result)
     _render_unvouched(console, result)
+    if result.strangers:
+        console.print(f"  {strangers_told(result.strangers)}")
     for snapshot in result.damaged_snapshots:
         console.print(f"  DAMAGED snapshot of commit {snapshot.first_commit}: {snapshot.problem}")
     if result.leftovers is not None:

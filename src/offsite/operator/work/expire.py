@@ -38,7 +38,7 @@ from offsite.repository.generations.removal import (
     was_brought_back,
     withdraw_removal,
 )
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.repository import Repository
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.lease import LeaseTerms
@@ -304,7 +304,7 @@ def _rest_of(low: _Low) -> str:
     """An object of a backup that has no commit; empty: there is none."""
     layout = low.layout
     marks = {layout.descriptor_key, layout.collected_key, layout.removing_key, layout.removed_key}
-    return next((info.key for info in low.store.list(layout.prefix) if info.key not in marks), "")
+    return next((info.key for info in own(low.store.list(layout.prefix)) if info.key not in marks), "")
 
 
 def _kept(low: _Low, why: str) -> KeptBackup:

@@ -20,6 +20,7 @@ from offsite.model.journal import decided, warned
 from offsite.repository.commit import PartitionId
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.layout import own
 from offsite.repository.segments.reader import SegmentReader
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
@@ -71,7 +72,7 @@ class Reading:
 
     def forget(self) -> None:
         """Delete the notes. Nothing depends on them."""
-        for info in list(self.store.list(self._prefix)):
+        for info in list(own(self.store.list(self._prefix))):
             self.store.delete(info.key)
 
     @property
@@ -89,7 +90,7 @@ class Reading:
         return self._noted
 
     def _notes(self) -> Iterator[_Seen]:
-        for info in self.store.list(self._prefix):
+        for info in own(self.store.list(self._prefix)):
             try:
                 item = parse_json_object(self.store.get(info.key) or b"", source=info.key, damaged=DamagedObject)
                 if item.text("place") == self.store.url:

@@ -17,7 +17,7 @@ from offsite.repository.declared.history import LowLevel, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, declared_uids, owner_of
 from offsite.repository.generations.removal import KEPT_MS, is_removed, returned_into, sweep, unopened
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import GENERATION, Deletion, note_deletions
@@ -101,7 +101,7 @@ def _is_owner(store: Store, uid: str, backup: str) -> bool:
 
 def _is_pinned(store: Store, layout: BackupLayout) -> bool:
     """As far as its history can be read: of that a removal leaves nothing, and what comes back is a piece."""
-    if next(store.list(layout.commits_prefix), None) is None:
+    if next(own(store.list(layout.commits_prefix)), None) is None:
         return False
     try:
         return any(pin.holds for pin in pinned_points(unopened(store, layout)))

@@ -17,7 +17,7 @@ from offsite.repository.checkpoints.marker import (
     encode_taken,
     encode_told,
 )
-from offsite.repository.layout import BackupLayout, parse_checkpoint_key
+from offsite.repository.layout import BackupLayout, own, parse_checkpoint_key
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.stores.store import PutResult, Store
 
@@ -55,7 +55,7 @@ class CheckpointRecords:
         """What is told of each checkpoint with an id above `after`, by rising id: one list of keys."""
         start = "" if after < 0 else self.layout.checkpoint_key(after, "zz")  # behind all that is told of it
         found: dict[int, set[Told]] = {}
-        for info in self.store.list(self.layout.checkpoints_prefix, start_after=start):
+        for info in own(self.store.list(self.layout.checkpoints_prefix, start_after=start)):
             parsed = parse_checkpoint_key(info.key)
             if parsed is not None and parsed[1] in set(Told):
                 found.setdefault(parsed[0], set()).add(Told(parsed[1]))

@@ -21,7 +21,7 @@ from offsite.repository.declared.layout import (
 )
 from offsite.repository.descriptor import decode_backup
 from offsite.repository.generations.removal import free_name
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import Store
 
@@ -98,11 +98,11 @@ def _is_given_up(store: Store, backup: str, owner: str) -> bool:
     layout = BackupLayout(backup=backup)
     lows = DeclaredLedger(store=store, layout=DeclaredLayout(uid=owner)).read().backups
     phases = {low.phase for low in lows if low.beginning.backup == backup}
-    return phases == {Phase.REMOVED} and free_name(store, layout) and next(store.list(layout.prefix), None) is None
+    return phases == {Phase.REMOVED} and free_name(store, layout) and next(own(store.list(layout.prefix)), None) is None
 
 
 def _newest_claim(store: Store, backup: str) -> str:
-    keys = [info.key for info in store.list(later_owners(backup))]
+    keys = [info.key for info in own(store.list(later_owners(backup)))]
     return max((key for key in keys if _number_of(key, backup)), default=owner_key(backup))
 
 
@@ -113,7 +113,7 @@ def _number_of(key: str, backup: str) -> int:
 def declared_uids(store: Store) -> tuple[str, ...]:
     """The uids of the resources that have a ledger here, sorted."""
     found, past = list[str](), ""
-    while info := next((each for each in store.list(DECLARED_PREFIX, start_after=past) if each.key > past), None):
+    while info := next((each for each in own(store.list(DECLARED_PREFIX, start_after=past)) if each.key > past), None):
         uid, slash, _ = info.key.removeprefix(DECLARED_PREFIX).partition("/")
         past = f"{DECLARED_PREFIX}{uid}0" if slash else info.key  # behind everything in it: `0` follows `/`
         try:

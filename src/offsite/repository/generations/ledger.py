@@ -9,6 +9,7 @@ from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, after
 from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key
+from offsite.repository.layout import own
 from offsite.stores.numbered_log import HINT, NumberedLog
 from offsite.stores.store import Store
 
@@ -41,7 +42,7 @@ class Ledger:
     def _read_many(self) -> GenerationSet:
         """As far as a listing shows entries; a few are left to be read one after the other."""
         state = GenerationSet(name=self.layout.name)
-        keys = [info.key for info in self.store.list(self.layout.ledger_prefix)]
+        keys = [info.key for info in own(self.store.list(self.layout.ledger_prefix))]
         if len(keys) <= _FEW:
             return state
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
@@ -62,7 +63,7 @@ def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
 def set_names(store: Store) -> tuple[str, ...]:
     """The names of the sets of a repository, sorted: files of others that lie there are none."""
     names, past = list[str](), ""
-    while info := next((each for each in store.list(SETS_PREFIX, start_after=past) if each.key > past), None):
+    while info := next((each for each in own(store.list(SETS_PREFIX, start_after=past)) if each.key > past), None):
         name, slash, _ = info.key.removeprefix(SETS_PREFIX).partition("/")
         if slash and _is_set(store, name):
             names.append(name)
@@ -75,4 +76,4 @@ def _is_set(store: Store, name: str) -> bool:
         layout = SetLayout(name=name)
     except BadName:
         return False
-    return any(parse_entry_key(info.key) is not None for info in store.list(layout.ledger_prefix))
+    return any(parse_entry_key(info.key) is not None for info in own(store.list(layout.ledger_prefix)))

@@ -27,7 +27,7 @@ from offsite.model.selections.selection import TopicSelection
 from offsite.repository.backup import Backup
 from offsite.repository.descriptor import BackupDescriptor
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.stores.store import ObjectInfo, Store, is_key
 
 Announce = Callable[[int], None]
@@ -177,7 +177,7 @@ def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
 def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
     """Catalogs, then commits, each from the newest on."""
     for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):
-        yield from sorted((info.key for info in store.list(prefix)), reverse=True)
+        yield from sorted((info.key for info in own(store.list(prefix))), reverse=True)
 
 
 def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _keys_below(store: Store, layout: BackupLayout) -> Iterator[str]:
 
 
 def _below(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
-    return tuple(info for info in store.list(layout.prefix) if info.key != layout.removed_key)
+    return tuple(info for info in own(store.list(layout.prefix)) if info.key != layout.removed_key)
 
 
 def _batches(objects: Sequence[ObjectInfo]) -> Iterator[Sequence[ObjectInfo]]:

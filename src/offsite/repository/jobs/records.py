@@ -28,6 +28,7 @@ from offsite.repository.jobs.record import (
     encode_wish,
     seal_of,
 )
+from offsite.repository.layout import own
 from offsite.stores.store import PutResult, Store
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class JobRecords:
         """That of its process, once it has told its end; empty before, and where it had none."""
         if not asked.seal:
             return ""
-        keys = (info.key for info in islice(self.store.list(self.layout.ends_prefix), _ENDS_MAX))
+        keys = (info.key for info in islice(own(self.store.list(self.layout.ends_prefix)), _ENDS_MAX))
         secrets = map(self.layout.secret_of, keys)
         return next((secret for secret in secrets if seal_of(secret) == asked.seal), "")
 
@@ -148,7 +149,7 @@ class JobRecords:
 def list_jobs(store: Store, *, most: int, now_ms: int) -> tuple[str, ...]:
     """The ids of the newest jobs, at most so many, newest first; those that are of no time yet come last, for they are
     nobody's. One listing of all that there are."""
-    found = {job for info in store.list(JOBS_PREFIX) if (job := job_of(info.key)) is not None}
+    found = {job for info in own(store.list(JOBS_PREFIX)) if (job := job_of(info.key)) is not None}
     return tuple(sorted(found, key=lambda job: (not is_of_the_future(job, now_ms), job), reverse=True)[:most])
 
 

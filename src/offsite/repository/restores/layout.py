@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from offsite.log.offset_map import OffsetMap
 from offsite.log.range import TopicPartition
-from offsite.model.errors import DamagedObject, ObjectTaken
-from offsite.model.untrusted.whole_number import whole_number
+from offsite.model.errors import ObjectTaken
 from offsite.repository.commit import PartitionId
 from offsite.repository.layout import BackupLayout
 from offsite.stores.store import PutResult, Store
@@ -26,8 +25,8 @@ class LeaseLayout:
         return f"{self.prefix}{term:08d}.{part}.json"
 
     def term(self, key: str) -> int:
-        """The number of the term in a key that `key` made. Raises `DamagedObject` for another one."""
-        return _number(key, key.removeprefix(self.prefix).partition(".")[0])
+        """The number of the term in a key that `key` made."""
+        return int(key.removeprefix(self.prefix).partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +71,8 @@ class RestoreLayout:
         return f"{self.attempts_prefix(target)}{number:05d}.json"
 
     def attempt_number(self, key: str) -> int:
-        """The number of the attempt in a key that `attempt_key` made. Raises `DamagedObject` for another one."""
-        return _number(key, key.rpartition("/")[2].removesuffix(".json"))
+        """The number of the attempt in a key that `attempt_key` made."""
+        return int(key.rpartition("/")[2].removesuffix(".json"))
 
     @property
     def lease(self) -> LeaseLayout:
@@ -103,10 +102,3 @@ class RestoreLayout:
         """The stored map, or None when that partition was not (yet) restored. Raises `DamagedObject`."""
         data = store.get(self.map_key(source, making))
         return None if data is None else OffsetMap.from_bytes(data)
-
-
-def _number(key: str, text: str) -> int:
-    number = whole_number(text)
-    if number is None:
-        raise DamagedObject(f"{key} is no name that offsite gives", hint="take it out of the repository")
-    return number

@@ -17,6 +17,7 @@ from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
+from offsite.repository.layout import own
 from offsite.repository.restores.layout import LeaseLayout
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import PutResult, Store
@@ -112,7 +113,7 @@ class LeaseTerms:
         try:
             return self.holder(asking=asking)
         except DamagedObject as error:
-            written_ms = max((info.modified_ms for info in self.store.list(self.lease.prefix)), default=0)
+            written_ms = max((info.modified_ms for info in own(self.store.list(self.lease.prefix))), default=0)
             if self.store.now_ms() - written_ms <= TTL_S * 1000:
                 raise
             warned("claim_unreadable", lease=self.lease.what, why=error.message)
@@ -136,10 +137,8 @@ class LeaseTerms:
         )
 
     def _newest(self) -> LeaseClaim | None:
-        keys = [info.key for info in self.store.list(self.lease.prefix) if info.key.endswith(".claim.json")]
+        keys = [info.key for info in own(self.store.list(self.lease.prefix)) if info.key.endswith(".claim.json")]
         newest = max(map(self.lease.term, keys), default=0)
-        if newest and self.lease.key(newest, "claim") not in keys:  # else its number would be asked for again and again
-            raise DamagedObject(f"a claim to term {newest} below {self.lease.prefix} has another name", hint=_STRANGE)
         return self._claim_of(newest) if newest else None
 
     def _claim_of(self, term: int) -> LeaseClaim | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
@@ -42,4 +42,4 @@ def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
 
 def _is_quiet(store: Store, prefix: str) -> bool:
     """Whether nothing below `prefix` was written for a day."""
-    return max((info.modified_ms for info in store.list(prefix)), default=0) < store.now_ms() - _QUIET_MS
+    return max((info.modified_ms for info in own(store.list(prefix))), default=0) < store.now_ms() - _QUIET_MS

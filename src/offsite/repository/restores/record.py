@@ -17,7 +17,7 @@ from offsite.model.errors import DamagedObject, FormatTooNew, RestoreTakenOver
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.model.untrusted.names import is_backup_name
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.topic_settings import TopicSettings, topic_settings_from_json, topic_settings_to_json
 from offsite.stores.store import PutResult, Store
@@ -190,7 +190,7 @@ def _wanted(record: RestoreRecord) -> tuple[object, ...]:
 def _restore_names(store: Store, backup: BackupLayout) -> set[str]:
     """Those that a restore can have: what else lies there is none of ours."""
     prefix = f"{backup.prefix}restores/"
-    names = {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
+    names = {info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}
     return set(filter(is_backup_name, names))
 
 

@@ -11,6 +11,7 @@ Whoever can write there can write such lines too: they are told for what they ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +25,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import PutResult
 
 LINES_PER_OBJECT = 5_000
+_NAME = re.compile(r"\d{20}(?:-\d{6})?-[0-9a-f]{8}\.(?:jsonl|log)")  # `log`: in an archive
 _OBJECT_BYTES_MAX = 64 * MIB
 """Larger objects are none of ours."""
 
@@ -120,6 +122,8 @@ def read_audit(
     behind commit `upto` left out. What is damaged is told, and hides no other."""
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
     for info in store.list(layout.audit_prefix, start_after=start_after):
+        if not _NAME.fullmatch(info.key.removeprefix(layout.audit_prefix)):
+            continue  # put there by somebody else
         if upto is not None and info.key > layout.audit_key(upto, "ffffffff"):
             return
         if info.size_bytes > _OBJECT_BYTES_MAX:

@@ -12,7 +12,7 @@ from offsite.model.untrusted.bounded_json import STRICT, BadJson, decode_object
 from offsite.model.untrusted.digest import with_digest
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, parse_json_object
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.segments.body import content_hash
 from offsite.stores.store import Store
 
@@ -42,7 +42,7 @@ def put_drill_report(
 
 def drill_keys(store: Store, layout: BackupLayout) -> list[str]:
     """The keys of the reports, of the newest drill first: drills are named by the time they began."""
-    keys = [info.key for info in store.list(layout.drills_prefix) if info.key.endswith("/report.json")]
+    keys = [info.key for info in own(store.list(layout.drills_prefix)) if info.key.endswith("/report.json")]
     return sorted(keys, reverse=True)
 
 

@@ -14,7 +14,7 @@ from offsite.log.groups.offsets import GroupOffsets, GroupTable
 from offsite.model.errors import DamagedObject
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
 from offsite.stores.store import Store
@@ -91,7 +91,7 @@ def put_undone(store: Store, backup: BackupLayout, change: GroupChange) -> None:
 def open_changes(store: Store, backup: BackupLayout) -> Iterator[GroupChange]:
     """Changes that were not undone, in the order of their names."""
     prefix = backup.group_changes_prefix
-    for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}):
+    for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}):
         layout = GroupChangeLayout(backup=backup, change=name)
         data = store.get(layout.record_key)
         if data is not None and store.head(layout.undone_key) is None:

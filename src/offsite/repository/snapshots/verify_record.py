@@ -9,7 +9,7 @@ from offsite.model.errors import DamagedObject
 from offsite.model.ids import dated_id
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.stores.store import Store
 
 DEEP = "deep"
@@ -55,7 +55,7 @@ def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms
     recent = f"{prefix}{dated_id(max(0, now_ms - _RECENT_MS), '0')}"
     latest = f"{prefix}{dated_id(now_ms + AHEAD_MAX_MS, 'z')}"
     for after in (recent, ""):
-        if keys := [info.key for info in store.list(prefix, start_after=after) if info.key < latest]:
+        if keys := [info.key for info in own(store.list(prefix, start_after=after)) if info.key < latest]:
             newest, _, _ = keys[-1].rpartition("-")
             there = (key for key in keys[-_SAME_SECOND_MAX:] if key.startswith(newest))
             return max((_get(store, key) for key in there), key=lambda each: each.verified_at_ms)

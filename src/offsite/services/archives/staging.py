@@ -19,7 +19,7 @@ from pathlib import Path
 from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
 from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import LeaseLayout
@@ -73,7 +73,7 @@ class Staging:
             _remove(self.folder)
             return
         store = self.repository.store
-        keys = [info.key for info in store.list(BackupLayout(backup=self.backup).prefix)]
+        keys = [info.key for info in own(store.list(BackupLayout(backup=self.backup).prefix))]
         for key in (*(each for each in keys if each not in held.last_keys), *held.last_keys):
             store.delete(key)
 
@@ -104,11 +104,13 @@ def sweep_cache(*, but: Path) -> None:
 def _sweep(folder: Path) -> None:
     staging = Staging(repository=_found(str(folder)), backup=_backup_name(folder.name), folder=folder)
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
-    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or any(store.list(f"{layout.prefix}restores/")):
+    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or any(
+        own(store.list(f"{layout.prefix}restores/"))
+    ):
         return
-    was_claimed = any(store.list(staging.terms.lease.prefix))
+    was_claimed = any(own(store.list(staging.terms.lease.prefix)))
     is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
-    if is_old or (was_claimed and not any(store.list(layout.commits_prefix))):
+    if is_old or (was_claimed and not any(own(store.list(layout.commits_prefix)))):
         with staging.in_hand() as held:
             decided("staging_swept", why="its restore was killed before it began to write", place=str(folder))
             staging.remove(held)
@@ -155,7 +157,7 @@ def remove_dead_copy(staging: Staging) -> bool:
         return False
     with staging.in_hand() as held:
         store = staging.repository.store
-        if any(store.list(BackupLayout(backup=staging.backup).commits_prefix)):
+        if any(own(store.list(BackupLayout(backup=staging.backup).commits_prefix))):
             return False
         decided("staging_swept", why="its import was killed before its commit", place=staging.place)
         staging.remove(held)
@@ -164,9 +166,9 @@ def remove_dead_copy(staging: Staging) -> bool:
 
 def _dead(staging: Staging) -> Folder | None:
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
-    if any(store.list(layout.commits_prefix)) or any(store.list(f"{layout.prefix}restores/")):
+    if any(own(store.list(layout.commits_prefix))) or any(own(store.list(f"{layout.prefix}restores/"))):
         return None
-    was_claimed = any(store.list(staging.terms.lease.prefix))
+    was_claimed = any(own(store.list(staging.terms.lease.prefix)))
     folder = folder_of(store, layout.prefix)
     is_quiet = folder.quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
     is_held = staging.terms.holder(asking=ProcessIdentity.mine()) is not None

@@ -28,12 +28,7 @@ from offsite.model.untrusted.whole_number import whole_number
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.seal import Seal, decode_seal
 from offsite.repository.commit import StoredCommit
-from offsite.repository.layout import (
-    lies_below,
-    parse_catalog_key,
-    parse_part_key,
-    parse_snapshot_key,
-)
+from offsite.repository.layout import lies_below, own, parse_catalog_key, parse_part_key, parse_snapshot_key
 from offsite.repository.leftovers import Orphan, find_orphans, folder_of
 from offsite.repository.state import BackupState
 from offsite.services.clocks import check_clocks
@@ -119,7 +114,9 @@ def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> I
     unsealed = [each for each in orphans if each.kind == "catalog"]
     if not unsealed:
         return
-    infos = {_sealed(each.key): each for each in backup.store.list(backup.layout.catalog_prefix) if _sealed(each.key)}
+    infos = {
+        _sealed(each.key): each for each in own(backup.store.list(backup.layout.catalog_prefix)) if _sealed(each.key)
+    }
     newest = max((seq for seq, info in infos.items() if info.modified_ms < before_ms), default=0)
     try:
         named = {key for seq in infos for key in _parts(backup, seq)}

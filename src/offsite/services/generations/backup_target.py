@@ -16,7 +16,7 @@ from offsite.model.errors import BackupNotFound, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.generations.layout import SetLayout
 from offsite.repository.generations.removal import Announce, remove_backup, sweep, unopened
-from offsite.repository.layout import BackupLayout
+from offsite.repository.layout import BackupLayout, own
 from offsite.repository.leftovers import living_since_ms
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -70,7 +70,7 @@ class BackupTarget:
 
     def place_taken(self, generation: int) -> str:
         prefix = self._layout(generation).prefix
-        return prefix if any(True for _ in self._parts.repository.store.list(prefix)) else ""
+        return prefix if any(True for _ in own(self._parts.repository.store.list(prefix))) else ""
 
     def copy(self, generation: int, guard: Guard) -> Copied:
         """Raises what a round of a backup that follows raises, and what `guard` does."""

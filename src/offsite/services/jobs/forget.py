@@ -13,6 +13,7 @@ from offsite.model.journal import decided, warned
 from offsite.repository.jobs.layout import KEYS_PREFIX, JobLayout
 from offsite.repository.jobs.record import decode_repeat
 from offsite.repository.jobs.records import JobRecords, is_of_the_future, list_jobs
+from offsite.repository.layout import own
 from offsite.services.jobs.ask import SEARCH
 from offsite.services.jobs.status import job_report
 from offsite.stores.store import Store
@@ -95,7 +96,7 @@ def _is_over(store: Store, job: str) -> bool:
 
 
 def _words_of(store: Store, jobs: set[str]) -> Iterator[str]:
-    for info in store.list(KEYS_PREFIX):
+    for info in own(store.list(KEYS_PREFIX)):
         data = store.get(info.key)
         try:
             if data is not None and decode_repeat(data, key=info.key)[0] in jobs:
@@ -107,7 +108,7 @@ def _words_of(store: Store, jobs: set[str]) -> Iterator[str]:
 def _delete(store: Store, job: str) -> None:
     """What says that it was asked for goes last: whoever is interrupted leaves a job that the next one finds."""
     layout = JobLayout(job=job)
-    for info in list(store.list(layout.prefix)):
+    for info in list(own(store.list(layout.prefix))):
         if info.key != layout.asked_key:
             store.delete(info.key)
     store.delete(layout.asked_key)

@@ -3,16 +3,18 @@ data; needs no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.journal import warned
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.generations.layout import SetLayout, set_of_backup
 from offsite.repository.generations.removal import KEPT_MS, RemovedBackup
-from offsite.repository.repository import Repository
+from offsite.repository.repository import Repository, strangers_around, strangers_in, strangers_told
 from offsite.repository.state import BackupState
 from offsite.services.heads import SeenHead, vanished
 from offsite.services.import_origin import import_origin
@@ -22,6 +24,11 @@ from offsite.services.overview.let_go import PointsLetGo, note_look, since_look
 from offsite.services.restore.unfinished_aside import unfinished_asides, unreadable_restores
 from offsite.services.retention.outlook import RetentionOutlook, retention_outlook
 from offsite.stores.looking_store import reading_now_ms
+from offsite.stores.store import Store
+
+_STRANGERS_MAX = 1000
+_LOOKED_AT_MAX = 5000
+"""Names of a backup that are looked at for strangers, five requests to an object store: a check looks at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +62,13 @@ class BackupStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """`removed`: the backups that this machine saw here before and that were removed on purpose, in the last 30 days:
-    by whom, and why."""
+    by whom, and why. `notes`: what others put into the repository, beside the backups."""
 
     repository: str
     safe: bool
     backups: tuple[BackupStatus, ...]
     removed: tuple[RemovedBackup, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, looks: bool = False) -> Status:
@@ -77,7 +85,17 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
         safe=bool(backups) and all(backup.safe for backup in backups),
         backups=backups,
         removed=tuple(each for each in removed if now_ms - each.at_ms < KEPT_MS),
+        notes=tuple(_strangers(repository.store, strangers_around(repository.store))),
     )
+
+
+def _strangers(store: Store, keys: Iterator[str]) -> Iterator[str]:
+    """What others put there, in one line. Who may not list it all is not told: it harms nothing."""
+    try:
+        if there := tuple(islice(keys, _STRANGERS_MAX)):
+            yield strangers_told(there)
+    except OffsiteError as error:
+        warned("strangers", why=error.message, store=store.url)
 
 
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, *, looks: bool) -> BackupStatus:
@@ -99,7 +117,8 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
     found = _judged(name, problems, state, now_ms, default)
     retention, untold = _retention(backup, state)
     notes = (*notes_on(state, now_ms), *_left_aside(default), *_notes(backup), *unchecked, *untold, *uncounted)
-    notes = (*(str(each) for each in let_go if each.is_claimed), *notes)
+    strangers = _strangers(backup.store, strangers_in(backup.store, name, most=_LOOKED_AT_MAX))
+    notes = (*(str(each) for each in let_go if each.is_claimed), *notes, *strangers)
     return replace(found, notes=notes, damaged=bool(damage), checks=checks, retention=retention, let_go=let_go)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from offsite.model.errors import DamagedCommit
 from offsite.repository.backup import Backup
+from offsite.repository.layout import own
 from offsite.repository.snapshots.audit_record import OBJECT, AuditLine, UnreadableLine, read_audit
 from offsite.services.retention.kept_points import KeptPoints, points_between
 from offsite.services.retention.policy import rule_of
@@ -174,7 +175,7 @@ class _Outcomes:
         """The objects of data that are in the store: asked for once, since lines may be many."""
         if self._objects is None:
             layout, store = self.backup.layout, self.backup.store
-            found = (store.list(prefix) for prefix in (layout.packs_prefix, layout.topics_prefix))
+            found = (own(store.list(prefix)) for prefix in (layout.packs_prefix, layout.topics_prefix))
             self._objects = frozenset(info.key for info in chain.from_iterable(found))
         return self._objects
 

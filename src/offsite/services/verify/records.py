@@ -18,7 +18,7 @@ from offsite.model.untrusted.bounded_json import BadJson, decode_json
 from offsite.model.untrusted.digest import DigestState, check_digest
 from offsite.repository.backup import Backup
 from offsite.repository.json_form import parse_json_object
-from offsite.repository.layout import PROBE_KEY, ROOT_KEY
+from offsite.repository.layout import PROBE_KEY, ROOT_KEY, own
 from offsite.repository.restores.lease import BEATS
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.cluster_snapshot import get_cluster_snapshot
@@ -55,7 +55,7 @@ def unvouched_objects(backup: Backup, head: BackupState) -> tuple[str, ...]:
 def check_records(backup: Backup) -> CheckedRecords:
     """The check of the records of `backup`, and of what belongs to the repository as a whole."""
     layout, store = backup.layout, backup.store
-    keys = [info.key for prefix in layout.record_prefixes for info in store.list(prefix)]
+    keys = [info.key for prefix in layout.record_prefixes for info in own(store.list(prefix))]
     keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []
     with ThreadPoolExecutor(max_workers=_READS_AT_ONCE, thread_name_prefix="verify") as pool:
         checked = tuple(zip(keys, pool.map(partial(_check_record, store), keys), strict=True))

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 from offsite.copy.verify import SegmentFinding, shares, verify_share
-from offsite.model.errors import Damaged
+from offsite.model.errors import Damaged, OffsiteError
+from offsite.model.journal import warned
 from offsite.model.named import amount
 from offsite.repository.backup import Backup
+from offsite.repository.repository import strangers_around, strangers_in
 from offsite.repository.segment_origins import find_origins
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
@@ -37,6 +39,8 @@ from offsite.stores.store import Store
 
 HEADS_AT_ONCE = 16
 """Number of parallel look-ups of objects: hides the latency of an object store without troubling it."""
+
+_STRANGERS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +78,9 @@ class VerifyResult:
     likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
     records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
     `missing_head` says why one that was seen before is not part of the backup. `unvouched` are objects of earlier
-    versions, which had no digests: what they say may be what was written. `verdict` follows from the rest, and the exit
-    code from it.
+    versions, which had no digests: what they say may be what was written. `strangers` are keys that offsite does not
+    give, in the backup's folder and outside of backups: they are passed over, and harm nothing. `verdict` follows from
+    the rest, and the exit code from it.
     """
 
     ok: bool
@@ -97,6 +102,7 @@ class VerifyResult:
     unvouched: tuple[str, ...] = ()
     against: CompareResult | None = None
     leftovers: Leftovers | None = None
+    strangers: tuple[str, ...] = ()
     verdict: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
@@ -232,7 +238,16 @@ def _result(
         records=sum(segment.records for segment in segments),
         bytes=sum(segment.stored_bytes for segment in segments),
         damaged=tuple(_damages(backup, head, damaged)),
+        strangers=tuple(_strangers(backup)),
     )
+
+
+def _strangers(backup: Backup) -> Iterator[str]:
+    keys = chain(strangers_in(backup.store, backup.layout.backup), strangers_around(backup.store))
+    try:
+        yield from islice(keys, _STRANGERS_MAX)
+    except OffsiteError as error:  # who may not list everything
+        warned("strangers", why=error.message, store=backup.store.url)
 
 
 def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding]) -> Iterator[DamagedSegment]:

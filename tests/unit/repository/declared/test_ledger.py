@@ -183,9 +183,9 @@ def test_a_name_is_free_again_once_all_that_its_owner_had_was_removed_long_ago(d
     store.delete(layout.descriptor_key)
     assert claim_name(store, "shop", "other-uid-1") == UID, "its mark says that this was not long ago"
     store.delete(layout.removed_key)
-    store.put_if_absent(f"{layout.prefix}data/x", b"late")
+    store.put_if_absent(layout.commit_key(1), b"late")
     assert not may_claim(store, "shop", "other-uid-1"), "something came back"
-    store.delete(f"{layout.prefix}data/x")
+    store.delete(layout.commit_key(1))
     assert may_claim(store, "shop", "other-uid-1")
     assert owner_of(store, "shop") == UID, "to ask claims nothing"
     assert claim_name(store, "shop", "other-uid-1") == "other-uid-1"
