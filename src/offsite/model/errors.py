@@ -638,6 +638,12 @@ class PutOutcomeUnknown(StoreUnavailable):
     id = "OFF-1603"
 
 
+class ObjectArchived(StoreUnavailable):
+    """A rule of the bucket has moved an object to an archive, from which it has to be brought back to be read."""
+
+    id = "OFF-1605"
+
+
 class KubernetesUnavailable(StoreUnavailable):
     """The API of Kubernetes did not answer, or with an error of its own."""
 

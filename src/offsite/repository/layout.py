@@ -30,6 +30,7 @@
     backups/<backup>/restores/<restore>/...                     records of restores
     backups/<backup>/records-of.json                            in a place for records alone (`--records`): of which
                                                                 backup they are, a copy of its backup.json
+    backups/<backup>/lease/<term:08>.<part>.json                of a copy of an archive: who has it in hand (a lease)
     backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
     backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
     backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
@@ -79,7 +80,7 @@ _CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
 _NAME, _NUMBERED = r"[A-Za-z0-9._-]+", r"\d{20}-[0-9a-f]{8}"
 _LEASE = r"(?:\d{8}|[1-9]\d{8,11})\.(?:claim|beat|end)\.json"
 _IN_BACKUP = (
-    r"(?:backup|removing|removed|collected|compaction|retention)\.json",
+    r"(?:backup|records-of|removing|removed|collected|compaction|retention)\.json",
     r"commits/\d{20}\.json",
     r"catalog/(?:hint\.json|\d{20}\.(?:json|parquet|history\.parquet))",
     rf"(?:catalog-parts|groups)/{_NUMBERED}\.parquet",
@@ -87,7 +88,7 @@ _IN_BACKUP = (
     rf"packs/{_NUMBERED}\.pack",
     rf"audit/{_NUMBERED}\.jsonl",
     r"checkpoints/\d{20}/[a-z]+\.json",
-    rf"checkpoint-taker/{_LEASE}",
+    rf"(?:checkpoint-taker|lease)/{_LEASE}",
     rf"restores/{_NAME}/(?:(?:restore|report|producer|(?:targets|aside)(?:-\d+)?)\.json|lease/{_LEASE})",
     rf"restores/{_NAME}/(?:attempts/{_NAME}/\d+/\d{{5}}\.json|maps/{_NAME}/\d+(?:\.\d+)?\.map)",
     rf"drills/{_NAME}/report\.(?:json|html)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,6 +15,7 @@ from offsite.model.errors import (
     RepositoryExists,
     RepositoryNotFound,
     StoreDenied,
+    StoreUnavailable,
 )
 from offsite.model.ids import random_id, random_uuid
 from offsite.model.journal import warned
@@ -32,8 +34,17 @@ from offsite.repository.descriptor import (
 )
 from offsite.repository.generations.removal import free_name
 from offsite.repository.json_form import FORMAT, encode_object
-from offsite.repository.layout import BACKUPS_PREFIX, PROBE_KEY, ROOT_KEY, BackupLayout, is_own_key, own
+from offsite.repository.layout import (
+    BACKUPS_PREFIX,
+    PROBE_KEY,
+    ROOT_KEY,
+    BackupLayout,
+    is_own_key,
+    own,
+    parse_commit_key,
+)
 from offsite.repository.replaced import NOTHING_COLLECTED
+from offsite.stores.open_store import places_above
 from offsite.stores.store import PutResult, Store
 
 _AROUND_MAX = 10_000
@@ -52,11 +63,19 @@ class Repository:
 
     @classmethod
     def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
-        """Make a new repository. Raises `RepositoryExists` when there is one, `OverwritingStore` when the store does
-        not keep create-only puts apart; nothing is changed then."""
+        """Make a new repository. Raises `RepositoryExists` when there is one, or it would lie in one, `DamagedObject`
+        where backups are that lost theirs: under a new id no machine would know them. `OverwritingStore` when the store
+        does not keep create-only puts apart. Nothing is changed then."""
+        if (above := next(_repositories_above(store), None)) is not None:
+            raise RepositoryExists(
+                f"{store.url} lies in {above.url}, which is a repository already",
+                hint="choose a place beside that one: what lies in a repository goes with it",
+            )
         store.prepare()
         if store.head(ROOT_KEY) is not None:
             raise _exists(store)
+        if (lost := _lost_root(store)) is not None:
+            raise lost
         check_create_only(store)
         descriptor = RepositoryDescriptor(
             repository_id=repository_id or random_uuid(), created_at_ms=store.now_ms(), created_by=__version__
@@ -72,9 +91,13 @@ class Repository:
 
     @classmethod
     def open(cls, store: Store, *, on_damage: OnDamage = tell_journal, records_at: Store | None = None) -> Repository:
-        """The repository at `store`. Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`."""
+        """The repository at `store`. Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`, also where its own
+        object is gone and backups are there."""
         data = store.get(ROOT_KEY)
         if data is None:
+            with suppress(StoreUnavailable, StoreDenied):  # there is no such folder, or nobody may list it
+                if (lost := _lost_root(store)) is not None:
+                    raise lost
             raise RepositoryNotFound(
                 f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}"
             )
@@ -241,6 +264,26 @@ def backup_folders(store: Store) -> Iterator[BackupLayout]:
         name = info.key.removeprefix(BACKUPS_PREFIX).split("/")[0]
         yield BackupLayout(backup=name)
         past = f"{BACKUPS_PREFIX}{name}0"  # after everything in it: `0` follows `/`
+
+
+def _repositories_above(store: Store) -> Iterator[Store]:
+    """What cannot be judged, for nobody may look there or it is no plain object, is none."""
+    for above in places_above(store):
+        with suppress(StoreDenied, DamagedObject):
+            if above.head(ROOT_KEY) is not None:
+                yield above
+
+
+def _lost_root(store: Store) -> DamagedObject | None:
+    """The error where backups are there, and the object is gone that makes the place a repository."""
+    keys = (info.key for info in own(store.list(BACKUPS_PREFIX)))
+    first = next((key for key in keys if parse_commit_key(key) is not None or key.endswith("/backup.json")), None)
+    if first is None:  # nothing, or a place for records alone
+        return None
+    return DamagedObject(
+        f"{ROOT_KEY} is gone from {store.url}, backups are there ({first})",
+        hint="bring it back from the store's versions, from a copy, or as how-to/s3.md says; nothing else is lost",
+    )
 
 
 def _exists(store: Store) -> RepositoryExists:

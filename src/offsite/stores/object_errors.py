@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from offsite.model.errors import OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
+from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
 from offsite.stores.store_wait import store_wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
+
+_ARCHIVED = "InvalidObjectState"
+"""What S3 says of an object in GLACIER or DEEP_ARCHIVE, with a 403."""
+_UNNAMEABLE = "invalid path"
 
 _UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
 
@@ -35,9 +39,19 @@ def asked(what: str, place: str) -> Iterator[None]:
 def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreUnavailable:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
-    reason = f"cannot {what} {place}: {_first_line(error)}"
+    reason = f"cannot {what} {place}: {first_line(error)}"
+    if _ARCHIVED in str(error):
+        return ObjectArchived(
+            f"{reason.partition(': ')[0]}: a rule of the bucket has moved it to an archive, such as Glacier",
+            hint="bring it back for some days (aws s3api restore-object), then run the command again; and take the "
+            "rule off the repository's prefix",
+        )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(reason):
         return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
+    if _UNNAMEABLE in reason:
+        return StoreUnreachable(
+            reason, hint="an object of somebody else has a name with an empty part or a dot alone: take it away"
+        )
     if isinstance(error, FileNotFoundError):
         return StoreUnreachable(reason, hint="check that the bucket or container exists")
     return StoreUnreachable(reason, hint="check the endpoint and the network, then run the command again")
@@ -64,6 +78,6 @@ def is_unclear(error: Exception) -> bool:
     return isinstance(error, GenericError)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     text = str(error).split("\n", 1)[0].split("<?xml", 1)[0].strip().rstrip(":")
     return text or type(error).__name__

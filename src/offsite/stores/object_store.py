@@ -28,17 +28,16 @@ from offsite.model.errors import (
     StoreUnreachable,
 )
 from offsite.model.journal import decided
+from offsite.model.untrusted.place import URL_HINT
 from offsite.model.version import __version__
 from offsite.stores.cloud_credentials import Options, options_to_send, with_credentials_of_here
-from offsite.stores.object_errors import asked, is_taken, is_unclear, is_unsupported, store_error, wrapped
+from offsite.stores.object_errors import asked, first_line, is_taken, is_unclear, is_unsupported, store_error, wrapped
 from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
 from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
     from obstore.store import ObjectStore as Client
-
-URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
 
 CLOCK_KEY = "clock"
 """An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
@@ -340,7 +339,7 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
     try:
         client: Client = from_url(store.url, **settings)
     except (BaseError, ValueError, TypeError) as error:
-        raise BadRepositoryUrl(f"{store.url} cannot be used: {error}", hint=URL_HINT) from error
+        raise BadRepositoryUrl(f"{store.url} cannot be used: {first_line(error)}", hint=URL_HINT) from error
     return client
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.model.hosts import is_loopback
 from offsite.model.journal import warned
-from offsite.stores.object_store import URL_HINT, CloudStore
+from offsite.model.untrusted.place import FILE, Place, parse_place
+from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
+from offsite.stores.store import Store
 
 if TYPE_CHECKING:
     from offsite.stores.archive_bucket import ArchiveBucket
@@ -63,26 +66,28 @@ ALLOW_HTTP = "OFFSITE_ALLOW_HTTP"
 _ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
 
 
-def open_store(place: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
-    """The store that `place` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
+def open_store(text: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
+    """The store that `text` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
     `az://`.
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`; `StoreInClear` for an endpoint that is reached without
     TLS over a network, with credentials, unless `ALLOW_HTTP` is set here or in the `environment`.
     """
-    try:
-        parts = urlsplit(place)
-    except ValueError as error:
-        raise BadRepositoryUrl(f"{place!r} is no URL: {error}", hint=URL_HINT) from error
-    if not parts.scheme or "://" not in place:
-        return _folder(place)
-    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
-        return _folder(unquote(parts.path))
-    if parts.scheme not in _QUERY or (not parts.netloc and parts.scheme != "memory"):
-        raise BadRepositoryUrl(f"{place!r} is not a place for a repository", hint=URL_HINT)
-    if "@" in parts.netloc:
-        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
-    return _cloud(parts, os.environ if environment is None else environment)
+    place = parse_place(text)
+    if place.scheme == FILE:
+        return _folder(place.path)
+    return _cloud(place, os.environ if environment is None else environment)
+
+
+def places_above(store: Store) -> Iterator[Store]:
+    """The folders above a folder, or the prefixes of a bucket above a prefix, the nearest first."""
+    if isinstance(store, PosixStore):
+        yield from map(open_folder, store.root.parents)
+    elif isinstance(store, CloudStore):
+        place = parse_place(store.url)
+        names = place.path.split("/") if place.path else []
+        for depth in reversed(range(len(names))):
+            yield replace(store, url=replace(place, path="/".join(names[:depth])).url)
 
 
 def _refuse_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
@@ -110,25 +115,22 @@ def _plain_http_host(endpoint: str) -> str:
 
 
 def _folder(path: str) -> PosixStore:
-    if not path:
-        raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
     try:
         return open_folder(Path(path).expanduser())
     except (RuntimeError, FileNotFoundError) as error:  # there is no such user, this one has no home, or we are nowhere
         raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
 
 
-def _cloud(parts: SplitResult, environment: Mapping[str, str]) -> CloudStore:
-    options = {name.lower(): environment[name] for name in _ENVIRONMENT[parts.scheme] if environment.get(name)}
-    known = _QUERY[parts.scheme]
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+def _cloud(place: Place, environment: Mapping[str, str]) -> CloudStore:
+    options = {name.lower(): environment[name] for name in _ENVIRONMENT[place.scheme] if environment.get(name)}
+    known = _QUERY[place.scheme]
+    for name, value in place.settings:
         if name not in known or not value:
             allowed = ", ".join(sorted(known)) or "nothing"
-            raise BadRepositoryUrl(f"{name!r} cannot be set in a {parts.scheme} URL", hint=f"allowed: {allowed}")
+            raise BadRepositoryUrl(f"{name!r} cannot be set in a {place.scheme} URL", hint=f"allowed: {allowed}")
         options[known[name]] = value
-    url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    _refuse_if_overheard(parts.scheme, options, environment)
-    return CloudStore(url=url, options=tuple(sorted(options.items())))
+    _refuse_if_overheard(place.scheme, options, environment)
+    return CloudStore(url=place.url, options=tuple(sorted(options.items())))
 
 
 def open_archive_files(place: str) -> ArchiveFolder | ArchiveBucket:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import socket
@@ -28,7 +29,7 @@ from offsite.model.check import check
 from offsite.model.ids import random_id
 from offsite.model.size import MIB
 from offsite.stores.plain_files import PlainFiles
-from offsite.stores.posix_errors import wrapped
+from offsite.stores.posix_errors import store_error, wrapped
 from offsite.stores.store import PutResult
 from offsite.stores.store_wait import store_wait
 
@@ -131,6 +132,14 @@ def _sync_file_range() -> Callable[..., int] | None:
     return getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
 
 
+_LINKLESS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EIO})
+"""How file systems refuse to make a hard link; an input/output error may be one, too."""
+_LINKLESS_HINT = (
+    "exfat, FAT, rclone, s3fs and some SMB mounts make no hard links, by which an object gets its name at once: use a "
+    "local or an NFS folder, or the bucket itself by its URL"
+)
+
+
 class PosixWriter:
     """Writes a file of `temporaries`, then links it to `target`, whose folder `make_folder` makes and `sync_folder`
     fsyncs. `open_target` opens what has that name already."""
@@ -188,6 +197,12 @@ class PosixWriter:
             os.link(self._temporary, self._target)
         except FileExistsError:  # also over NFS, where the answer to our own link was lost and the client asked again
             return PutResult.SAME if self._equals_target() else PutResult.OTHER
+        except OSError as error:
+            if error.errno in _LINKLESS:
+                refused = store_error("make the hard link", str(self._target), error)
+                refused.hint = _LINKLESS_HINT
+                raise refused from error
+            raise
         return PutResult.CREATED
 
     def _equals_target(self) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from offsite.model.errors import BadRepositoryUrl, StoreInClear
 from offsite.stores.object_store import CloudStore
-from offsite.stores.open_store import ALLOW_HTTP, open_store
+from offsite.stores.open_store import ALLOW_HTTP, open_store, places_above
 from offsite.stores.posix_store import PosixStore
 
 
@@ -17,7 +17,10 @@ from offsite.stores.posix_store import PosixStore
         ("file:///data/back%20ups", "/data/back ups"),
         ("relative", str(Path.cwd() / "relative")),
         ("~/b", str(Path.home() / "b")),
-        ("a:b", str(Path.cwd() / "a:b")),
+        ("./a:b", str(Path.cwd() / "a:b")),
+        ("/data/a:b #1?", "/data/a:b #1?"),
+        ("file:/data/x", "/data/x"),
+        ("file://localhost/data/x", "/data/x"),
     ],
 )
 def test_paths_are_folders(place: str, root: str) -> None:
@@ -53,6 +56,23 @@ def test_urls_are_cloud_stores_with_credentials_from_the_environment() -> None:
         "gs://bucket/x?region=x",
         "file://otherhost/x",
         "s3://[bucket/x",
+        "s3://bucket/a#b?endpoint=http://127.0.0.1:1",
+        "s3://bucket/a#",
+        "file:///data#x",
+        "file:///data?x",
+        "file:data",
+        "file:",
+        "s3://bucket//x",
+        "s3://bucket/a//b",
+        "s3://bucket/a/../b",
+        "s3://bucket/a/%2E/b",
+        "s3://bucket/a%2Fb",
+        "s3://bucket:9000/x",
+        "s3://bucket/x?region=a&region=b",
+        "s3://bucket/x\r",
+        *('"s3://bucket/x"', "'s3://bucket/x'", " s3:/bucket/x", "s3:/bucket/x", "s3:bucket/x", "gs:b/x", "az:/b/x"),
+        *("sftp:host:/x", "rclone:remote:x", "nas:/export/x", "user@host:/x", r"C:\backup", "s3a://bucket/x"),
+        *("${REPO}", "$HOME/x", "%h/x", "`pwd`/x", "repository\r", "\nrepository"),
     ],
 )
 def test_other_places_are_refused(place: str) -> None:
@@ -109,3 +129,18 @@ def test_an_endpoint_without_tls_elsewhere_is_refused_and_warned_of_where_it_is_
 def test_other_endpoints_are_not_warned_of(place: str, caplog: pytest.LogCaptureFixture) -> None:
     open_store(place, environment={})
     assert not caplog.records
+
+
+def test_no_text_of_the_library_is_shown_for_a_prefix_with_an_empty_part() -> None:
+    with pytest.raises(BadRepositoryUrl, match="a prefix in a bucket has no empty part") as refused:
+        open_store("s3://bucket//x")
+    assert "\n" not in refused.value.message
+    assert refused.value.hint == "write it as s3://bucket/one/two"
+
+
+def test_the_places_above_are_those_that_the_path_leads_through() -> None:
+    store = open_store("s3://bucket/a/b?endpoint=https://minio", environment={})
+    assert [above.url for above in places_above(store)] == ["s3://bucket/a", "s3://bucket"]
+    assert all(isinstance(above, CloudStore) and above.options == store.options for above in places_above(store))  # type: ignore[union-attr]
+    assert [above.url for above in places_above(open_store("/a/b"))] == ["/a", "/"]
+    assert list(places_above(open_store("s3://bucket"))) == []

@@ -345,25 +345,30 @@ def named_by_seals(backup: Backup) -> dict[str, set[int]]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "record"), [("restores", "restore.json"), ("drills", "report.json"), ("group-changes", "change.json")]
+    ("folder", "record", "names"),
+    [
+        ("restores", "restore.json", ("targets.json", "lease/00000001.claim.json", "lease/00000001.beat.json")),
+        ("drills", "report.json", ("report.html",)),
+        ("group-changes", "change.json", ("before.parquet", "undone.json")),
+    ],
 )
 def test_a_folder_without_its_record_goes_as_a_whole_or_not(
-    backup: Backup, store: MemoryStore, folder: str, record: str
+    backup: Backup, store: MemoryStore, folder: str, record: str, names: tuple[str, ...]
 ) -> None:
     prefix = f"{backup.layout.prefix}{folder}/one/"
-    for name in ("a.json", "lease/00000001.claim.json"):
+    for name in names:
         store.put_overwrite(prefix + name, b"{}")
     pass_time(store, 2 * DAY_MS)
-    store.put_overwrite(f"{prefix}lease/00000001.beat.json", b"{}")
+    store.put_overwrite(f"{prefix}{names[-1]}", b"{}")
     assert keys(plan(backup)) == set(), "somebody was there a moment ago"
     pass_time(store, 2 * DAY_MS)
     planned = plan(backup)
-    assert len(keys(planned)) == 3
+    assert len(keys(planned)) == len(names)
     whole = dict(store.objects)
     store.put_overwrite(prefix + record, b"{}")
     assert collect(backup, planned).objects == 0
     store.objects = whole
-    assert collect(backup, planned).objects == 3
+    assert collect(backup, planned).objects == len(names)
 
 
 def test_clocks_that_differ_delete_nothing(backup: Backup, store: MemoryStore) -> None:

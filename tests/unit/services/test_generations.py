@@ -231,7 +231,7 @@ def test_what_came_back_goes_with_a_line_of_its_own(pair: Pair, monkeypatch: pyt
     monkeypatch.setattr("offsite.repository.generations.removal.SETTLED_MS", -1000)
     a, b = pair.instance(Instance.A), pair.instance(Instance.B)
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)
-    pair.site.repository.store.put_if_absent("backups/pair.gen-1/commits/late.json", b"12345")
+    pair.site.repository.store.put_if_absent(f"backups/pair.gen-1/commits/{77:020}.json", b"12345")
     until(pair, lambda: pair.phases()[2:] == ["removed", "complete"], a, b)
     told = [(each.generation, each.why, each.bytes) for each in removals_of(pair) if each.generation == "pair.gen-1"]
     assert told[1:] == [("pair.gen-1", "it came back after it was removed", 5)]

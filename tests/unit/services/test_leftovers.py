@@ -35,7 +35,7 @@ def leave(store: PosixStore) -> Backup:
     for name, target in (("restore", "orders"), ("drill", "offsite-drill-1-orders")):
         layout = RestoreLayout(backup=backup.layout, restore=name)
         put_record(store, layout, record(name, target))
-    store.put_if_absent("backups/unborn/topics/t/partition=0/x", b"12345")
+    store.put_if_absent(f"backups/unborn/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"12345")
     for path in store.root.rglob("*"):
         then_s = path.stat().st_mtime - 2 * LEFT_AFTER_MS / 1000
         os.utime(path, (then_s, then_s))

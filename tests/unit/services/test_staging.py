@@ -94,7 +94,9 @@ def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive
     killed = open_staging(None, format_name="avro", archive="/a")
     dead = replace(ProcessIdentity.mine(), pid=str(ended_process()))
     killed.terms.claim(dead, "w", take_over=False)
-    killed.repository.store.put_if_absent(f"backups/{killed.backup}/topics/t/segment", b"bytes")
+    killed.repository.store.put_if_absent(
+        f"backups/{killed.backup}/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"bytes"
+    )
     if began:
         fill(killed)
         killed.repository.store.put_if_absent(f"backups/{killed.backup}/restores/r/restore.json", b"{}")
@@ -146,10 +148,10 @@ def test_a_copy_in_a_repository_goes_that_a_killed_import_left(tmp_path: Path) -
         )
         if purpose != "unclaimed":
             staging.terms.claim(who, "w", take_over=False)
-        mine.store.put_if_absent(f"backups/{staging.backup}/topics/t/segment", b"bytes")
+        mine.store.put_if_absent(f"backups/{staging.backup}/topics/t/partition=0/t+0-{1:020}-0123abcd.log", b"bytes")
         if purpose == "committed":
             fill(staging)
-            mine.store.put_if_absent(f"backups/{staging.backup}/commits/1.json", b"{}")
+            mine.store.put_if_absent(f"backups/{staging.backup}/commits/{1:020}.json", b"{}")
     assert list(dead_copies(mine)) == [], "none is quiet"
     alive = open_staging(str(place), format_name="avro", archive="/a", purpose="alive").terms.lease.prefix
     for path in (each for each in place.rglob("*") if each.is_file() and alive not in str(each)):

@@ -6,12 +6,13 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import OptionalRepo, Output, Records, Repo
+from offsite.cli.options.common import OptionalRepo, Output, Records, Repo, checked_places
 from offsite.cli.output import OutputFormat, emit, note
 from offsite.cli.views.consistency_view import render_consistency
 from offsite.cli.views.settings_view import render_cluster_settings, render_not_carried, render_topic_settings
@@ -19,6 +20,7 @@ from offsite.cli.views.status_view import render_status
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.ids import random_id
+from offsite.model.named import named
 from offsite.model.size import format_size
 from offsite.model.time import format_time
 
@@ -35,24 +37,31 @@ HtmlFile = Annotated[
 EXIT_ATTENTION = 3
 RESTORE_POINTS_SHOWN = 10
 """Number of the newest restore points that `show` prints for people; `-o json` has all of them."""
+_BESIDE_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitReport:
+    """`beside`: the first objects of others that are there already."""
+
     repository: str
     repository_id: str
+    beside: tuple[str, ...] = ()
 
 
 def init(
     context: typer.Context,
     place: Annotated[
-        str | None, typer.Argument(metavar="[REPO]", help="A folder or a URL (s3://, gs://, az://), or: --repo.")
+        str | None,
+        typer.Argument(
+            metavar="[REPO]", help="A folder or a URL (s3://, gs://, az://), or: --repo.", callback=checked_places
+        ),
     ] = None,
     repo: OptionalRepo = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Make a new repository in an empty folder or prefix."""
-    from offsite.repository.repository import Repository
+    from offsite.repository.repository import Repository, strangers_around
     from offsite.stores.open_store import open_store
 
     source = context.get_parameter_source("repo")
@@ -61,7 +70,11 @@ def init(
     if not (chosen := place or repo):
         raise BadOption("no repository is named", hint="name a folder or a URL: offsite init s3://bucket/prefix")
     made = Repository.init(open_store(chosen))
-    report = InitReport(repository=made.store.url, repository_id=made.descriptor.repository_id)
+    report = InitReport(
+        repository=made.store.url,
+        repository_id=made.descriptor.repository_id,
+        beside=tuple(islice(strangers_around(made.store), _BESIDE_MAX)),
+    )
     emit(report, output=output, render=_render_init)
 
 
@@ -132,6 +145,11 @@ def _write_page(repository: Repository, report: Status, file: Path) -> None:
 
 def _render_init(console: Console, report: InitReport) -> None:
     console.print(f"repository {report.repository_id} is ready at {report.repository}")
+    if report.beside:
+        console.print(
+            f"note: it lies beside objects of others ({named(report.beside, most=3)}), which it passes over: "
+            "a folder or prefix of its own is easier to copy, to guard and to remove"
+        )
     console.print(
         f"next: offsite backup run --repo {report.repository} --bootstrap HOST:PORT --backup NAME --topics '*'"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.archive import SkipDamaged
+from offsite.cli.options.common import checked_places
 from offsite.cli.options.restore import RestoreOptions, named_backup
 from offsite.cli.output import emit_notice, note
 from offsite.model.errors import BadOption
@@ -28,6 +29,7 @@ Archive = Annotated[
         help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. It is "
         "imported first: all of it is read and stored once more, in about its size; that copy goes when the restore "
         "has succeeded.",
+        callback=checked_places,
     ),
 ]
 Format = Annotated[
@@ -40,6 +42,7 @@ StagingPlace = Annotated[
         "--staging",
         help="Repository for the copy of --archive, made if there is none; Spark workers must reach it.",
         show_default="a folder in the user's cache",
+        callback=checked_places,
     ),
 ]
 KeepStaging = Annotated[

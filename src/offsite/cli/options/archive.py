@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.options.common import checked_places
 from offsite.model.choices import EmptyAs
 
 if TYPE_CHECKING:
     from offsite.services.archives.inspection import ArchiveSource
 
-ArchivePlace = Annotated[str, typer.Argument(help="The archive: a folder or a URL (s3://, gs://, az://).")]
+ArchivePlace = Annotated[
+    str, typer.Argument(help="The archive: a folder or a URL (s3://, gs://, az://).", callback=checked_places)
+]
 FormatToRead = Annotated[
     str,
     typer.Option("--format", help="Format of the archive: avro, kafka-backup, osodevops, parquet, jsonl, trivadis."),

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from offsite.cli.output import OutputFormat
+from offsite.model.untrusted.place import parse_place
+
+PlaceT = TypeVar("PlaceT", str, list[str], None)
+
+
+def checked_places(value: PlaceT) -> PlaceT:
+    """The callback of every option that takes a folder or a URL: what is none is refused before anything is done."""
+    for text in [value] if isinstance(value, str) else value or ():
+        parse_place(text)
+    return value
+
 
 Repo = Annotated[
     str,
     typer.Option(
-        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
+        "--repo",
+        envvar="OFFSITE_REPO",
+        help="Repository: a folder or a URL (s3://, gs://, az://).",
+        show_envvar=True,
+        callback=checked_places,
     ),
 ]
 OptionalRepo = Annotated[
     str | None,
     typer.Option(
-        "--repo", envvar="OFFSITE_REPO", help="Repository: a folder or a URL (s3://, gs://, az://).", show_envvar=True
+        "--repo",
+        envvar="OFFSITE_REPO",
+        help="Repository: a folder or a URL (s3://, gs://, az://).",
+        show_envvar=True,
+        callback=checked_places,
     ),
 ]
 Bootstrap = Annotated[
@@ -40,6 +59,7 @@ Records = Annotated[
         help="Where records of restores lie, for a repository that cannot be written: a folder or a URL, as it was "
         "given to restore run.",
         show_default="with the backup",
+        callback=checked_places,
     ),
 ]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]

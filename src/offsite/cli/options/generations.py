@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from offsite.cli.options.common import Bootstrap, KafkaConfigFile, Repo
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, Repo, checked_places
 from offsite.cli.options.option_group import Taken
 from offsite.repository.generations.entry import Instance
 from offsite.services.backup.options import BackupWords
@@ -34,7 +34,10 @@ Properties = Annotated[
     ),
 ]
 Archive = Annotated[
-    str, typer.Option("--archive", help="Write Avro archives below this folder or URL, and no backups.")
+    str,
+    typer.Option(
+        "--archive", help="Write Avro archives below this folder or URL, and no backups.", callback=checked_places
+    ),
 ]
 
 

@@ -260,7 +260,7 @@ def settled(site: Site, key: str) -> str:
 
 def returned(site: Site, name: str) -> str:
     """An object that an agent put which slept while the backup was removed."""
-    key = f"{BackupLayout(backup=name).prefix}segments/late"
+    key = f"{BackupLayout(backup=name).topics_prefix}t/partition=0/t+0-{7:020}-0123abcd.log"
     site.repository.store.put_overwrite(key, b"late")
     return settled(site, key)
 

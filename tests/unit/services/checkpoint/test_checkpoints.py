@@ -432,10 +432,9 @@ def test_what_cannot_be_read_of_one_hides_no_others_from_a_list(site: Site) -> N
         show(site, 9)
 
 
-@pytest.mark.parametrize("name", ["00000099.claim.json", "zzz.claim.json"])
-def test_a_lease_that_cannot_be_read_hides_no_status(site: Site, name: str) -> None:
+def test_a_lease_that_cannot_be_read_hides_no_status(site: Site) -> None:
     take(site, 7)
-    overwrite(site, site.backup.layout.checkpoint_taker_prefix + name, b"not JSON")
+    overwrite(site, f"{site.backup.layout.checkpoint_taker_prefix}00000099.claim.json", b"not JSON")
     assert show(site, 7).status == "completed"
     assert ask(site.backup, 8).is_new
     with pytest.raises(DamagedObject):

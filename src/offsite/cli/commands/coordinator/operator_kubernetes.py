@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offsite.cli.options.common import checked_places
 from offsite.cli.output import note
 from offsite.model.clock import Clock, SystemClock
 from offsite.model.errors import BadOption
@@ -43,6 +44,7 @@ class KubernetesOptions:
             "--state",
             help="With --kubernetes: a folder or URL where several operators of the same Backups count who copies for "
             "the first time. By default each counts its own.",
+            callback=checked_places,
         ),
     ] = None
     accounts: Annotated[

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import GIVE_UP_AFTER, Bootstrap, GiveUpAfter, KafkaConfigFile, Output, Repo
+from offsite.cli.options.common import (
+    GIVE_UP_AFTER,
+    Bootstrap,
+    GiveUpAfter,
+    KafkaConfigFile,
+    Output,
+    Repo,
+    checked_places,
+)
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note, tell_damage
@@ -87,7 +95,10 @@ def agent(
 
 
 def expire(
-    place: Annotated[list[str], typer.Option("--place", help="A repository with backups of it; may be repeated.")],
+    place: Annotated[
+        list[str],
+        typer.Option("--place", help="A repository with backups of it; may be repeated.", callback=checked_places),
+    ],
     uid: Uid,
     maximum_retention: MaximumRetention = None,
     minimum_restorable: MinimumRestorable = None,

@@ -1,0 +1,124 @@
+"""A place as a person writes it: a folder, or the URL of a bucket. The one parser of such texts. Pure.
+
+What is no folder that somebody would name so is refused, for an address with a slip in it (`s3:/bucket`, quotes of an
+environment file, an unexpanded `$REPO`) would make a folder below the working one, and the backup would go with it. Of
+a URL nothing is dropped in silence: what may not stand there is refused by name, and never repeated, since somebody may
+have written a password into it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from offsite.model.errors import BadRepositoryUrl
+
+URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+FILE, MEMORY = "file", "memory"
+_SCHEMES = frozenset({"s3", "gs", "az", MEMORY})
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SLIP = re.compile(r"""[:"'`$%\x00-\x1f\x7f]""")
+"""What stands in the first name of a relative folder only where something else was meant."""
+
+_NOT_PLAIN = frozenset({"", ".", ".."})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """`host`: the bucket or container. `path` of a bucket has no slash at its ends. `settings`: names and values behind
+    `?`, each name once. A folder is `file`, and has a path only."""
+
+    scheme: str
+    host: str = ""
+    path: str = ""
+    query: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Without what is behind `?`; of a bucket."""
+        return f"{self.scheme}://{self.host}{'/' if self.path else ''}{self.path}"
+
+
+def parse_place(text: str) -> Place:
+    """What `text` names. Raises `BadRepositoryUrl`."""
+    if "://" not in text and not text.startswith("file:"):
+        return Place(scheme=FILE, path=_checked_folder(text))
+    if _CONTROL.search(text):
+        raise BadRepositoryUrl("a URL holds no control character, such as the end of a line", hint=URL_HINT)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise BadRepositoryUrl(f"this is no URL: {error}", hint=URL_HINT) from error
+    if not parts.scheme:  # a quote, a variable or a blank before it
+        return Place(scheme=FILE, path=_checked_folder(text))
+    if "@" in parts.netloc:
+        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+    if "#" in text:
+        raise BadRepositoryUrl(
+            "the URL of a place has no part behind #: what is written there would be dropped",
+            hint="leave # out, or name the prefix differently; ?endpoint=… follows the prefix",
+        )
+    if parts.scheme == FILE:
+        return _file(parts.netloc, parts.path, has_query="?" in text)
+    if parts.scheme not in _SCHEMES or (not parts.netloc and parts.scheme != MEMORY):
+        named = f"{parts.scheme}://{parts.netloc}"
+        raise BadRepositoryUrl(f"{named!r} is not a place for a repository", hint=URL_HINT)
+    return Place(
+        scheme=parts.scheme,
+        host=_checked_host(parts.netloc),
+        path=_checked_prefix(parts.path),
+        query=parts.query,
+        settings=_settings(parts.query),
+    )
+
+
+def _file(host: str, path: str, *, has_query: bool) -> Place:
+    if has_query:
+        raise BadRepositoryUrl("the URL of a folder has no part behind ?", hint="write the folder without file:")
+    if host not in {"", "localhost"} or not path.startswith("/"):
+        raise BadRepositoryUrl(
+            "the URL of a folder begins with file:/// and names it from the root on",
+            hint="write the folder without file:, or mount that of another machine here",
+        )
+    return Place(scheme=FILE, path=unquote(path))
+
+
+def _checked_folder(text: str) -> str:
+    if not text:
+        raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
+    if _CONTROL.match(text) or _CONTROL.search(text[-1]):
+        raise BadRepositoryUrl(f"{text!r} begins or ends with a control character", hint="look where it is set")
+    first, *_ = text.split("/")
+    if slip := _SLIP.search(first):
+        raise BadRepositoryUrl(
+            f"{text!r} is no URL that is known, and {slip[0]!r} in it is in no folder by intent",
+            hint=f"{URL_HINT}; ./NAME is a folder of any name",
+        )
+    return text
+
+
+def _checked_host(netloc: str) -> str:
+    if ":" in netloc:
+        raise BadRepositoryUrl("a bucket has no port", hint="write where it is reached behind it: ?endpoint=https://…")
+    return netloc
+
+
+def _checked_prefix(path: str) -> str:
+    prefix = path.strip("/") if not path.startswith("//") else path
+    names = [unquote(name) for name in prefix.split("/")] if prefix else []
+    if any(name in _NOT_PLAIN or "/" in name for name in names):
+        raise BadRepositoryUrl(
+            "a prefix in a bucket has no empty part (//), and none that is . or .. or holds a slash",
+            hint="write it as s3://bucket/one/two",
+        )
+    return prefix
+
+
+def _settings(query: str) -> tuple[tuple[str, str], ...]:
+    settings = tuple(parse_qsl(query, keep_blank_values=True))
+    if len(dict(settings)) < len(settings):
+        raise BadRepositoryUrl("a URL says one thing twice behind ?", hint="leave one of them out")
+    return settings
