@@ -127,41 +127,42 @@ def _rising(source: SourceFile, batches: Batches, on_damage: OnDamage) -> Batche
     for batch in batches:
         if not batch:
             continue
-        if not _rises(batch, last):
-            taken, problem = _in_order(source, batch, last)
-            if taken:
-                yield taken
-                last = taken[-1]
-            for damage in problem:
-                on_damage(damage)
-            if any(damage.unfit for damage in problem):
-                return
-        elif batch[-1].offset >= MAX_OFFSET:
-            problem_of_offset = f"no record has offset {batch[-1].offset}"
-            on_damage(Damage(file=source.key, position=source.window.position, problem=problem_of_offset))
-        else:
+        if _rises(batch, last):
             last = batch[-1]
             yield batch
+            continue
+        taken, problems = _in_order(source, batch, last)
+        if taken:
+            last = taken[-1]
+            yield taken
+        for damage in problems:
+            on_damage(damage)
+        if any(damage.unfit for damage in problems):
+            return
 
 
 def _rises(batch: Sequence[Record], last: Record | None) -> bool:
     before = -1 if last is None else last.offset
-    return before < batch[0].offset and all(before.offset < after.offset for before, after in pairwise(batch))
+    is_between = before < batch[0].offset and batch[-1].offset < MAX_OFFSET
+    return is_between and all(before.offset < after.offset for before, after in pairwise(batch))
 
 
 def _in_order(source: SourceFile, batch: Sequence[Record], last: Record | None) -> tuple[list[Record], list[Damage]]:
     """What of `batch` comes behind `last` and rises, and what is wrong with the rest of it."""
     taken, problems = list[Record](), list[Damage]()
     for record in batch:
-        if last is None or last.offset < record.offset < MAX_OFFSET:
+        if record.offset >= MAX_OFFSET:
+            problem = f"no record has offset {record.offset}"
+            problems.append(Damage(file=source.key, position=source.window.position, problem=problem))
+        elif last is None or last.offset < record.offset:
             taken.append(record)
             last = record
         elif record != last:
-            problem = contradiction(source.key, record, last, source.key, position=source.window.position)
+            damage = contradiction(source.key, record, last, source.key, position=source.window.position)
             if source.intact is None and record.offset < last.offset:
                 unsorted = f"unsorted: offset {record.offset} after {last.offset}"
-                return taken, [*problems, replace(problem, problem=unsorted, unfit=SORT_IT)]
-            problems.append(problem)
+                return taken, [*problems, replace(damage, problem=unsorted, unfit=SORT_IT)]
+            problems.append(damage)
     return taken, problems
 
 

@@ -22,6 +22,7 @@ from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound, DamagedArchive, UnfitArchive
+from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.services.archives.inspection import ArchiveSource, Inspection, inspect
 from offsite.stores.archive_folder import ArchiveFolder
 from tests.archive_records import TIME_MS, export, plain_records, read_all
@@ -227,6 +228,42 @@ def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: Archi
     found: list[Damage] = []
     assert read("parquet", files, into=found) == []
     assert len(look("parquet", files).damaged) == 1
+
+
+def test_a_row_group_without_rows_makes_nothing_unsorted(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some writers end a file."""
+    monkeypatch.setattr(offset_order, "SORTED_BYTES", 0)
+    records, out = plain_records(0, 200), io.BytesIO()
+    of = table(records)
+    with parquet.ParquetWriter(out, of.schema) as writer:
+        for part in (of.slice(0, 0), of.slice(0, 100), of.slice(0, 0), of.slice(100), of.slice(0, 0)):
+            writer.write_table(part)
+    files.put(KEYS["parquet"].format(0), out.getvalue())
+    assert read("parquet", files) == records
+
+
+def test_a_row_group_with_unreadable_offsets_takes_none_beside_it_away(files: ArchiveFolder) -> None:
+    records, out = plain_records(0, 300), io.BytesIO()
+    parquet.write_table(table(records), out, row_group_size=100)
+    data = bytearray(out.getvalue())
+    chunk = parquet.ParquetFile(io.BytesIO(out.getvalue())).metadata.row_group(1).column(2)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    files.put(KEYS["parquet"].format(0), bytes(data))
+    found: list[Damage] = []
+    assert read("parquet", files, into=found) == [*records[:100], *records[200:]]
+    assert [each.problem.partition(" cannot")[0] for each in found] == ["row group 1"]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_offset_that_no_record_has_is_damage_wherever_it_stands(
+    files: ArchiveFolder, kind: str, copies: int
+) -> None:
+    records = plain_records(0, 3)
+    write(kind, files, [*records, *[records[0]._replace(offset=MAX_OFFSET)] * copies])
+    found: list[Damage] = []
+    assert read(kind, files, into=found) == records
+    assert {each.problem for each in found} == {f"no record has offset {MAX_OFFSET}"}
 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------

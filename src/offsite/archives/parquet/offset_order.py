@@ -79,7 +79,8 @@ def _memory_bytes(record: Record) -> int:
 
 
 def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
-    """Where the row groups lie. One whose offsets cannot be read stays behind the one before it: reading it tells.
+    """Where the row groups lie. One whose offsets cannot be read, or that has none, stays behind the one before it and
+    mixes with none: reading it tells.
 
     Raises `OtherColumns` for offsets that are no integers.
     """
@@ -90,7 +91,7 @@ def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[Offse
     for number in range(file.num_row_groups):
         span = _span(file, number, claims)
         after = spans[-1].high if spans else -1
-        spans.append(span or OffsetSpan(number, after, after, rises=True))
+        spans.append(span or OffsetSpan(number, after + 1, after, rises=True))
     return spans
 
 
