@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from offsite.model.clock import SystemClock
-from offsite.model.errors import BadOption, DamagedObject, KafkaUnreachable, OffsiteError
+from offsite.model.errors import BadOption, DamagedObject, KafkaUnreachable, OffsiteError, PartitionsFailed
 from offsite.model.selections.selection import parse_selection
 from offsite.services.drill.report import DrillReport
 from offsite.services.drill.run import Drill, DrillRequest
 from offsite.stores.posix_store import open_folder
 from tests.backups import new_backup, run_once
+from tests.fake_cluster.site import Site
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,27 @@ def test_only_damage_is_evidence_against_a_backup(error: OffsiteError, proven: b
     with pytest.raises(type(error)):
         drill.run()
     assert [(each.proven, each.problem) for each in reports] == [(proven, error.message)]
+
+
+@pytest.mark.parametrize("damaged", [1, 2, 3])
+def test_damage_is_evidence_however_many_partitions_have_it(damaged: int, site: Site, tmp_path: Path) -> None:
+    """Where some fail, and not all, the drill ends with an error that is about all of them."""
+    for number in range(3):
+        site.source.make_topic(f"t{number}")
+        site.source.write(f"t{number}", [b"%d" % number] * 50)
+    site.back_up("*")
+    for body in sorted((tmp_path / "repository").rglob("*.log*"))[:damaged]:
+        body.chmod(0o600)
+        body.write_bytes(b"\xff" * body.stat().st_size)
+    reports: list[DrillReport] = []
+    drill = Drill(
+        site.backup,
+        DrillRequest(selection=parse_selection(["*"]), commit=None, in_sandbox=True, by="me"),
+        cluster=site.target.connected,
+        runner=site.runner,
+        clock=SystemClock(),
+        on_report=reports.append,
+    )
+    with pytest.raises(PartitionsFailed if damaged == 2 else DamagedObject):
+        drill.run()
+    assert [each.proven for each in reports] == [False]

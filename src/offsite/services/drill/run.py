@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from offsite.model.choices import OffsetsMode
 from offsite.model.clock import Clock
-from offsite.model.errors import Damaged, DamagedObject, OffsiteError
+from offsite.model.errors import Damaged, DamagedObject, OffsiteError, PartitionsFailed
 from offsite.model.ids import dated_id, random_id
 from offsite.model.selections.rename import Rename, Renames
 from offsite.model.selections.selection import SCRATCH_PREFIX, TopicSelection
@@ -93,7 +93,8 @@ class Drill:
             finally:
                 self._report = replace(self._report, removed=self._take_away(prepared.record))
         except OffsiteError as error:
-            shown = False if isinstance(error, Damaged) else None  # that it could not run says nothing of the backup
+            cause = error.__cause__ if isinstance(error, PartitionsFailed) else error
+            shown = False if isinstance(cause, Damaged) else None  # that it could not run says nothing of the backup
             self._report = replace(self._report, proven=shown, problem=error.message)
             self._close()
             raise

@@ -20,7 +20,7 @@ from offsite.copy.restore.task import AnyRestoreTask, RestoreBundle, Written, bu
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
-from offsite.model.errors import KafkaNotAuthorized, OffsiteError, PartitionsFailed
+from offsite.model.errors import Damaged, KafkaNotAuthorized, OffsiteError, PartitionsFailed
 from offsite.model.named import amount
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.services.restore.lease import HeldRestore
@@ -134,12 +134,13 @@ def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition,
     """Those of all tasks, in their order."""
     ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
     failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]
-    if len(failed) == 1 or (failed and len(failed) == len(tasks)):
-        raise failed[0][1]
-    if failed:
-        names = ", ".join(f"{target} ({error.message})" for target, error in failed)
-        raise PartitionsFailed(
-            f"{len(failed)} of {len(tasks)} partitions failed: {names}",
-            hint="remove the cause and run the same command again: it continues where it stopped",
-        )
-    return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]
+    if not failed:
+        return [outcome.value for _, outcome in ended if isinstance(outcome, Done)]
+    worst = min((error for _, error in failed), key=lambda error: not isinstance(error, Damaged))
+    if len(failed) in {1, len(tasks)}:
+        raise worst
+    names = ", ".join(f"{target} ({error.message})" for target, error in failed)
+    raise PartitionsFailed(
+        f"{len(failed)} of {len(tasks)} partitions failed: {names}",
+        hint="remove the cause and run the same command again: it continues where it stopped",
+    ) from worst
