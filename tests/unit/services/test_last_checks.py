@@ -228,6 +228,24 @@ def test_a_report_of_an_earlier_version_counts(backup: Backup) -> None:
     assert last(backup).claimed_ms == 1_767_225_610_000
 
 
+def test_drills_of_the_repository_are_told_beside_those_whose_records_lie_elsewhere(
+    backup: Backup, tmp_path: Path
+) -> None:
+    (tmp_path / "records").mkdir()
+    both = replace(backup, records_at=open_folder(tmp_path / "records"))
+    drill(
+        replace(both, store=both.record_store),
+        "20260101-000000-a",
+        ended="2026-01-01T00:00:10.000Z",
+        proven=True,
+        made_here=False,
+    )
+    drill(backup, "20260102-000000-a", ended="2026-01-02T00:00:10.000Z", proven=False, made_here=False)
+    found = last(both)
+    assert found.claimed_drill is not None
+    assert (found.claimed_drill.proven, found.claimed_ms) == (False, 1_767_225_610_000)
+
+
 FAR = "99990101-000000-0123abcd"
 
 

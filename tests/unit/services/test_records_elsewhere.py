@@ -204,3 +204,26 @@ def test_status_tells_of_restores_there_and_retention_does_not(media: Site, plac
     assert [begun in note for note in told] == [True]
     assert not any(begun in note for note in read_status(media.repository).backups[0].notes)
     assert living_restores(media.backup) == ()
+
+
+def test_what_an_earlier_restore_of_the_repository_set_aside_is_not_taken_for_the_topics_own(
+    site: Site, place: PosixStore
+) -> None:
+    """It was killed, then nothing could be written there any more, and the next one kept its records elsewhere."""
+    site.source.make_topic("orders")
+    site.source.write("orders", VALUES)
+    site.back_up("orders")
+    site.target.make_topic("orders", **{"retention.ms": "86400000"})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("offsite.services.restore.set_aside._is_still_ours", lambda _: False)
+        patched.setattr("offsite.services.restore.chains.find_targets", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            site.restore(retention="override")
+    assert site.target.topics["orders"].configs["retention.ms"] == "-1"
+    (begun,) = {info.key.split("/")[3] for info in site.repository.store.list(f"backups/{BACKUP}/restores/")}
+    media = replace(site, repository=replace(site.repository, store=DeniedStore(site.repository.store)))
+    told = read_status(replace(media.repository, records_at=place)).backups[0].notes
+    assert [begun in note for note in told] == [True]
+    result = media.restore(records=place.url, retention="override")
+    assert (result.resumed, result.verified) == (False, True)
+    assert site.target.topics["orders"].configs["retention.ms"] == "86400000"

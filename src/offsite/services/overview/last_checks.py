@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from offsite.model.errors import Damaged, FormatTooNew, OffsiteError
@@ -168,13 +169,15 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
 
 def _drills(backup: Backup, problems: list[str], *, now_ms: int) -> list[DrillRecord]:
     """The drills of the newest reports, up to the last one that proved the backup, the newest first. What is dated
-    later than now no drill of ours wrote."""
+    later than now no drill of ours wrote. Where records lie elsewhere, those of the repository count as well."""
     found: list[DrillRecord] = []
     latest_ms = now_ms + AHEAD_MAX_MS
     latest = backup.layout.drill_key(dated_id(latest_ms, "z"), "json")
-    for key in [key for key in drill_keys(backup.record_store, backup.layout) if key < latest][:_DRILLS_READ_MAX]:
+    places = (backup.store,) if backup.records_at is None else (backup.store, backup.records_at)
+    there = [(key, place) for place in places for key in drill_keys(place, backup.layout) if key < latest]
+    for key, place in sorted(there, key=itemgetter(0), reverse=True)[:_DRILLS_READ_MAX]:
         try:
-            record = get_drill_record(backup.record_store, key)
+            record = get_drill_record(place, key)
         except _UNREADABLE as error:
             problems.append(f"the report of a drill cannot be read: {error.message}")
             continue

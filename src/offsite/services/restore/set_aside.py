@@ -171,8 +171,9 @@ def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicA
 
 
 def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, TopicAside]) -> None:
-    """Topics that another unfinished restore had set aside are ours now: it must not put them back later."""
-    for other in unfinished_asides(backup, but=record.restore):
+    """Topics that another unfinished restore had set aside are ours now: it must not put them back later. What lies
+    where nothing is written stays as it is."""
+    for other in (each for each in unfinished_asides(backup, but=record.restore) if not each.is_elsewhere):
         kept = tuple(each for each in other.existing if each.topic not in asides)
         if other.record.cluster_id == record.cluster_id and kept != other.existing and not other.is_claimed:
             _put(backup.record_store, RestoreLayout(backup=backup.layout, restore=other.record.restore), kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offsite.model.errors import DamagedObject, FormatTooNew
@@ -28,12 +28,13 @@ NAMED_MAX = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedAside:
     """An unfinished restore, and what it has set aside; of topics that it made, what it holds back. `is_claimed`: this
-    installation did not write that."""
+    installation did not write that. `is_elsewhere`: it lies with the backup, and records of now do not."""
 
     record: RestoreRecord
     existing: tuple[TopicAside, ...]
     made: tuple[TopicAside, ...]
     is_claimed: bool = False
+    is_elsewhere: bool = False
 
     @property
     def topics(self) -> tuple[TopicAside, ...]:
@@ -54,10 +55,12 @@ class UnfinishedAside:
 
 
 def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
-    """The settings set aside by all unfinished restores except `but`, as far as their records can be read."""
+    """The settings set aside by all unfinished restores except `but`, as far as their records can be read: where
+    records lie elsewhere, those of the repository count as well."""
     found = (
-        _aside(backup, record)
-        for record in try_unfinished_restores(backup.record_store, backup.layout)
+        replace(_aside(place, record), is_elsewhere=place.records_at is not backup.records_at)
+        for place in _places(backup)
+        for record in try_unfinished_restores(place.record_store, backup.layout)
         if isinstance(record, RestoreRecord) and record.restore != but
     )
     return tuple(each for each in found if each.topics)
@@ -65,9 +68,16 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
 
 def unreadable_restores(backup: Backup) -> Iterator[str]:
     """The unfinished restores of which nobody can say what they have set aside, in sentences."""
-    for each in try_unfinished_restores(backup.record_store, backup.layout):
+    for each in (
+        each for place in _places(backup) for each in try_unfinished_restores(place.record_store, place.layout)
+    ):
         if isinstance(each, UnreadableRestore):
             yield f"restore {each.restore} cannot be read: {each.problem}"
+
+
+def _places(backup: Backup) -> tuple[Backup, ...]:
+    """The backup with each place where records of its restores lie."""
+    return (backup,) if backup.records_at is None else (backup, replace(backup, records_at=None))
 
 
 def describe(aside: TopicAside) -> str:
