@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from offsite.model.untrusted.java_words import DEFAULT_HINT, OPEN_FILES_MIN, cause, hint_for, innermost
+from offsite.model.untrusted.java_words import DEFAULT_HINT, OPEN_FILES_MIN, cause, folder_to_start_in, hint_for, innermost
 
 NO_HOST = """\
 Exception in thread "main" java.lang.ExceptionInInitializerError
@@ -74,3 +76,14 @@ def test_where_next_to_no_file_may_be_opened_nothing_else_is_blamed() -> None:
     words = "java.lang.ClassNotFoundException: org.apache.logging.log4j.core.Filter"
     assert "it may open 64 files" in hint_for(words, {}, open_files=64)
     assert hint_for(words, {}, open_files=OPEN_FILES_MIN) == DEFAULT_HINT
+
+
+def test_nobody_is_asked_to_enter_the_working_folder_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cd /root; sudo -u kafka offsite …`: a process is in a folder that it may not enter."""
+    (folder := tmp_path / "folder").mkdir()
+    monkeypatch.chdir(folder)
+    assert folder_to_start_in(tmp_path) is None
+    folder.rmdir()
+    assert folder_to_start_in(tmp_path) == tmp_path

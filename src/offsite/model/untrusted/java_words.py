@@ -60,12 +60,14 @@ def innermost(trace: str) -> str:
     return (found[-1][1] or found[-1][2]).strip()[:WORDS_MAX] if found else ""
 
 
-def folder_to_start_in(other: Path) -> Path:
-    """The working folder, or the `other` where it was deleted: no Java starts in it."""
+def folder_to_start_in(other: Path) -> Path | None:
+    """The `other` where the working folder was deleted: no Java starts in it. None where it is there: who was made
+    another user in it (`sudo -u`) may be in it, and may not be allowed to enter it again."""
     try:
-        return Path.cwd()
+        Path.cwd()
     except FileNotFoundError:
         return other
+    return None
 
 
 def hint_here(words: str) -> str:
