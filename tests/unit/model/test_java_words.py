@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.untrusted.java_words import DEFAULT_HINT, OPEN_FILES_MIN, cause, folder_to_start_in, hint_for, innermost
+from offsite.model.untrusted.java_words import (
+    DEFAULT_HINT,
+    OPEN_FILES_MIN,
+    cause,
+    folder_to_start_in,
+    hint_for,
+    innermost,
+)
 
 NO_HOST = """\
 Exception in thread "main" java.lang.ExceptionInInitializerError

@@ -162,6 +162,15 @@ def test_several_backups_share_the_place_and_two_of_one_name_do_not(
     assert replace(backup, descriptor=renamed).keeping_records(place).record_store == place
 
 
+@pytest.mark.parametrize("below", ["", "backups", f"backups/{BACKUP}", "records"])
+def test_a_folder_of_the_repository_is_no_place_for_them(media: Site, below: str) -> None:
+    """`backups/backups/` would be a backup that has lost its description."""
+    folder = Path(media.repository.store.url) / below
+    folder.mkdir(exist_ok=True)
+    with pytest.raises(RestoreRefused, match="lies in the repository"):
+        media.restore(records=str(folder))
+
+
 def test_a_folder_that_is_not_there_is_not_made(media: Site, tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable) as caught:
         media.restore(records=str(tmp_path / "nowhere"))
