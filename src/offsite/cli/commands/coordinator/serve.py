@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo
+from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, Output, Repo, checked_places
 from offsite.cli.options.option_group import takes
 from offsite.cli.options.spark import SparkOptions
 from offsite.cli.output import OutputFormat, emit, note
@@ -76,6 +76,7 @@ class ServeOptions:
             "--records",
             help="A folder or a URL where records of restores may lie, for a repository that cannot be written. "
             "Whoever asks for a restore can name one of these. Can be repeated.",
+            callback=checked_places,
         ),
     ] = None
     clusters: ZeebeWords = field(default_factory=ZeebeWords)
