@@ -375,6 +375,8 @@ KAFKA = table(plain_records(0, 5))
         ),
         (KAFKA.set_column(3, "timestamp", pa.array([1] * 5)), "timestamps of type int64"),
         (KAFKA.set_column(2, "offset", pa.array(["1"] * 5)), "offset of type dictionary"),
+        (KAFKA.set_column(2, "offset", pa.array([1] * 5, pa.timestamp("us"))), "offset of type timestamp"),
+        (KAFKA.set_column(2, "offset", pa.array([[1]] * 5)), "offset of type list"),
         (KAFKA.set_column(0, "key", pa.array([1] * 5)), "keys or values of type int64"),
         (KAFKA.append_column("headers", pa.array(["a"] * 5)), "headers of type dictionary"),
         (KAFKA.append_column("headers", pa.array([["a"]] * 5)), "headers of type list"),

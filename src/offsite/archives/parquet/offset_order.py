@@ -80,10 +80,7 @@ def _memory_bytes(record: Record) -> int:
 
 def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[OffsetSpan]:
     """Where the row groups lie. One whose offsets cannot be read, or that has none, stays behind the one before it and
-    mixes with none: reading it tells.
-
-    Raises `OtherColumns` for offsets that are no integers.
-    """
+    mixes with none: reading it tells."""
     claims = FileClaims(
         fetch=fetch, size_bytes=size_bytes, named=named_columns(file.metadata), columns=frozenset(("offset",))
     )

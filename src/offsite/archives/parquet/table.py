@@ -137,9 +137,13 @@ def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
 
 def check_columns(schema: pa.Schema) -> None:
     """Check that the columns without which there is no record are there. Raises `OtherColumns`."""
+    import pyarrow as pa
+
     if missing := [name for name in _NEEDED if name not in schema.names]:
         held = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
         raise OtherColumns(f"there is no column {missing[0]!r}; there are {held}")
+    if not pa.types.is_integer(offsets := schema.field("offset").type):  # they are compared before rows are read
+        raise OtherColumns(f"offset of type {offsets}")
 
 
 def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
