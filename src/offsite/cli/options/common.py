@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -15,7 +16,8 @@ PlaceT = TypeVar("PlaceT", str, list[str], None)
 
 def checked_places(value: PlaceT) -> PlaceT:
     """The callback of every option that takes a folder or a URL: what is none is refused before anything is done."""
-    for text in [value] if isinstance(value, str) else value or ():
+    texts: Iterable[str] = [value] if isinstance(value, str) else value or ()
+    for text in texts:
         parse_place(text)
     return value
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints, is_typeddict
 
 import typer
 
+from offsite.cli.options.common import checked_places
 from offsite.model.option import Declared, declared
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all
 
@@ -105,5 +106,5 @@ def _option(word: Declared, taken: Taken) -> Any:  # noqa: ANN401  # typer names
         f"--{word.name.replace('_', '-')}",
         help=taken.help.get(word.name, word.option.help),
         show_default=word.option.shown_default or True,
-        callback=split_all if word.name in PATTERN_OPTIONS else None,
+        callback=split_all if word.name in PATTERN_OPTIONS else checked_places if word.name == "records" else None,
     )
