@@ -45,6 +45,7 @@ def _components(url: str) -> tuple[str, ...]:
 
 def _place(url: str) -> Place:
     try:
-        return parse_place(url)
+        return parse_place(url) if url else Place(scheme=FILE)  # what is left out lies below nothing
     except BadRepositoryUrl as error:
-        raise BadResource(error.message, hint=error.hint) from error
+        named = "a place" if "@" in url else repr(url)  # there may be a password
+        raise BadResource(f"{named}: {error.message}", hint=error.hint) from error
