@@ -83,14 +83,14 @@ def target() -> TargetTopic:
 
 def selected(state: BackupState, topics: str = "*", *, until_ms: int | None = None) -> SelectedChains:
     point = PointInTime(commit=state, state=state, until_ms=until_ms)
-    return select_chains(point, parse_selection([topics])).copyable()
+    return select_chains(point, parse_selection(topics.split(","))).copyable()
 
 
 def plan(
     point: BackupState, topics: str = "*", *, renames: str = "", existing: tuple[TargetTopic, ...] = ()
 ) -> RestorePlan:
     names = {each.topic for each in existing}
-    return plan_restore(selected(point, topics), renames=parse_renames([renames]), existing=names)
+    return plan_restore(selected(point, topics), renames=parse_renames(renames.split(",")), existing=names)
 
 
 def test_a_topic_comes_back_with_all_its_partitions_even_empty_ones() -> None:
@@ -166,7 +166,7 @@ def replanned(counts: str, *topics: str) -> RestorePlan:
         selected(backup(*(shape(topic, topic_id=topic) for topic in topics)), until_ms=7),
         renames=parse_renames(["*=*-new"]),
         existing=(),
-        counts=parse_partition_counts([counts]),
+        counts=parse_partition_counts(counts.split(",")),
     )
 
 

@@ -26,7 +26,7 @@ IN_USE_THERE: TargetTopic = replace(target(), topic=REGISTRY, records=3)
 def plan(*, renames: str = "", counts: PartitionCounts | None = None) -> RestorePlan:
     schemas = replace(shape(REGISTRY, partitions=1, topic_id="id-2"), holds_schemas=True)
     state = backup(shape("a"), schemas, shape("z", topic_id="id-3"))
-    return plan_restore(selected(state), renames=parse_renames([renames]), existing=(), counts=counts)
+    return plan_restore(selected(state), renames=parse_renames(renames.split(",")), existing=(), counts=counts)
 
 
 def names(of: RestorePlan) -> list[str]:
