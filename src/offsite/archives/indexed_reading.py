@@ -37,6 +37,10 @@ class FileFormat(Protocol):
         """What is whole, as it stands in the file; the rest is reported, with the byte where it begins. A format that
         can gives the records of a file that no index lists by rising offsets."""
 
+    def first_offset(self, source: SourceFile) -> int | None:  # noqa: ARG002 - most formats have to read records
+        """The least offset in the file where that can be told without its records, else None."""
+        return None
+
     def checks_parts(self, source: SourceFile) -> bool:
         """Whether a flipped bit is found by checksums inside this file, wherever there are records."""
 
@@ -102,6 +106,9 @@ class IndexedReader(ABC):
         source = open_file(self.files, key, None, _pass_over)
         if name is None or source is None:
             return None
+        if (first := self._format.first_offset(source)) is not None:
+            return first
+        source.window.back_to(0)
         of = TopicPartition(topic=name.topic, partition=name.partition)
         batches = while_usable(partial(self._format.records, source, of), key, _pass_over)
         return next((batch[0].offset for batch in batches if batch), None)

@@ -87,7 +87,7 @@ class AvroReader(IndexedReader):
         return _AvroFiles()
 
 
-class _AvroFiles:
+class _AvroFiles(FileFormat):
     """How one object container file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:

@@ -40,7 +40,7 @@ class JsonlReader(IndexedReader):
         return _LineFiles()
 
 
-class _LineFiles:
+class _LineFiles(FileFormat):
     """How one file is read."""
 
     def records(self, source: SourceFile, of: TopicPartition, on_damage: OnDamage) -> Iterator[Sequence[Record]]:

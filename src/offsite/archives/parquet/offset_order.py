@@ -127,9 +127,10 @@ def _span(file: ParquetFile, number: int, claims: FileClaims) -> OffsetSpan | No
 
 def _looked_at(offsets: pa.Array) -> tuple[int, int | None, int | None, bool]:
     """The first, the least and the greatest, and whether all rise or stay."""
+    import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-    if offsets.null_count or not len(offsets):
+    if offsets.null_count or not len(offsets) or not pa.types.is_integer(offsets.type):
         return -1, None, None, False
     ends = pc.min_max(offsets).as_py()
     in_order = pc.all(pc.greater_equal(offsets[1:], offsets[:-1])).as_py() is not False

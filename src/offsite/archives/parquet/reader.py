@@ -24,7 +24,7 @@ from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.table import OtherColumns, check_columns, few_headers, records_of, table_schema
 from offsite.log.range import TopicPartition
 from offsite.log.records.record import Record
-from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_RATIO
+from offsite.model.untrusted.bounds import MAX_EXPANDED_BYTES, MAX_OFFSET, MAX_RATIO
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
@@ -98,7 +98,7 @@ class ParquetReader(IndexedReader):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ParquetFiles:
+class _ParquetFiles(FileFormat):
     """How one file is read. `room` is for all that are open at once."""
 
     files: Files
@@ -135,6 +135,19 @@ class _ParquetFiles:
             on_damage(Damage(file=source.key, position=place.first_start, problem=str(error), unfit=_SORT_IT))
         except _errors() as error:
             on_damage(Damage(file=source.key, position=place.first_start, problem=f"no Parquet file: {error}"))
+
+    def first_offset(self, source: SourceFile) -> int | None:
+        from pyarrow import parquet
+
+        place = self._place(source)
+        try:
+            check_footer(place.fetch, place.size_bytes)
+            with parquet.ParquetFile(place, **_OPTIONS) as file:
+                check_columns(file.schema_arrow)
+                lows = [span.low for span in offset_spans(file, place.fetch, place.size_bytes)]
+        except _errors():
+            return None
+        return min((low for low in lows if 0 <= low < MAX_OFFSET), default=None)
 
     def _sorted(self, parts: _Parts, spans: Sequence[OffsetSpan], on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         """The records of row groups whose offsets mix, by offset. Where one of them is damaged nobody knows which
