@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.time import format_time
+from offsite.repository.snapshots.group_change import GroupChangeLayout, put_group_change
 from offsite.services.groups.report import report_groups, show_groups
 from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.groups.run import (
@@ -118,6 +121,25 @@ def test_what_was_there_is_put_back(site: Site) -> None:
     assert site.target.committed("readers", "orders") == {0: 1}
     with pytest.raises(NoSuchRestore, match="no change of groups on this cluster to undo"):
         find_change(site.backup, site.target.admin, None)
+
+
+def test_a_change_that_somebody_else_wrote_is_undone_only_where_it_is_named(site: Site) -> None:
+    """Whoever may put objects there could have groups skip or repeat work, with the credentials of who undoes."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    own = find_change(site.backup, site.target.admin, applied(site).change)
+    forged = replace(own, change="20991231-000000-0123abcd", created_at_ms=own.created_at_ms + 1)
+    store, layout = site.backup.store, site.backup.layout
+    put_group_change(store, layout, forged, {"readers": GroupOffsets(group="readers")})
+    data = store.get(GroupChangeLayout(backup=layout, change=own.change).record_key) or b""
+    store.put_if_absent(f"{layout.group_changes_prefix}copy/change.json", data)
+    assert find_change(site.backup, site.target.admin, None) == own
+    assert find_change(site.backup, site.target.admin, forged.change).change == forged.change
+    undo_groups(site.backup, site.target.admin, own)
+    with pytest.raises(NoSuchRestore) as caught:
+        find_change(site.backup, site.target.admin, None)
+    assert f"there are: {forged.change}, made elsewhere: --change names one" in caught.value.hint
 
 
 def test_a_change_that_could_not_be_undone_whole_stays_open(site: Site) -> None:

@@ -64,7 +64,8 @@ Clamp = Annotated[
     ),
 ]
 Change = Annotated[
-    str | None, typer.Option("--change", help="Id that apply printed [default: the newest change of this cluster].")
+    str | None,
+    typer.Option("--change", help="Id that apply printed [default: the newest of this cluster that was made here]."),
 ]
 
 

@@ -7,7 +7,7 @@ touched; `undone.json` when all of it was put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offsite.log.groups.offsets import GroupOffsets, GroupTable
@@ -57,8 +57,16 @@ class GroupChangeLayout:
         return self.backup.group_change_prefix(self.change)
 
 
-def put_group_change(store: Store, backup: BackupLayout, change: GroupChange, before: GroupTable) -> None:
-    """Remember it. A repeated change keeps what the first attempt found: that is what to go back to."""
+def put_group_change(
+    store: Store,
+    backup: BackupLayout,
+    change: GroupChange,
+    before: GroupTable,
+    *,
+    on_record: Callable[[str, bytes], None] = lambda _key, _data: None,
+) -> None:
+    """Remember it. A repeated change keeps what the first attempt found: that is what to go back to. `on_record` is
+    told of the record before it is written."""
     layout = GroupChangeLayout(backup=backup, change=change.change)
     store.put_if_absent(layout.before_key, encode_groups(before))
     stored = store.get(layout.before_key) or b""
@@ -71,7 +79,9 @@ def put_group_change(store: Store, backup: BackupLayout, change: GroupChange, be
         "created_at_ms": change.created_at_ms,
         "before_hash": content_hash(stored),
     }
-    store.put_if_absent(layout.record_key, encode_object(fields))
+    data = encode_object(fields)
+    on_record(layout.record_key, data)
+    store.put_if_absent(layout.record_key, data)
 
 
 def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[str, GroupOffsets]:
@@ -95,7 +105,9 @@ def open_changes(store: Store, backup: BackupLayout) -> Iterator[GroupChange]:
         layout = GroupChangeLayout(backup=backup, change=name)
         data = store.get(layout.record_key)
         if data is not None and store.head(layout.undone_key) is None:
-            yield _change(data, layout.record_key)
+            change = _change(data, layout.record_key)
+            if change.change == name:  # else it speaks of another one
+                yield change
 
 
 def _change(data: bytes, key: str) -> GroupChange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from offsite.copy.point_cut import default_point
 from offsite.copy.restore_point import FixedPoint, PointRequest
@@ -24,6 +25,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.group_change import (
     GroupChange,
+    GroupChangeLayout,
     get_before,
     open_changes,
     put_group_change,
@@ -35,6 +37,7 @@ from offsite.services.groups.restored_offsets import RestoredOffsets, restored_o
 from offsite.services.groups.source import GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
+from offsite.services.own_writes import is_written_here, note_written
 from offsite.services.records_place import prepare_records, writing_records
 
 
@@ -138,7 +141,8 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
     if changes:
         with writing_records(planned.backup):
             prepare_records(planned.backup)
-            put_group_change(planned.backup.record_store, planned.backup.layout, planned.change, planned.plan.before())
+            store, noting = planned.backup.record_store, partial(note_written, planned.backup.record_store)
+            put_group_change(store, planned.backup.layout, planned.change, planned.plan.before(), on_record=noting)
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
     done = {name: group for name, group in changes.items() if name not in refused}
@@ -163,19 +167,26 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
 
 
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
-    """A change that was not undone; None: the newest on this cluster. Raises `NoSuchRestore`, `OtherCluster`."""
+    """A change that was not undone; None: the newest on this cluster that this installation made. What a record says
+    that others wrote is done only where somebody names it. Raises `NoSuchRestore`, `OtherCluster`."""
     cluster_id = admin.cluster().cluster_id
     known = {each.change: each for each in open_changes(backup.record_store, backup.layout)}
     if change is not None and change in known:
         _check_cluster(known[change].cluster_id, cluster_id, f"change {change}")
         return known[change]
     here = [each for each in known.values() if each.cluster_id == cluster_id]
-    if change is not None or not here:
+    ours = [each for each in here if is_written_here(backup.record_store, _layout(backup, each).record_key)]
+    if change is not None or not ours:
+        by_others = ", made elsewhere: --change names one" if here and not change else ""
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
-            hint=f"there are: {', '.join(each.change for each in here) or 'none'}",
+            hint=f"there are: {', '.join(each.change for each in here) or 'none'}{by_others}",
         )
-    return max(here, key=lambda each: each.created_at_ms)
+    return max(ours, key=lambda each: each.created_at_ms)
+
+
+def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
+    return GroupChangeLayout(backup=backup.layout, change=change.change)
 
 
 def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
