@@ -233,13 +233,14 @@ def test_of_mixed_row_groups_with_one_that_is_damaged_none_is_taken(files: Archi
 def test_a_row_group_without_rows_makes_nothing_unsorted(files: ArchiveFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As some writers end a file."""
     monkeypatch.setattr(offset_order, "SORTED_BYTES", 0)
-    records, out = plain_records(0, 200), io.BytesIO()
+    records, out = plain_records(1_000, 1_200), io.BytesIO()
     of = table(records)
     with parquet.ParquetWriter(out, of.schema) as writer:
         for part in (of.slice(0, 0), of.slice(0, 100), of.slice(0, 0), of.slice(100), of.slice(0, 0)):
             writer.write_table(part)
     files.put(KEYS["parquet"].format(0), out.getvalue())
     assert read("parquet", files) == records
+    assert [piece.start for piece in open_reader("parquet", files).contents().pieces] == [1_000]
 
 
 def test_a_row_group_with_unreadable_offsets_takes_none_beside_it_away(files: ArchiveFolder) -> None:

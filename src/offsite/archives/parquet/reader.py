@@ -144,10 +144,10 @@ class _ParquetFiles(FileFormat):
             check_footer(place.fetch, place.size_bytes)
             with parquet.ParquetFile(place, **_OPTIONS) as file:
                 check_columns(file.schema_arrow)
-                lows = [span.low for span in offset_spans(file, place.fetch, place.size_bytes)]
+                spans = offset_spans(file, place.fetch, place.size_bytes)
         except _errors():
             return None
-        return min((low for low in lows if 0 <= low < MAX_OFFSET), default=None)
+        return min((span.low for span in spans if 0 <= span.low <= span.high and span.low < MAX_OFFSET), default=None)
 
     def _sorted(self, parts: _Parts, spans: Sequence[OffsetSpan], on_damage: OnDamage) -> Iterator[Sequence[Record]]:
         """The records of row groups whose offsets mix, by offset. Where one of them is damaged nobody knows which
