@@ -111,8 +111,8 @@ def test_a_backup_with_a_name_that_none_has_is_refused(backup: str) -> None:
 
 
 def test_a_repository_may_hold_what_parts_it_from_the_backup() -> None:
-    found = wanted(backupUrl="s3://bucket/a#b#shop")
-    assert (found.place.repository, found.backup) == ("s3://bucket/a#b", "shop")
+    found = wanted(backupUrl="/data/a#b#shop")
+    assert (found.place.repository, found.backup) == ("/data/a#b", "shop")
 
 
 @given(TEXTS)

@@ -38,7 +38,7 @@ from offsite.stores.store import Store
 from tests.source_events.memory_store import MemoryStore
 
 ABSENT_S, SETTLE_S = 600.0, 12.0
-ONE, TWO = (Account(name="main", endpoint="memory:one"), Account(name="cellar", endpoint="memory:two"))
+ONE, TWO = (Account(name="main", endpoint="memory:///one"), Account(name="cellar", endpoint="memory:///two"))
 FILES = {"a.yaml": ("shop", "fair"), "b.yaml": ("till",)}
 """By the name of a file the resources that it declares at first."""
 
@@ -109,7 +109,7 @@ class FileWorld:
         for store in self.stores.values():
             Repository.init(store)  # type: ignore[arg-type]
         self.home = TimedStore(self)
-        self.stores["memory:two"].put_if_absent("backups/taken/backup.json", b"somebody else's")
+        self.stores["memory:///two"].put_if_absent("backups/taken/backup.json", b"somebody else's")
         self.specs: dict[str, dict[str, Any]] = {name: new_spec() for names in FILES.values() for name in names}
         texts = {file: text_of(self.specs, names) for file, names in FILES.items()}
         self.files = {file: File(text, text) for file, text in texts.items()}
@@ -275,7 +275,7 @@ class FileWorld:
             is_moved = (live[0][0], begun.path, begun.tag) != (place, asked.path, asked.tag)
             assert is_moved or wanted.state.value == "stopped", f"{record.name} was stopped for nothing"
             has_time = bool(backup.spec.destination.timestamp_format)  # else the name is that of somebody else's
-            can_begin = has_time or (asked.path, place) != ("taken", "memory:two")
+            can_begin = has_time or (asked.path, place) != ("taken", "memory:///two")
             assert can_begin or wanted.state.value == "stopped", f"{record.name} was stopped for what cannot begin"
             assert named or live[0][0] == place, f"{record.name} was moved by the order of accounts"
         return done

@@ -193,11 +193,11 @@ class ExpiryWorld:
         self.rng, self.now_ms = random.Random(seed), 1_700_000_000_000
         skews = [0, self.rng.choice([-600_000, -180_000, 180_000, 600_000])]
         self.rng.shuffle(skews)
-        self.accounts = {"main": "memory:one", "other": "memory:two"}
+        self.accounts = {"main": "memory:///one", "other": "memory:///two"}
         self.stores = {
             url: ClockStore(self, url, skew) for url, skew in zip(self.accounts.values(), skews, strict=True)
         }
-        self.home = ClockStore(self, "memory:home", 0)
+        self.home = ClockStore(self, "memory:///home", 0)
         self.truths: dict[str, Truths] = {url: {} for url in self.stores}
         self.copies: list[tuple[str, tuple[dict[str, bytes], dict[str, int]], Truths]] = []
         self.removed: list[tuple[str, str, dict[str, bytes], Truth]] = []
@@ -317,13 +317,13 @@ class ExpiryWorld:
             self.truths[url] = deepcopy(truths)
 
     def point_at_copy(self) -> None:
-        copies = [copy for copy in self.copies if copy[0] == "memory:one"]
-        if copies and "memory:copy" not in self.stores:
+        copies = [copy for copy in self.copies if copy[0] == "memory:///one"]
+        if copies and "memory:///copy" not in self.stores:
             _, taken, truths = self.rng.choice(copies)
-            self.stores["memory:copy"] = ClockStore(self, "memory:copy", 0)
-            self.stores["memory:copy"].put_back(taken)
-            self.truths["memory:copy"] = deepcopy(truths)
-            self.accounts["main"] = "memory:copy"
+            self.stores["memory:///copy"] = ClockStore(self, "memory:///copy", 0)
+            self.stores["memory:///copy"].put_back(taken)
+            self.truths["memory:///copy"] = deepcopy(truths)
+            self.accounts["main"] = "memory:///copy"
 
     def damage(self) -> None:
         url, name, truth = self.somewhere()

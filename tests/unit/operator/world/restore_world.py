@@ -28,8 +28,8 @@ from offsite.stores.store import PutResult, Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.unit.operator.world.world import TimedStore, identity
 
-PLACES = (Place(account="main", repository="memory:one"), Place(account="main", repository="memory:two"))
-ACCOUNTS = (Account(name="main", endpoint="memory:one"),)
+PLACES = (Place(account="main", repository="memory:///one"), Place(account="main", repository="memory:///two"))
+ACCOUNTS = (Account(name="main", endpoint="memory:///one"),)
 UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
 _ENDS = (0, 0, 0, 3, 13)
 

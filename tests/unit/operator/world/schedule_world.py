@@ -24,7 +24,7 @@ from tests.unit.operator.world.restore_world import JobProcess, SleepingStore
 from tests.unit.operator.world.world import TimedStore, identity
 
 UID = "ssssssss-1"
-PLACE = Place(account="main", repository="memory:one")
+PLACE = Place(account="main", repository="memory:///one")
 TARGET = Target(place=PLACE, backup="shop-1", cluster="shop")
 
 

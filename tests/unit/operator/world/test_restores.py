@@ -354,7 +354,7 @@ def test_who_waits_for_a_tag_is_told_for_whom_and_that_its_repository_cannot_be_
     course.world.closed[PLACES[0]] = GONE_REPOSITORY
     status = course.look(other)
     assert status.phase is RestorePhase.WAITING
-    assert f"restore {UID[:4]}, whose repository memory:one cannot be opened" in status.conditions[0].message
+    assert f"restore {UID[:4]}, whose repository memory:///one cannot be opened" in status.conditions[0].message
 
 
 def test_the_tag_of_a_restore_that_is_gone_with_its_repository_is_free_after_a_while() -> None:

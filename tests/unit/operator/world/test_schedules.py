@@ -179,7 +179,7 @@ def end(world: ScheduleWorld, exit_code: int, *, result: str = "", said: str = "
     JobRecords(store=world.store, layout=JobLayout(job=job)).put_ended(ended, secret=process.secret)
 
 
-MOVED = replace(TARGET, place=Place(account="new", repository="memory:two"), backup="shop-2")
+MOVED = replace(TARGET, place=Place(account="new", repository="memory:///two"), backup="shop-2")
 
 
 @pytest.mark.parametrize("is_begun", [True, False])

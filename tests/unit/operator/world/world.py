@@ -40,7 +40,7 @@ from offsite.stores.store import Store
 from tests.faulty_store import Crash, FaultyStore
 from tests.source_events.memory_store import MemoryStore
 
-ACCOUNTS = (Account(name="main", endpoint="memory:one"), Account(name="other", endpoint="memory:two"))
+ACCOUNTS = (Account(name="main", endpoint="memory:///one"), Account(name="other", endpoint="memory:///two"))
 PLACES = tuple(Place(account=each.name, repository=each.endpoint) for each in ACCOUNTS)
 LIMIT = 1
 UIDS = ("aaaaaaaa-1", "bbbbbbbb-2", "cccccccc-3")
