@@ -326,7 +326,9 @@ def expanded(text: str, environment: dict[str, str]) -> str:
 
 def test_kubernetes_puts_no_variable_into_the_words_and_variables_of_an_agent(world: World) -> None:
     place = world.root / "backups" / "$(TZ)" / "$$(AWS_SECRET_ACCESS_KEY)"
-    Repository.init(PosixStore(root=place))
+    Repository.init(PosixStore(root=world.root / "moved"))
+    place.parent.mkdir()
+    (world.root / "moved").rename(place)
     variables = {"TZ": "x?endpoint=https://evil", "OFFSITE_CLIENT_RACK": "$(TZ)$"}
     world.make(destination={"endpoint": str(place)}, agents={"template": {"environment": variables}})
     world.look(world.home())
