@@ -127,7 +127,6 @@ KINDS = {
     "cat as JSON": ("cat", "orders/0", "--repo", "REPO", "--backup", "b", "-o", "json"),
     "cat of bytes": ("cat", "orders/0", "--repo", "REPO", "--backup", "b", "--raw"),
     "help": ("--help",),
-    "completion": ("--show-completion",),
 }
 """One command of each way to print."""
 
