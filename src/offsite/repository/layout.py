@@ -53,7 +53,7 @@ from dataclasses import dataclass
 from offsite.model.check import check
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.model.untrusted.names import check_backup_name, check_topic_name, is_backup_name
-from offsite.stores.store import ObjectInfo
+from offsite.stores.store import ObjectInfo, Store
 
 ROOT_KEY = "offsite.json"
 PROBES_PREFIX = "probes/"
@@ -342,6 +342,17 @@ def is_own_key(key: str) -> bool:
 def own(listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
     """The objects of a listing whose names are ours: what others put there is passed over."""
     return (info for info in listed if is_own_key(info.key))
+
+
+def folders_below(store: Store, prefix: str) -> Iterator[str]:
+    """The names of the folders right below `prefix` that hold an object of ours, in the order of keys: one listing
+    each. A store may write what it is asked for in another way, and list a folder that was seen."""
+    past = ""
+    while info := next((info for info in own(store.list(prefix, start_after=past)) if info.key > past), None):
+        name, slash, _ = info.key.removeprefix(prefix).partition("/")
+        if slash:
+            yield name
+        past = f"{prefix}{name}0" if slash else info.key  # behind everything in it: `0` follows `/`
 
 
 def parse_pack_key(key: str) -> int | None:

@@ -39,6 +39,7 @@ from offsite.repository.layout import (
     PROBE_KEY,
     ROOT_KEY,
     BackupLayout,
+    folders_below,
     is_own_key,
     own,
     parse_commit_key,
@@ -257,13 +258,8 @@ def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
 
 
 def backup_folders(store: Store) -> Iterator[BackupLayout]:
-    """All below `backups/` that hold an object of ours, in the order of keys: one listing each. A store may write what
-    it is asked for in another way, and list a folder that was seen."""
-    past = ""
-    while info := next((each for each in own(store.list(BACKUPS_PREFIX, start_after=past)) if each.key > past), None):
-        name = info.key.removeprefix(BACKUPS_PREFIX).split("/")[0]
-        yield BackupLayout(backup=name)
-        past = f"{BACKUPS_PREFIX}{name}0"  # after everything in it: `0` follows `/`
+    """All below `backups/` that hold an object of ours, in the order of keys."""
+    return (BackupLayout(backup=name) for name in folders_below(store, BACKUPS_PREFIX))
 
 
 def _repositories_above(store: Store) -> Iterator[Store]:

@@ -21,7 +21,7 @@ from offsite.repository.declared.layout import (
 )
 from offsite.repository.descriptor import decode_backup
 from offsite.repository.generations.removal import free_name
-from offsite.repository.layout import BackupLayout, own
+from offsite.repository.layout import BackupLayout, folders_below, own
 from offsite.stores.numbered_log import HINT, NumberedLog, hash_of
 from offsite.stores.store import Store
 
@@ -112,13 +112,12 @@ def _number_of(key: str, backup: str) -> int:
 
 def declared_uids(store: Store) -> tuple[str, ...]:
     """The uids of the resources that have a ledger here, sorted."""
-    found, past = list[str](), ""
-    while info := next((each for each in own(store.list(DECLARED_PREFIX, start_after=past)) if each.key > past), None):
-        uid, slash, _ = info.key.removeprefix(DECLARED_PREFIX).partition("/")
-        past = f"{DECLARED_PREFIX}{uid}0" if slash else info.key  # behind everything in it: `0` follows `/`
-        try:
-            DeclaredLayout(uid=uid)
-        except BadName:
-            continue
-        found.append(uid)
-    return tuple(sorted(found))
+    return tuple(sorted(filter(_is_uid, folders_below(store, DECLARED_PREFIX))))
+
+
+def _is_uid(name: str) -> bool:
+    try:
+        DeclaredLayout(uid=name)
+    except BadName:
+        return False
+    return True

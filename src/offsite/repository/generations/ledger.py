@@ -9,7 +9,7 @@ from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.generations.entry import Entry, StoredEntry, decode_entry, encode_entry, entry_hash
 from offsite.repository.generations.generation_set import GenerationSet, NotAllowedError, after
 from offsite.repository.generations.layout import SETS_PREFIX, SetLayout, parse_entry_key
-from offsite.repository.layout import own
+from offsite.repository.layout import folders_below, own
 from offsite.stores.numbered_log import HINT, NumberedLog
 from offsite.stores.store import Store
 
@@ -62,13 +62,7 @@ def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
 
 def set_names(store: Store) -> tuple[str, ...]:
     """The names of the sets of a repository, sorted: files of others that lie there are none."""
-    names, past = list[str](), ""
-    while info := next((each for each in own(store.list(SETS_PREFIX, start_after=past)) if each.key > past), None):
-        name, slash, _ = info.key.removeprefix(SETS_PREFIX).partition("/")
-        if slash and _is_set(store, name):
-            names.append(name)
-        past = f"{SETS_PREFIX}{name}0" if slash else info.key  # behind everything in it: `0` follows `/`
-    return tuple(sorted(names))
+    return tuple(sorted(name for name in folders_below(store, SETS_PREFIX) if _is_set(store, name)))
 
 
 def _is_set(store: Store, name: str) -> bool:
