@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from offsite.archives.archive import MAX_DAMAGES, Damage, OnDamage, Piece
 from offsite.log.records.record import Record
 
-__all__ = ["Run", "clipped", "contradiction", "merged"]
+__all__ = ["Run", "clipped", "contradiction", "merged", "overlapping"]
+
+ItemT = TypeVar("ItemT")
 
 Batches = Iterator[Sequence[Record]]
 
@@ -23,6 +25,21 @@ class Run:
     file: str
     start: int
     open: Callable[[], Batches]
+
+
+def overlapping(items: Iterable[ItemT], ends: Callable[[ItemT], tuple[int, int]]) -> Iterator[list[ItemT]]:
+    """Runs of items that share offsets, in the order of their first ones; nearly always of one. `ends`: the first and
+    the last offset of an item."""
+    run: list[ItemT] = []
+    highest = -1
+    for (first, last), item in sorted(((ends(item), item) for item in items), key=lambda entry: entry[0][0]):
+        if run and first > highest:
+            yield run
+            run = []
+        run.append(item)
+        highest = max(highest, last)
+    if run:
+        yield run
 
 
 class _Head(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import lt
 
@@ -41,20 +40,6 @@ def extent_of(files: Files, segment: SegmentFile, *, small_bytes: int = 0) -> Ex
         if first.positions[0] == FIRST_POSITION and file.describes(first) and file.describes(last):
             return _indexed(segment, file, first.offsets[0], last)
     return _read_through(files, segment)
-
-
-def overlapping(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
-    """Runs of segments that share offsets, in order; nearly always of one."""
-    run: list[Extent] = []
-    highest = -1
-    for extent in sorted(extents, key=lambda each: each.first):
-        if run and extent.first > highest:
-            yield run
-            run = []
-        run.append(extent)
-        highest = max(highest, extent.last)
-    if run:
-        yield run
 
 
 def _small(files: Files, segment: SegmentFile) -> Extent | None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from offsite.archives.archive import ArchiveContents, ArchiveTopic, Damage, OnDamage, Piece, refuse_damage
 from offsite.archives.files import Files
-from offsite.archives.kafka_backup.extent import Extent, extent_of, overlapping
+from offsite.archives.kafka_backup.extent import Extent, extent_of
 from offsite.archives.kafka_backup.groups import read_groups
 from offsite.archives.kafka_backup.partition_files import PartitionFiles, SegmentFile, list_partition, list_partitions
 from offsite.archives.kafka_backup.pieces import PIECE_BYTES, plan_pieces
 from offsite.archives.kafka_backup.segments.reader import SegmentRecords
 from offsite.archives.kafka_backup.segments.records_file import FIRST_POSITION
 from offsite.archives.kafka_backup.soundness import at_start, sound_segments
-from offsite.archives.overlap import Run, merged
+from offsite.archives.overlap import Run, merged, overlapping
 from offsite.log.records.record import Record
 from offsite.model.errors import ArchiveNotFound
 
@@ -98,7 +99,7 @@ class KafkaBackupReader:
                 problem = f"no whole record in its {segment.records_bytes} bytes"
                 damage = Damage(file=segment.records_key, position=FIRST_POSITION, problem=problem)
                 at_start(segment, on_damage)(damage)
-        return plan_pieces(self.files, list(overlapping(extents)), self.piece_bytes)
+        return plan_pieces(self.files, list(overlapping(extents, attrgetter("first", "last"))), self.piece_bytes)
 
 
 def _topics(partitions: Sequence[PartitionFiles]) -> Iterator[ArchiveTopic]:

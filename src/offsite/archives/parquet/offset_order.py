@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
-__all__ = ["OffsetSpan", "SortRoom", "in_offset_order", "offset_spans"]
+__all__ = ["OffsetSpan", "SortRoom", "offset_spans"]
 
 SORTED_BYTES = 256 * MIB
 """Of records of one partition that are in memory to be sorted, in all files that are open at once."""
@@ -90,20 +90,6 @@ def offset_spans(file: ParquetFile, fetch: Fetch, size_bytes: int) -> list[Offse
         after = spans[-1].high if spans else -1
         spans.append(span or OffsetSpan(number, after + 1, after, rises=True))
     return spans
-
-
-def in_offset_order(spans: Sequence[OffsetSpan]) -> Iterator[Sequence[OffsetSpan]]:
-    """The row groups by offset: those that mix, together."""
-    mixed: list[OffsetSpan] = []
-    high = -1
-    for span in sorted(spans, key=lambda span: (span.low, span.number)):
-        if mixed and span.low > high:
-            yield mixed
-            mixed = []
-        mixed.append(span)
-        high = max(high, span.high)
-    if mixed:
-        yield mixed
 
 
 def _span(file: ParquetFile, number: int, claims: FileClaims) -> OffsetSpan | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsite.archives.archive import Damage, OnDamage
@@ -17,8 +18,9 @@ from offsite.archives.file_window import SourceFile
 from offsite.archives.files import Files
 from offsite.archives.indexed_archive import IndexedArchive
 from offsite.archives.indexed_reading import FileFormat, IndexedReader
+from offsite.archives.overlap import overlapping
 from offsite.archives.parquet.claims import COLUMNS, FileClaims, named_columns
-from offsite.archives.parquet.offset_order import OffsetSpan, SortRoom, in_offset_order, offset_spans
+from offsite.archives.parquet.offset_order import OffsetSpan, SortRoom, offset_spans
 from offsite.archives.parquet.pages import check_footer
 from offsite.archives.parquet.place import parquet_archive
 from offsite.archives.parquet.table import OtherColumns, check_columns, few_headers, records_of, table_schema
@@ -122,7 +124,7 @@ class _ParquetFiles(FileFormat):
                         yield from parts.records(number, on_damage)
                     return
                 _note_others(file.schema_arrow.names, source.key, on_damage)
-                for spans in in_offset_order(offset_spans(file, place.fetch, place.size_bytes)):
+                for spans in overlapping(offset_spans(file, place.fetch, place.size_bytes), attrgetter("low", "high")):
                     if len(spans) == 1 and spans[0].rises:
                         yield from parts.records(spans[0].number, on_damage)
                     else:
