@@ -302,6 +302,12 @@ class Changes:
         return bool(self.expired or self.compacted or self.forgotten)
 
     @property
+    def is_to_judge(self) -> bool:
+        """Whether it is believed only once it was judged (decision 0043): it lets something go, or sets or takes off
+        pins."""
+        return self.lets_go or bool(self.pinned or self.unpinned)
+
+    @property
     def is_upkeep(self) -> bool:
         """Whether the commit only looks after what is held (a roll-up, a compaction, retention, a pin): nothing of the
         source was read for it, and it is no sign of life of a backup."""

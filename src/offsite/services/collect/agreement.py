@@ -21,6 +21,7 @@ from offsite.model.journal import warned
 from offsite.model.time import format_duration
 from offsite.repository.backup import Backup
 from offsite.repository.commit import FOR_EVER, ExpiredRange, PartitionId, StoredCommit
+from offsite.repository.commit_json import damaged_commit
 from offsite.repository.fold import fold
 from offsite.repository.replaced import segments_of
 from offsite.repository.snapshots.audit_record import AuditLine, read_audit
@@ -72,6 +73,15 @@ class Judged:
 
     kept: KeptCommit | None = None
     needed: tuple[tuple[PartitionId, Span], ...] = ()
+
+
+def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit]:
+    """Commit `seq`, behind the state before it. Raises `DamagedCommit` where one of them is missing."""
+    base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
+    stored = backup.log.get(seq)
+    if stored is None or base.seq != seq - 1:
+        raise damaged_commit(f"{backup.layout.commit_key(min(seq, base.seq + 1))} is missing")
+    return base, stored
 
 
 def judged(  # noqa: PLR0913  # what is judged, by what

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from offsite.model.clock import Clock
 from offsite.repository.backup import Backup
 from offsite.repository.commit import Pin
-from offsite.repository.commit_json import damaged_commit
 from offsite.repository.fold import fold
 from offsite.repository.leftovers import LEFT_AFTER_MS
 from offsite.repository.replaced import CollectedHint, collected_hint
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import InForce, KeptCommit, judged, loosened
+from offsite.services.collect.agreement import InForce, KeptCommit, commit_to_judge, judged, loosened
 from offsite.services.collect.plan import CatalogCheck
 from offsite.services.let_go_memory import LetGoMemory
 from offsite.services.steps import ended
@@ -47,15 +46,11 @@ def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int =
     doubtful = list(hint.pending)
     for stored in backup.log.read(after=state.seq, upto=head.seq):
         catalogs.check(state, stored)
-        changes = stored.commit.changes
-        if changes.lets_go or changes.pinned or changes.unpinned:
+        if stored.commit.changes.is_to_judge:
             doubtful.append(stored.commit.seq)
         state = fold(state, [stored])
     for seq in doubtful:
-        before = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=head.backup)
-        commit = backup.log.get(seq)
-        if commit is None or before.seq != seq - 1:
-            raise damaged_commit(f"{backup.layout.commit_key(seq)} is missing, or one before it")
+        before, commit = commit_to_judge(backup, seq)
         points = len(fold(before, [commit]).history)
         if LetGoMemory(backup=backup).rule_of(seq, commit.hash, points=points) is not None:
             continue

@@ -22,7 +22,6 @@ from offsite.model.errors import Damaged, DamagedObject
 from offsite.repository.backup import Backup
 from offsite.repository.catalogs.parts_reader import SharedParts
 from offsite.repository.commit import PartitionId, StoredCommit
-from offsite.repository.commit_json import damaged_commit
 from offsite.repository.coverage import is_covered, segment_span
 from offsite.repository.layout import parse_pack_key
 from offsite.repository.leftovers import LEFT_AFTER_MS, living_since_ms
@@ -38,7 +37,7 @@ from offsite.repository.replaced import (
 )
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState
-from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, judged
+from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCommit, commit_to_judge, judged
 from offsite.services.steps import Pauses
 
 OBJECTS_MAX = 20_000
@@ -168,13 +167,12 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
         catalogs.check(walk.state, stored)
         if stored.commit.seq > until:
             break
-        is_to_judge = changes.lets_go or bool(changes.pinned or changes.unpinned)
-        if (changes.removed or is_to_judge) and not _is_older(backup, stored, before_ms):
+        if (changes.removed or changes.is_to_judge) and not _is_older(backup, stored, before_ms):
             break
-        if is_to_judge:
+        if changes.is_to_judge:
             lets_go.append(stored.commit.seq)
         for gone in walk.take(stored, believed=False):
-            if not is_to_judge:
+            if not changes.is_to_judge:
                 candidates.add(gone, seq=stored.commit.seq)
         if candidates.is_full:
             break
@@ -228,10 +226,7 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
     grace_ms: int,
 ) -> Generator[None, None, None]:
     """Take what commit `seq` replaced or let go, if it is believed."""
-    base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
-    stored = backup.log.get(seq)
-    if stored is None or base.seq != seq - 1:
-        raise damaged_commit(f"{backup.layout.commit_key(min(seq, base.seq + 1))} is missing")
+    base, stored = commit_to_judge(backup, seq)
     changes = stored.commit.changes
     judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
     if judgement.kept is not None:
