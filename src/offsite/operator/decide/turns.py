@@ -52,12 +52,14 @@ class Wishes:
 
     def asked(self, owner: str, *, now_s: float) -> Wishes:
         """When `owner` asked, and was refused."""
-        others = tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
-        return replace(self, waiting=(*others, (owner, now_s)))
+        return replace(self, waiting=(*self._others(owner, now_s), (owner, now_s)))
 
     def served(self, owner: str, *, now_s: float) -> Wishes:
-        others = tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
-        return Wishes(turns=self.turns.after(owner), waiting=others)
+        return Wishes(turns=self.turns.after(owner), waiting=self._others(owner, now_s))
+
+    def _others(self, owner: str, now_s: float) -> tuple[tuple[str, float], ...]:
+        """Who else waits still."""
+        return tuple((name, at_s) for name, at_s in self.waiting if name != owner and now_s - at_s < WISH_S)
 
 
 LOOK_S = 0.01
