@@ -90,6 +90,10 @@ def test_the_front_page_does_what_it_says(tmp_path: Path) -> None:
         Sandbox(folder / "kafka").stop()
 
 
+def test_the_tutorial_does_what_it_says(tutorial: Tutorial) -> None:
+    assert (tutorial.folder / "backups").is_dir()
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in HOW_TOS]
 )
@@ -102,6 +106,7 @@ def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: 
     _check(f"docs/how-to/{name}.md", folder, steps, {"OFFSITE_REPO": "backups", **brokers}, port=tutorial.port)
 
 
+@pytest.mark.soak
 def test_the_page_of_spark_clusters_does_what_it_says(tutorial: Tutorial, tmp_path: Path) -> None:
     """From what `make setup` made to a backup by three workers without offsite."""
     steps, cluster_folder = tmp_path / "steps", tmp_path / "cluster"

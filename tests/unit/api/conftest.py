@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from offsite.api.site import Site as Coordinator
 from offsite.metastore.backup_file import BackupFile
 from offsite.metastore.names import BackupName, NameForm
 from offsite.services.cluster import Cluster
+from offsite.services.jobs.workers import SECRET
 from tests.fake_cluster.site import BACKUP, Site, open_site
 from tests.unit.metastore.commands import HEADER, command
 
@@ -33,14 +34,16 @@ class FakedClusters(Coordinator):
         super().__init__(settings)
         self.clusters = {SOURCE: site.source.connected, "target": site.target.connected}
         self.begun: list[tuple[str, tuple[str, ...]]] = []
+        self.secrets: dict[str, str] = {}
         self.workers.begin = self._begun  # type: ignore[method-assign]
 
     def cluster(self, name: str = SOURCE) -> Cluster:
         self.place(name)
         return self.clusters[name]
 
-    def _begun(self, job: str, arguments: Any, _: object = None) -> None:
+    def _begun(self, job: str, arguments: Any, environment: Mapping[str, str]) -> None:
         self.begun.append((job, tuple(arguments)))
+        self.secrets[job] = environment[SECRET]
 
 
 @pytest.fixture

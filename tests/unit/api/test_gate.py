@@ -133,7 +133,9 @@ def test_what_a_search_looks_for_and_finds_is_shown_to_nobody_without_a_line(
     begun = client.post(f"/api/v1/backups/{BACKUP}/searches", json={"topic": "orders", "key": "ann@example.org"})
     job = begun.json()["job"]
     ended = EndedJob(id=job, at_ms=1, exit_code=0, result='{"records": ["a letter to ann@example.org"]}', said="")
-    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_ended(ended)
+    JobRecords(store=coordinator.repository().store, layout=JobLayout(job=job)).put_ended(
+        ended, secret=coordinator.secrets[job]
+    )
     caplog.set_level("INFO")
     for method, path in (
         ("GET", "jobs"),
