@@ -29,7 +29,7 @@ from offsite.repository.restores.record import (
 from offsite.repository.restores.topic_settings import LeftOut, TopicAside, TopicSettings, get_aside, put_aside
 from offsite.repository.segments.index import Frame, SegmentIndex, decode_index, decode_markers, encode_index
 from offsite.repository.snapshots.cluster_snapshot import decode_settings, encode_settings
-from offsite.repository.snapshots.group_change import GroupChange, get_before, open_changes, put_group_change
+from offsite.repository.snapshots.group_change import GroupChange, get_before, put_group_change, try_open_changes
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
 from tests.fuzz.corpus_repository import GROUPS, SETTINGS, numbered_attempts
 from tests.fuzz.layers import layers_of
@@ -173,8 +173,11 @@ def _read_restore(files: Files) -> Reading:
     unreported = MemoryStore({key: data for key, data in files.items() if key != LAYOUT.report_key})
 
     def changes() -> object:
-        known = list(open_changes(store, BACKUP))
-        return known, [get_before(store, BACKUP, each) for each in known]
+        known = list(try_open_changes(store, BACKUP))
+        for each in known:
+            if not isinstance(each, GroupChange):
+                raise each.error
+        return known, [get_before(store, BACKUP, each) for each in known if isinstance(each, GroupChange)]
 
     parts: dict[str, Callable[[], object]] = {
         "record": lambda: find_record(store, LAYOUT),

@@ -150,7 +150,7 @@ def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> Fixed
     commit = commit_meant(backup, request, head)
     if request.commit is not None:  # a backup without a commit has no newest one either: who reads it knows what to say
         backup.check_point(commit, head=head)
-    until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.record_store.now_ms())
+    until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.asked_now_ms())
     return FixedPoint(commit=commit, until_ms=until_ms)
 
 
@@ -180,7 +180,7 @@ def commit_meant(
     if request.commit is not None:
         return request.commit
     if request.committed_at is not None:
-        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.record_store.now_ms()), head=head)
+        return backup.commit_at_time(parse_time(request.committed_at, now_ms=backup.asked_now_ms()), head=head)
     if request.checkpoint is not None:
         taken = _checkpoint(head, request.checkpoint)
         if backup.store.head(backup.layout.checkpoint_key(taken.id, "deleted")) is not None:

@@ -29,7 +29,7 @@ from offsite.repository.fold import fold
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
 from offsite.repository.state import FIRST_SEQ, BackupState
-from offsite.stores.looking_store import LookingStore
+from offsite.stores.looking_store import LookingStore, reading_now_ms
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
@@ -64,6 +64,11 @@ class Backup:
     def record_store(self) -> Store:
         """Where restores, drills and changes of groups keep their records, and whose time they go by."""
         return self.store if self.records_at is None else self.records_at
+
+    def asked_now_ms(self) -> int:
+        """The time, epoch ms, that words such as `2h-ago` count from: that of the backup's own store, wherever records
+        lie; this machine's where that store denies the write that tells it, and records lie elsewhere for that."""
+        return self.store.now_ms() if self.records_at is None else reading_now_ms(self.store)
 
     @property
     def layout(self) -> BackupLayout:

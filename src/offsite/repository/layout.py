@@ -93,7 +93,7 @@ _IN_BACKUP = (
     rf"restores/{_NAME}/(?:attempts/{_NAME}/\d+/\d{{5}}\.json|maps/{_NAME}/\d+(?:\.\d+)?\.map)",
     rf"drills/{_NAME}/report\.(?:json|html)",
     rf"verifies/{_NAME}/{_NAME}\.json",
-    rf"group-changes/{_NAME}/(?:change\.json|before\.parquet|undone\.json)",
+    rf"group-changes/{_NAME}/(?:change\.json|before\.parquet|undoing\.json|undone\.json)",
 )
 _IN_ROOT = (
     r"offsite\.json|clock|probes/(?:create-only|doctor-[0-9a-f]+)",

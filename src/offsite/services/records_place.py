@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
@@ -35,3 +36,8 @@ def prepare_records(backup: Backup) -> None:
     if backup.records_at is not None:
         check_create_only(backup.records_at)
         begin_records(backup.records_at, backup.descriptor)
+
+
+def record_places(backup: Backup) -> tuple[Backup, ...]:
+    """The backup with each place where records of its restores lie."""
+    return (backup,) if backup.records_at is None else (backup, replace(backup, records_at=None))

@@ -32,7 +32,7 @@ from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.audit_record import read_audit
 from offsite.repository.snapshots.drill_record import drill_keys
-from offsite.repository.snapshots.group_change import open_changes
+from offsite.repository.snapshots.group_change import try_open_changes
 from offsite.repository.snapshots.verify_record import last_verify_record
 from offsite.services.verify.records import check_records
 from offsite.stores.numbered_log import NumberedLog
@@ -199,7 +199,7 @@ def test_readers_and_writers_of_records_go_on_beside_them(place: Place) -> None:
     assert (repository.backups(), find_orphans(backup), find_quiet_restores(backup)) == (("a",), (), ())
     assert find_unnamed_folders(repository) == ()
     assert (check_records(backup).damaged, list(read_audit(store, layout))) == ((), [])
-    assert (drill_keys(store, layout), list(open_changes(store, layout))) == ([], [])
+    assert (drill_keys(store, layout), list(try_open_changes(store, layout))) == ([], [])
     assert last_verify_record(store, layout, "quick", now_ms=now_ms) is None
     assert CheckpointRecords(store=store, layout=layout).known() == {}
     assert (list_jobs(store, most=9, now_ms=now_ms), declared_uids(store), set_names(store)) == ((), (), ())

@@ -9,7 +9,15 @@ import pytest
 
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BackupExists, BadOption, NoSuchRestore, NoSuchRestorePoint, OtherCluster
+from offsite.model.errors import (
+    BackupExists,
+    BadOption,
+    DamagedObject,
+    NoSuchRestore,
+    NoSuchRestorePoint,
+    OtherCluster,
+    StoreDenied,
+)
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.time import format_time
@@ -26,6 +34,7 @@ from offsite.services.groups.run import (
     undo_groups,
 )
 from tests.batches import FIRST_TIME_MS
+from tests.denied_store import DeniedStore
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import OF, key, value
 
@@ -140,6 +149,34 @@ def test_a_change_that_somebody_else_wrote_is_undone_only_where_it_is_named(site
     with pytest.raises(NoSuchRestore) as caught:
         find_change(site.backup, site.target.admin, None)
     assert f"there are: {forged.change}, made elsewhere: --change names one" in caught.value.hint
+
+
+def test_a_damaged_record_of_a_change_stops_only_who_names_it(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    change = applied(site).change
+    site.backup.store.put_if_absent(f"{site.backup.layout.group_changes_prefix}20991231-000000-damaged/change.json", b"{")
+    with caplog.at_level("WARNING", logger="offsite.journal"):
+        assert find_change(site.backup, site.target.admin, None).change == change
+    assert "change_unreadable change=20991231-000000-damaged" in caplog.text
+    assert find_change(site.backup, site.target.admin, change).change == change
+    with pytest.raises(DamagedObject, match=r"20991231-000000-damaged/change\.json"):
+        find_change(site.backup, site.target.admin, "20991231-000000-damaged")
+
+
+def test_nothing_is_undone_where_that_cannot_be_recorded(site: Site) -> None:
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    site.target.commit_group("readers", "orders", [1])
+    change = find_change(site.backup, site.target.admin, applied(site).change)
+    now = site.target.committed("readers", "orders")
+    denied = replace(site.backup, store=DeniedStore(site.backup.store))
+    with pytest.raises(StoreDenied) as caught:
+        undo_groups(denied, site.target.admin, change)
+    assert "--records FOLDER or URL" in caught.value.hint
+    assert site.target.committed("readers", "orders") == now
 
 
 def test_a_change_that_could_not_be_undone_whole_stays_open(site: Site) -> None:

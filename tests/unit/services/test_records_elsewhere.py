@@ -93,6 +93,26 @@ def test_what_comes_later_finds_it_with_the_same_option_and_not_without(media: S
     assert undo_groups(backup, admin, find_change(backup, admin, applied.change)).offsets_removed == 1
 
 
+def test_a_change_that_the_repository_remembers_is_undone_with_the_record_of_that_elsewhere(
+    media: Site, place: PosixStore
+) -> None:
+    """It was written while it could be; now it is read-only."""
+    writable = replace(media, repository=replace(media.repository, store=media.repository.store.inner))  # type: ignore[attr-defined]
+    media.target.make_topic("orders")
+    media.target.write("orders", VALUES)
+    admin = media.target.admin
+    change = apply_groups(prepare_groups(writable.backup, admin, GroupsRequest()), admin).change
+    before = {info.key for info in writable.repository.store.list("")}
+    backup = kept_there(media, place)
+    found = find_change(backup, admin, None)
+    assert found.change == change
+    assert undo_groups(backup, admin, found).offsets_removed == 1
+    assert media.target.committed("readers", "orders") == {}
+    assert {info.key for info in writable.repository.store.list("")} == before
+    with pytest.raises(NoSuchRestore):
+        find_change(backup, admin, change)
+
+
 def kill(media: Site, place: PosixStore) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("offsite.services.restore.run.put_outcome", _killed)

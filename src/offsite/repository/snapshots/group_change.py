@@ -2,16 +2,16 @@
 
 Below `group-changes/<change>/`, each written once: `before.parquet`, what the groups had committed where something is
 about to be committed (a group snapshot; offset -1: nothing); then `change.json`, and from then on the cluster may be
-touched; `undone.json` when all of it was put back.
+touched; `undoing.json` before anything is put back, and `undone.json` when all of it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from offsite.log.groups.offsets import GroupOffsets, GroupTable
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
 from offsite.repository.layout import BackupLayout, own
@@ -34,6 +34,14 @@ class GroupChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableChange:
+    """A change that was not undone, as far as anybody knows, and whose record cannot be read."""
+
+    change: str
+    error: DamagedObject | FormatTooNew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChangeLayout:
     """The keys of one change."""
 
@@ -47,6 +55,10 @@ class GroupChangeLayout:
     @property
     def record_key(self) -> str:
         return f"{self._prefix}change.json"
+
+    @property
+    def undoing_key(self) -> str:
+        return f"{self._prefix}undoing.json"
 
     @property
     def undone_key(self) -> str:
@@ -93,21 +105,35 @@ def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[
     return decode_groups(data, key=key)
 
 
+def put_undoing(store: Store, backup: BackupLayout, change: GroupChange) -> None:
+    """Remember that it is being undone: where this cannot be, nothing may be put back."""
+    key = GroupChangeLayout(backup=backup, change=change.change).undoing_key
+    store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
+
+
 def put_undone(store: Store, backup: BackupLayout, change: GroupChange) -> None:
     key = GroupChangeLayout(backup=backup, change=change.change).undone_key
     store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
 
 
-def open_changes(store: Store, backup: BackupLayout) -> Iterator[GroupChange]:
-    """Changes that were not undone, in the order of their names."""
+def try_open_changes(
+    store: Store, backup: BackupLayout, *, undone_in: Sequence[Store] = ()
+) -> Iterator[GroupChange | UnreadableChange]:
+    """Changes recorded in `store` that were not undone, in the order of their names. `undone_in`: other stores that may
+    hold the record of that."""
     prefix = backup.group_changes_prefix
     for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}):
         layout = GroupChangeLayout(backup=backup, change=name)
-        data = store.get(layout.record_key)
-        if data is not None and store.head(layout.undone_key) is None:
+        try:
+            data = store.get(layout.record_key)
+            if data is None or any(each.head(layout.undone_key) is not None for each in (store, *undone_in)):
+                continue
             change = _change(data, layout.record_key)
-            if change.change == name:  # else it speaks of another one
-                yield change
+        except (DamagedObject, FormatTooNew) as error:
+            yield UnreadableChange(change=name, error=error)
+            continue
+        if change.change == name:  # else it speaks of another one
+            yield change
 
 
 def _change(data: bytes, key: str) -> GroupChange:

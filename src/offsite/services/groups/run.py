@@ -19,6 +19,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.choices import CutChoice
 from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
+from offsite.model.journal import warned
 from offsite.model.selections.rename import Renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
@@ -26,10 +27,12 @@ from offsite.repository.commit import TopicIncarnation
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,
+    UnreadableChange,
     get_before,
-    open_changes,
     put_group_change,
+    put_undoing,
     put_undone,
+    try_open_changes,
 )
 from offsite.services.groups.missing_records import RefusedOffset, commit_cut
 from offsite.services.groups.plan import GroupPlan, plan_groups
@@ -38,7 +41,7 @@ from offsite.services.groups.source import GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
 from offsite.services.own_writes import is_written_here, note_written
-from offsite.services.records_place import prepare_records, writing_records
+from offsite.services.records_place import GIVEN_AGAIN, prepare_records, record_places, writing_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +171,30 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
 
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
     """A change that was not undone; None: the newest on this cluster that this installation made. What a record says
-    that others wrote is done only where somebody names it. Raises `NoSuchRestore`, `OtherCluster`."""
+    that others wrote is done only where somebody names it, and one that cannot be read stops only who names it. Raises
+    `NoSuchRestore`, `OtherCluster`, `DamagedObject`, `FormatTooNew`."""
     cluster_id = admin.cluster().cluster_id
-    known = {each.change: each for each in open_changes(backup.record_store, backup.layout)}
-    if change is not None and change in known:
-        _check_cluster(known[change].cluster_id, cluster_id, f"change {change}")
-        return known[change]
-    here = [each for each in known.values() if each.cluster_id == cluster_id]
-    ours = [each for each in here if is_written_here(backup.record_store, _layout(backup, each).record_key)]
+    changes: dict[str, GroupChange] = {}
+    ours: list[GroupChange] = []
+    for place in record_places(backup):
+        for found in try_open_changes(place.record_store, backup.layout, undone_in=[backup.record_store]):
+            if isinstance(found, UnreadableChange):
+                if found.change == change:
+                    raise found.error
+                warned("change_unreadable", change=found.change, why=f"it is passed over: {found.error.message}")
+                continue
+            changes.setdefault(found.change, found)
+            if found.cluster_id == cluster_id and is_written_here(place.record_store, _layout(backup, found).record_key):
+                ours.append(found)
+    if change is not None and change in changes:
+        _check_cluster(changes[change].cluster_id, cluster_id, f"change {change}")
+        return changes[change]
     if change is not None or not ours:
+        here = [each.change for each in changes.values() if each.cluster_id == cluster_id]
         by_others = ", made elsewhere: --change names one" if here and not change else ""
         raise NoSuchRestore(
             f"backup {backup.descriptor.name} has no change of groups {change or 'on this cluster'} to undo",
-            hint=f"there are: {', '.join(each.change for each in here) or 'none'}{by_others}",
+            hint=f"there are: {', '.join(here) or 'none'}{by_others}; {GIVEN_AGAIN}",
         )
     return max(ours, key=lambda each: each.created_at_ms)
 
@@ -191,8 +205,12 @@ def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
 
 def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
     """Commit again what the groups had before the change, and remove what they had not. May be repeated; a change of
-    which some groups could not be undone stays open."""
-    before = get_before(backup.record_store, backup.layout, change)
+    which some groups could not be undone stays open. Where what becomes of it cannot be recorded, nothing is touched:
+    raises `StoreDenied`, and what else the store raises."""
+    before = _before(backup, change)
+    with writing_records(backup):
+        prepare_records(backup)
+        put_undoing(backup.record_store, backup.layout, change)
     earlier, none = _rows(before, committed=True), _rows(before, committed=False)
     failures = {failure.group: failure for failure in (*admin.groups.commit(earlier), *admin.groups.delete(none))}
     if not failures:
@@ -204,6 +222,13 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Gro
         offsets_removed=offset_count({name: group for name, group in none.items() if name not in failures}),
         failed=tuple(failures[name] for name in sorted(failures)),
     )
+
+
+def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
+    """From where the change was recorded: the repository, or the place for records."""
+    key = _layout(backup, change).record_key
+    places = [each.record_store for each in record_places(backup) if each.record_store.head(key) is not None]
+    return get_before((places or [backup.record_store])[0], backup.layout, change)
 
 
 def _as_of_and_mapping(

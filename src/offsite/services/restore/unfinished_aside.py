@@ -20,6 +20,7 @@ from offsite.repository.restores.record import (
 )
 from offsite.repository.restores.topic_settings import TopicAside, TopicSettings, get_aside, newest_aside_key
 from offsite.services.own_writes import is_begun_here, is_written_here
+from offsite.services.records_place import record_places
 
 NAMED_MAX = 5
 """Topics named in a hint; a line with a thousand of them helps nobody."""
@@ -59,7 +60,7 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
     records lie elsewhere, those of the repository count as well."""
     found = (
         replace(_aside(place, record), is_elsewhere=place.records_at is not backup.records_at)
-        for place in _places(backup)
+        for place in record_places(backup)
         for record in try_unfinished_restores(place.record_store, backup.layout)
         if isinstance(record, RestoreRecord) and record.restore != but
     )
@@ -69,15 +70,10 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
 def unreadable_restores(backup: Backup) -> Iterator[str]:
     """The unfinished restores of which nobody can say what they have set aside, in sentences."""
     for each in (
-        each for place in _places(backup) for each in try_unfinished_restores(place.record_store, place.layout)
+        each for place in record_places(backup) for each in try_unfinished_restores(place.record_store, place.layout)
     ):
         if isinstance(each, UnreadableRestore):
             yield f"restore {each.restore} cannot be read: {each.problem}"
-
-
-def _places(backup: Backup) -> tuple[Backup, ...]:
-    """The backup with each place where records of its restores lie."""
-    return (backup,) if backup.records_at is None else (backup, replace(backup, records_at=None))
 
 
 def describe(aside: TopicAside) -> str:
