@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from offsite.model.errors import Bug, DamagedObject
+from offsite.model.errors import Bug, DamagedObject, ObjectArchived
 from offsite.model.secret import Travel, secrets_travel
 from offsite.model.size import MIB
 from offsite.stores.object_store import CloudStore
@@ -217,3 +218,14 @@ def test_unfinished_writes_can_be_swept_when_they_are_old(store: Store) -> None:
     swept = store.sweep_unfinished(before_ms=now_ms + 60_000)
     assert swept == (1 if isinstance(store, PosixStore) else 0)
     assert keys(store) in ([], ["clock"])
+
+
+def test_a_byte_of_an_archived_object_is_refused_as_that(moto: str) -> None:
+    """What a restore tries before it makes a topic."""
+    store = new_s3_store(moto)
+    bucket = store.url.removeprefix("s3://").split("/")[0]
+    headers = {"x-amz-storage-class": "GLACIER"}
+    put = urllib.request.Request(f"{moto}/{bucket}/some/prefix/a", data=b"content", method="PUT", headers=headers)
+    urllib.request.urlopen(put, timeout=30).close()
+    with pytest.raises(ObjectArchived):
+        store.get_range("a", 0, 1)

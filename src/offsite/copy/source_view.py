@@ -20,13 +20,19 @@ from offsite.log.markers import Marker, with_missing
 from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns, read_columns
+from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied
+from offsite.model.size import KIB
 from offsite.repository.segments.reader import SegmentReader, stored_markers
 from offsite.repository.segments.segment import Segment
 from offsite.spark.meter import counted
 from offsite.stores.store import Store
 
 _READERS = 8
-"""Partitions whose markers are looked up at the same time: a store answers each in some milliseconds."""
+"""Partitions that are looked up at the same time: a store answers each in some milliseconds."""
+_TRIED_MAX = 1_000
+"""Objects that are tried before a restore: of more partitions every second or third one."""
+_ARCHIVED_FROM_BYTES = 128 * KIB
+"""Rules of buckets pass smaller objects over, unless told otherwise."""
 
 
 class VisibleBatch(NamedTuple):
@@ -120,6 +126,34 @@ def check_left_out(partitions: Iterable[PartitionChain], store: Store) -> None:
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-cut") as pool:
         for _ in pool.map(partial(_check_left_out, store=store), having):
             pass
+
+
+def check_in_reach(partitions: Iterable[PartitionChain], store: Store) -> None:
+    """Read a byte of an object of each partition: of the first one that is large enough to be archived by a rule, for
+    such rules take the oldest ones first. No listing tells what may be read: a class of storage does not say whether an
+    object was brought back. Raises `ObjectArchived`, `StoreDenied`; any other error is for who reads it all."""
+    keys = list(dict.fromkeys(_oldest(each).object_key for each in partitions if each.segments))
+    keys = keys[:: -(-len(keys) // _TRIED_MAX) or 1]
+    with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-reach") as pool:
+        errors = [error for error in pool.map(partial(_out_of_reach, store=store), keys) if error is not None]
+    if errors:
+        told = f"{errors[0].message}; nothing was begun: {len(errors)} of {len(keys)} objects tried are so"
+        raise type(errors[0])(told, hint=errors[0].hint) from errors[0]
+
+
+def _oldest(partition: PartitionChain) -> Segment:
+    large = (each for each in partition.segments if each.stored_bytes >= _ARCHIVED_FROM_BYTES)
+    return next(large, partition.segments[0])
+
+
+def _out_of_reach(key: str, *, store: Store) -> ObjectArchived | StoreDenied | None:
+    try:
+        store.get_range(key, 0, 1)
+    except (ObjectArchived, StoreDenied) as error:
+        return error
+    except OffsiteError:
+        return None
+    return None
 
 
 def _check_left_out(partition: PartitionChain, *, store: Store) -> None:

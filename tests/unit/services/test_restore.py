@@ -15,6 +15,8 @@ from offsite.model.errors import (
     KeylessRecord,
     NoSuchRestorePoint,
     NoSuchTopic,
+    ObjectArchived,
+    OffsiteError,
     PartitionsFailed,
     RestoreRefused,
     TargetMismatch,
@@ -22,6 +24,7 @@ from offsite.model.errors import (
 )
 from offsite.model.time import format_time
 from offsite.repository.commit import Changes
+from offsite.repository.layout import parse_segment_key
 from offsite.services.hole_report import HoleReport
 from offsite.services.restore.plan_report import report_plan
 from offsite.spark.runner import Done, Failed, OnProgress
@@ -29,6 +32,7 @@ from tests.backups import append_unchecked
 from tests.batches import FIRST_TIME_MS, make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import Site
+from tests.faulty_store import FaultyStore
 from tests.inline_runner import InlineRunner, ResultT, TaskT
 from tests.roll_ups import roll_up
 
@@ -506,3 +510,39 @@ def test_rules_limits_and_users_are_compared_and_set_when_asked(site: Site) -> N
     assert (result.metadata.acls, result.metadata.limits, result.metadata.refused) == (1, 1, ())
     assert site.target.acls == [(2, "copy", 3, "User:app", "*", 3, 3)]
     assert site.target.quotas == site.source.quotas
+
+
+class _Archiving(FaultyStore):
+    """Segments from the offset `above` on lie in an archive of the bucket."""
+
+    above = 0
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        found = parse_segment_key(key)
+        if found is not None and found.start >= self.above:
+            raise ObjectArchived(f"cannot read {key}: a rule of the bucket has moved it to an archive", hint="thaw it")
+        return super().get_range(key, start, length)
+
+
+def test_what_a_rule_has_archived_is_found_before_a_topic_is_made(site: Site) -> None:
+    backed_up(site, retention_ms="-1")
+    archived = replace(site, repository=replace(site.repository, store=_Archiving(site.repository.store)))
+    for act in (archived.plan_restore, archived.restore):
+        with pytest.raises(ObjectArchived, match="nothing was begun: 2 of 2 objects tried are so"):
+            act()
+    assert site.target.topics == {}
+    assert not list(site.repository.store.list(f"{site.backup.layout.prefix}restores/"))
+
+
+def test_what_is_archived_behind_that_names_the_topics_that_stay(site: Site) -> None:
+    backed_up(site, retention_ms="-1")
+    site.source.write("orders", [b"d"])
+    site.back_up()
+    store = _Archiving(site.repository.store)
+    store.above = 2
+    archived = replace(site, repository=replace(site.repository, store=store))
+    with pytest.raises(OffsiteError) as caught:
+        archived.restore()
+    assert "orders, made by this restore, stay: the same command goes on with them" in caught.value.hint
+    result = site.restore()
+    assert (result.resumed, result.records, result.verified) == (True, 4, True)

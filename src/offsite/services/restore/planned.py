@@ -14,7 +14,7 @@ from offsite.copy.restore.preserve.plan import TRANSACTION_OPEN_MAX_S, OffsetsVe
 from offsite.copy.restore.target_topic import TargetTopic
 from offsite.copy.restore_point import FixedPoint, commit_meant, find_point
 from offsite.copy.slow_transaction import slow_transaction
-from offsite.copy.source_view import check_left_out
+from offsite.copy.source_view import check_in_reach, check_left_out
 from offsite.kafka.admin import ClusterAdmin
 from offsite.model.errors import NoSuchRestore, OffsiteError, RestoreRefused, TargetNotEmpty
 from offsite.model.ids import dated_id
@@ -79,7 +79,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     target topics exists any more, plans a new one instead.
 
     Raises `NoSuchRestorePoint`, `NoSuchRestore` for one that is named and is not there, `CommitsGone`, and what
-    `plan_restore` raises; `RestoreRefused` for a place that is none for records of this backup.
+    `plan_restore` and `check_in_reach` raise; `RestoreRefused` for a place that is none for records of this backup.
     """
     if request.records is not None:
         backup = backup.keeping_records(open_store(request.records))
@@ -102,6 +102,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         existing={target.topic for target in existing},
         counts=request.repartition,
     )
+    check_in_reach(plan.all_chains, backup.store)
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
     way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR

@@ -15,6 +15,8 @@ from offsite.copy.restore.repartition import RepartitionReceipt
 from offsite.copy.restore.target_settings import AT_ONCE
 from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt
 from offsite.model.choices import Isolation
+from offsite.model.errors import StoreDenied, StoreUnavailable
+from offsite.model.named import named
 from offsite.repository.restores.outcome import put_outcome
 from offsite.repository.restores.record import RestoreRecord
 from offsite.services.cluster import Cluster
@@ -95,7 +97,12 @@ class _Work:
             halt=self.runner.halt,
         ) as settings:
             prepared = replace(prepared, record=replace(prepared.record, settings=settings))
-            restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
+            try:
+                restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
+            except (StoreUnavailable, StoreDenied) as error:
+                if made := named(prepared.record.created, most=5):
+                    error.hint = f"{error.hint}; {made}, made by this restore, stay: the same command goes on with them"
+                raise
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
             notes = finish_topics(self.cluster.admin, settings)
