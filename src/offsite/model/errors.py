@@ -644,6 +644,12 @@ class ObjectArchived(StoreUnavailable):
     id = "OFF-1605"
 
 
+class UnlistableName(StoreUnavailable):
+    """Somebody has put an object there whose name has an empty part or a dot alone: no client lists past it."""
+
+    id = "OFF-1606"
+
+
 class KubernetesUnavailable(StoreUnavailable):
     """The API of Kubernetes did not answer, or with an error of its own."""
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
-from offsite.model.errors import ObjectArchived, OffsiteError, StoreDenied, StoreUnavailable, StoreUnreachable
+from offsite.model.errors import (
+    ObjectArchived,
+    OffsiteError,
+    StoreDenied,
+    StoreUnavailable,
+    StoreUnreachable,
+    UnlistableName,
+)
 from offsite.stores.store_wait import store_wait
 
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
 _ARCHIVED = "InvalidObjectState"
 """What S3 says of an object in GLACIER or DEEP_ARCHIVE, with a 403."""
-_UNNAMEABLE = "invalid path"
+_UNLISTABLE = re.compile(r'invalid path: .*?\bPath "(?P<key>.*)"(?: contained|: )')
+"""What the client says of a name in a listing; the key is that in the bucket."""
 
 _UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
 
@@ -48,13 +58,23 @@ def store_error(what: str, place: str, error: Exception) -> StoreDenied | StoreU
         )
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _DENIED.search(reason):
         return StoreDenied(reason, hint="check the credentials in the environment and what they may do with the bucket")
-    if _UNNAMEABLE in reason:
-        return StoreUnreachable(
-            reason, hint="an object of somebody else has a name with an empty part or a dot alone: take it away"
-        )
+    if (unlistable := _UNLISTABLE.search(str(error))) is not None:
+        return _unlistable(what, place, unlistable["key"])
     if isinstance(error, FileNotFoundError):
         return StoreUnreachable(reason, hint="check that the bucket or container exists")
     return StoreUnreachable(reason, hint="check the endpoint and the network, then run the command again")
+
+
+def _unlistable(what: str, place: str, key: str) -> UnlistableName:
+    url = urlsplit(place)
+    way = "delete it with the tools of the store"
+    if url.scheme == "s3":
+        way = f"delete it: aws s3api delete-object --bucket {shlex.quote(url.netloc)} --key {shlex.quote(key)}"
+    return UnlistableName(
+        f"cannot {what} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part or "
+        "a dot alone",
+        hint=f"nothing of offsite's has such a name, and nothing is damaged: {way}; then run the command again",
+    )
 
 
 def is_taken(error: Exception) -> bool:

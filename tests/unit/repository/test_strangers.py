@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.model.errors import DamagedCommit, DamagedObject
+from offsite.model.errors import DamagedCommit, DamagedObject, UnlistableName
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_uids, owner_of
@@ -287,3 +287,30 @@ def test_who_holds_a_lease_is_ours_by_name() -> None:
     lease = RestoreLayout(backup=BackupLayout(backup="b"), restore="r").lease
     assert all(is_own_key(lease.key(term, "claim")) for term in (1, 99_999_999, 100_000_000))
     assert ProcessIdentity.mine()
+
+
+@pytest.mark.parametrize("name", ["b//c", "./c", "b/../c"])
+@pytest.mark.parametrize("level", ["backups/", "backups/a/commits/"])
+def test_a_name_past_which_nobody_can_list_is_told_with_the_way_to_delete_it(
+    moto: str, monkeypatch: pytest.MonkeyPatch, level: str, name: str
+) -> None:
+    import boto3
+
+    for word, value in ENVIRONMENT.items():
+        monkeypatch.setenv(word, value)
+    bucket, key = f"test-{uuid.uuid4().hex[:12]}", f"p/{level}{name}"
+    client = boto3.client("s3", endpoint_url=moto, region_name="us-east-1")
+    client.create_bucket(Bucket=bucket)
+    url = f"s3://{bucket}/p?endpoint={moto}"
+    filled(open_store(url))
+    client.put_object(Bucket=bucket, Key=key, Body=b"x")
+    ended = {" ".join(words): CliRunner().invoke(app, [*words, "--repo", url]) for words in (*COMMANDS, ("status",))}
+    for command, done in ended.items():
+        error = done.exception
+        assert done.exit_code == 0 or isinstance(error, UnlistableName), (command, error)
+        if isinstance(error, UnlistableName):
+            assert repr(key) in error.message, command
+            assert f"aws s3api delete-object --bucket {bucket} --key {key};" in error.hint, command
+    assert isinstance(ended["list"].exception, UnlistableName) or "OFF-1606" in ended["list"].output
+    client.delete_object(Bucket=bucket, Key=key)
+    assert run(url, "list")
