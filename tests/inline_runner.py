@@ -21,6 +21,9 @@ class InlineRunner:
     def begin(self) -> None:
         pass
 
+    def await_start(self) -> None:
+        pass
+
     def run(
         self, tasks: Sequence[TaskT], function: Callable[[TaskT], ResultT], *, on_progress: OnProgress | None = None
     ) -> list[ResultT]:

@@ -33,6 +33,9 @@ class PassingRunner:
     def begin(self) -> None:
         self._inner.begin()
 
+    def await_start(self) -> None:
+        self._inner.await_start()
+
     def halt(self) -> bool:
         return self._inner.halt()
 

@@ -98,6 +98,9 @@ class Runner(Protocol):
     def begin(self) -> None:
         """Start what has to be started, in the background. Returns at once, may be left out, never raises."""
 
+    def await_start(self) -> None:
+        """Return when all has started that tasks need. Raises why it does not."""
+
     def run(
         self,
         tasks: Sequence[TaskT],

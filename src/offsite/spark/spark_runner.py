@@ -88,11 +88,14 @@ class SparkRunner:
     def begin(self) -> None:
         self._begun()
 
+    def await_start(self) -> None:
+        self._begun().ready()
+
     def refuse_strangers(self) -> None:
         """Wait for Spark, and raise `OpenSpark` where anybody who reaches its ports may send it code."""
         if self._lend is None and runs_in_one_jvm(self._master):
             return
-        self._begun().ready()
+        self.await_start()
         if self._begun().lets_strangers_in:
             raise OpenSpark(
                 "this Spark asks nobody for a secret: whoever reaches its ports could write into the target",

@@ -8,7 +8,8 @@ import pytest
 
 from offsite.copy.restore_point import FixedPoint, PointRequest, find_point
 from offsite.log.offset_vector import parse_before, parse_offsets
-from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BadOption, IncarnationUnclear, NoSuchRestorePoint, StoreDenied
 from offsite.model.selections.selection import parse_selection
 from offsite.model.selections.topic_choices import parse_partitions
 from offsite.model.time import format_time
@@ -16,8 +17,11 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import Changes, Checkpoint, PartitionId, Position, TopicIncarnation, TopicShape
 from offsite.repository.restores.record import RestoreRecord
 from offsite.stores.open_store import open_store
+from offsite.stores.store import Store
+from offsite.stores.timed_store import TimedStore
 from tests.backups import PARTITIONS, SHAPES, STEP, new_backup, run_once, write_segment
 from tests.batches import FIRST_TIME_MS
+from tests.denied_store import DeniedStore
 
 RUNS = 3
 ORDERS_1 = PARTITIONS[1]
@@ -39,6 +43,31 @@ def request(**fields: object) -> PointRequest:
 def ends(backup: Backup, **fields: object) -> dict[str, int]:
     state = find_point(backup, request(**fields)).state
     return {str(partition): position.end for partition, position in state.positions.items()}
+
+
+class _At(TimedStore):
+    """A store whose clock stands."""
+
+    def __init__(self, inner: Store, now_ms: int) -> None:
+        super().__init__(inner, lambda *_: None)
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+def test_times_count_from_the_clock_of_the_backup_wherever_records_lie(backup: Backup, tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    place = _At(open_store(str(tmp_path / "records")), 9_000_000_000_000)
+    slow = replace(backup, store=_At(backup.store, 8_000_000_000_000), records_at=place)
+    assert find_point(slow, request(at="1h-ago")).until_ms == 8_000_000_000_000 - 3_600_000
+    denied = replace(backup, store=DeniedStore(backup.store), records_at=place)
+    until_ms = find_point(denied, request(at="1h-ago")).until_ms
+    assert until_ms is not None
+    assert 0 <= SystemClock().now_ms() - 3_600_000 - until_ms < 60_000
+    with pytest.raises(StoreDenied):
+        find_point(replace(denied, records_at=None), request(at="1h-ago"))
+    assert find_point(denied, request(committed_at="0s-ago")).state.seq == RUNS
 
 
 def test_the_newest_commit_is_meant_unless_another_is_named(backup: Backup) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from offsite.kafka.protocol.request import Api
@@ -14,6 +16,7 @@ from offsite.model.errors import (
     KafkaNotAuthorized,
     NoSuchTopic,
     OtherCluster,
+    SparkFailed,
 )
 from offsite.model.selections.selection import NO_GROUPS
 from offsite.repository.snapshots.group_snapshot import get_group_snapshot
@@ -22,6 +25,7 @@ from offsite.services.hole_report import HoleReport
 from tests.batches import make_batch
 from tests.fake_cluster.cluster import DENIED
 from tests.fake_cluster.site import BACKUP, Site
+from tests.inline_runner import InlineRunner
 
 
 def test_a_first_run_copies_every_partition_and_counts_what_it_took(site: Site) -> None:
@@ -46,6 +50,28 @@ def test_a_plan_changes_nothing(site: Site) -> None:
     assert len(plan.copy.tasks) == 1
     with pytest.raises(BackupNotFound):
         site.repository.backup(BACKUP)
+
+
+def test_a_runner_that_does_not_start_leaves_no_backup(site: Site) -> None:
+    """As Spark with a word that its JVM does not know."""
+
+    class Failing(InlineRunner):
+        def await_start(self) -> None:
+            raise SparkFailed("Unrecognized VM option")
+
+        def run_each(self, *_: object, **__: object) -> None:
+            self.await_start()
+
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"a"])
+    with pytest.raises(SparkFailed):
+        replace(site, runner=Failing()).back_up("orders")
+    assert site.repository.backups() == ()
+    site.back_up("orders")
+    site.source.write("orders", [b"b"])
+    with pytest.raises(SparkFailed):
+        replace(site, runner=Failing()).back_up()
+    assert site.backup.state().seq == 1
 
 
 def test_a_second_run_takes_what_is_new(site: Site) -> None:

@@ -69,6 +69,9 @@ class HeardRunner:
     ) -> list[Done[ResultT] | Failed]:
         return self.inner.run_shuffled(tasks, function, shuffle, on_progress=self._heard(on_progress))
 
+    def await_start(self) -> None:
+        self.inner.await_start()
+
     def halt(self) -> bool:
         return self.inner.halt()
 

@@ -50,7 +50,7 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     Raises `CommitLost` when another writer was first (then what is not committed of this run does not count), and the
     first error when not a single range could be copied. Interrupted, it commits what it has and raises that.
     """
-    backup = make_backup(repository, plan)
+    backup = make_backup(repository, plan, runner)
     ended = carry_out(
         plan, backup, repository=repository, kafka=kafka, runner=runner, on_progress=on_progress, again=again
     )
@@ -59,8 +59,11 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     return ended.result
 
 
-def make_backup(repository: Repository, plan: BackupPlan) -> Backup:
-    """The backup that `plan` is for, made if it is not there."""
+def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Backup:
+    """The backup that `plan` is for, made if it is not there: then `runner` has started, if it has anything to do. A
+    backup without a commit would be all that is left of a start that failed."""
+    if plan.begun_with is None and plan.for_workers:
+        runner.await_start()
     return repository.create_backup(
         plan.backup,
         cluster_id=plan.source.cluster_id,

@@ -203,7 +203,7 @@ class Follower:
         )
         self._since = plan.base.seq if self._since is None else self._since
         follow.guard()
-        self._made = self._made or make_backup(follow.repository, plan)
+        self._made = self._made or make_backup(follow.repository, plan, follow.runner)
         plan = self._checkpoints.begin(self._made, plan)
         try:
             ended = carry_out(
