@@ -71,8 +71,8 @@ def _unlistable(what: str, place: str, key: str) -> UnlistableName:
     if url.scheme == "s3":
         way = f"delete it: aws s3api delete-object --bucket {shlex.quote(url.netloc)} --key {shlex.quote(key)}"
     return UnlistableName(
-        f"cannot {what} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part or "
-        "a dot alone",
+        f"cannot {what} {place}: no client lists past the object {key!r} of the bucket, whose name has an empty part "
+        "or a dot alone",
         hint=f"nothing of offsite's has such a name, and nothing is damaged: {way}; then run the command again",
     )
 

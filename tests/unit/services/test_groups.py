@@ -156,7 +156,9 @@ def test_a_damaged_record_of_a_change_stops_only_who_names_it(site: Site, caplog
     site.target.make_topic("orders", partitions=2)
     site.target.write("orders", [b"a", b"b", b"c", b"d"])
     change = applied(site).change
-    site.backup.store.put_if_absent(f"{site.backup.layout.group_changes_prefix}20991231-000000-damaged/change.json", b"{")
+    site.backup.store.put_if_absent(
+        f"{site.backup.layout.group_changes_prefix}20991231-000000-damaged/change.json", b"{"
+    )
     with caplog.at_level("WARNING", logger="offsite.journal"):
         assert find_change(site.backup, site.target.admin, None).change == change
     assert "change_unreadable change=20991231-000000-damaged" in caplog.text

@@ -184,7 +184,9 @@ def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> Grou
                 warned("change_unreadable", change=found.change, why=f"it is passed over: {found.error.message}")
                 continue
             changes.setdefault(found.change, found)
-            if found.cluster_id == cluster_id and is_written_here(place.record_store, _layout(backup, found).record_key):
+            if found.cluster_id == cluster_id and is_written_here(
+                place.record_store, _layout(backup, found).record_key
+            ):
                 ours.append(found)
     if change is not None and change in changes:
         _check_cluster(changes[change].cluster_id, cluster_id, f"change {change}")
