@@ -8,11 +8,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from offsite.copy.restore.attempt import WriteAttempt
+from offsite.copy.restore.task import restore_any_partition
 from offsite.kafka.writer import PartitionWriter
 from offsite.log.records.batch_records import encode
 from offsite.log.records.record import Record
@@ -135,6 +137,24 @@ def test_records_of_others_are_refused_and_never_deleted(site: Site, offsets: st
     with pytest.raises(TargetNotEmpty, match="did not write, at offset 0"):
         run_restore(restore.prepare(), cluster=site.cluster, runner=InlineRunner())
     assert site.cluster.end(restore.target) == 3
+
+
+@modes
+def test_what_another_restore_has_written_whose_records_lie_elsewhere_is_not_gone_on_with(
+    site: Site, tmp_path: Path, offsets: str
+) -> None:
+    """Neither knows of the other. The first one is stopped amid its work; were the second one to finish it, the first
+    one would add its records once more when it wakes."""
+    restore = PartitionRestored(site, short_topic(site), offsets)
+    (tmp_path / "records").mkdir()
+    elsewhere = replace(restore.ends, records=open_store(str(tmp_path / "records")))
+    first = restore.attempt()
+    append(site, restore, [b"record 0", b"record 1"], as_attempt=first)
+    with pytest.raises(TargetNotEmpty, match="did not write, at offset 0"):
+        restore_any_partition(restore.task, ends=elsewhere)
+    assert site.cluster.end(restore.target) == 2
+    assert restore.run() == 5
+    assert site.cluster.end(restore.target) == 5
 
 
 def test_an_attempt_that_was_paused_looks_before_it_sends_though_the_brokers_have_forgotten_it(site: Site) -> None:

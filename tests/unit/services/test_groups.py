@@ -33,9 +33,11 @@ from offsite.services.groups.run import (
     prepare_groups,
     undo_groups,
 )
+from offsite.stores.store import PutResult
 from tests.batches import FIRST_TIME_MS
 from tests.denied_store import DeniedStore
 from tests.fake_cluster.site import Site
+from tests.faulty_store import FaultyStore
 from tests.unit.log.test_group_records import OF, key, value
 
 
@@ -179,6 +181,26 @@ def test_nothing_is_undone_where_that_cannot_be_recorded(site: Site) -> None:
         undo_groups(denied, site.target.admin, change)
     assert "--records FOLDER or URL" in caught.value.hint
     assert site.target.committed("readers", "orders") == now
+
+
+def test_nothing_is_applied_where_what_was_there_cannot_be_recorded(site: Site) -> None:
+    """Also where the store tells its time, and denies one prefix alone."""
+
+    class OnePrefix(FaultyStore):
+        def put_if_absent(self, key: str, data: Any) -> PutResult:
+            if "/group-changes/" in key:
+                raise StoreDenied(f"cannot write {key}")
+            return super().put_if_absent(key, data)
+
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    site.target.write("orders", [b"a", b"b", b"c", b"d"])
+    site.target.commit_group("readers", "orders", [1])
+    for store in (DeniedStore(site.backup.store), OnePrefix(site.backup.store)):
+        denied = replace(site.backup, store=store)
+        with pytest.raises(StoreDenied):
+            apply_groups(prepare_groups(denied, site.target.admin, GroupsRequest()), site.target.admin)
+        assert site.target.committed("readers", "orders") == {0: 1}
 
 
 def test_a_change_that_could_not_be_undone_whole_stays_open(site: Site) -> None:

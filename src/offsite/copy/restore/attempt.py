@@ -15,6 +15,7 @@ from dataclasses import replace
 from offsite.kafka.net.routing import Router
 from offsite.kafka.producer import Producer, new_producer
 from offsite.kafka.reader import PartitionReader
+from offsite.log.batch import BatchHeader
 from offsite.log.chunk import Chunk
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.clock import Clock, SleeplessClock, SystemClock
@@ -62,6 +63,11 @@ class WriteAttempt:
     def producer(self) -> Producer:
         """The producer of this attempt, at its first record: call it once."""
         return Producer(producer_id=self.producer_id, epoch=self.number)
+
+    def wrote(self, header: BatchHeader) -> bool:
+        """Whether an attempt of this restore wrote the batch, outside of a transaction. Another restore of the same
+        backup writes the same records, and where its records lie in another place, nothing else tells the two apart."""
+        return header.producer_id == self.producer_id
 
     @property
     def is_first(self) -> bool:

@@ -83,7 +83,8 @@ class PassedOver:
         log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
         expected = ExpectedEnd(data, outcomes)
         for batch, header in _batches(router, log_range):
-            verdict = expected.judge(batch, header)
+            is_strange = not header.is_control and not header.is_transactional and not attempt.wrote(header)
+            verdict = Verdict.UNEXPECTED if is_strange else expected.judge(batch, header)
             if verdict is Verdict.ENDED_BY_BROKERS:
                 raise _lost(target)
             if verdict is Verdict.UNEXPECTED:
@@ -105,7 +106,7 @@ def check_filler(  # noqa: PLR0913  # where to look, and who judges
     first = max(start, end - _FILLER_BATCHES * FILLER_MAX_RECORDS)
     log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
     for _, header in _batches(router, log_range):
-        is_ours = header.producer_id == attempt.producer_id and header.max_timestamp_ms < 0
+        is_ours = attempt.wrote(header) and header.max_timestamp_ms < 0
         if not header.is_control and not is_ours:
             raise attempt.unexpected(header.base_offset, end=end, own=transactions.producer_ids)
 
