@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
-from offsite.archives.archive import ArchiveReader, Damage, Piece, collect_damage
+from offsite.archives.archive import ArchiveReader, Damage, OnDamage, Piece, collect_damage
 from offsite.log.batch import scan
 from offsite.log.chunk import Chunk
 from offsite.log.codecs.codec import ZSTD
 from offsite.log.range import LogRange
 from offsite.log.records.batch_records import batches_of
 from offsite.log.records.record import Record
+from offsite.model.errors import UnfitArchive
 from offsite.model.untrusted.bounds import MAX_OFFSET
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.segment import Segment
@@ -22,14 +25,32 @@ from offsite.spark.meter import counted
 from offsite.stores.store import Store
 
 
+class Taken(NamedTuple):
+    """Offsets `[start, end)` of which earlier imports took so many `records`, or are not judged by (None)."""
+
+    start: int
+    end: int
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier imports took of a piece that no index lists, whose files begin at `start` now. `spans` rise."""
+
+    start: int
+    spans: tuple[Taken, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
     """One piece of an archive to import. `is_first`: nothing of the partition is known, its log begins where the piece
-    begins. `lost_at`: offsets of the partition that are known to be lost if nothing holds them."""
+    begins. `lost_at`: offsets of the partition that are known to be lost if nothing holds them. `earlier`: of a piece
+    that has to be read from its beginning, though what lies before it was taken."""
 
     piece: Piece
     is_first: bool
     lost_at: tuple[int, ...] = ()
+    earlier: Earlier | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +88,13 @@ class ImportReceipt:
 def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
     """Copy the piece, and return its receipt. May run twice: every attempt writes under object names of its own.
 
-    Raises `DamagedArchive` unless damage is skipped, and what the two ends raise; then nothing of it is committed.
+    Raises `DamagedArchive` unless damage is skipped, `UnfitArchive` where the archive has records among those that were
+    taken that it did not have then, and what the two ends raise; then nothing of it is committed.
     """
     damages: list[Damage] = []
     on_damage = collect_damage(damages, skip=ends.skip_damaged)
     copy = _Copy(task, ends)
-    copy.run(_with_lost(ends.reader.read(task.piece, on_damage), task, damages))
+    copy.run(_with_lost(_new_records(ends.reader, task, on_damage), task, damages))
     return ImportReceipt(
         topic=task.piece.topic,
         partition=task.piece.partition,
@@ -82,6 +104,55 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
         damages=tuple(damages),
         lost=tuple(copy.lost),
     )
+
+
+def _new_records(reader: ArchiveReader, task: ImportTask, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
+    """The records of the piece. What lies before it has to be read as well where there is no index, and is compared
+    with what was taken: a commit said of the rest that the archive has nothing there."""
+    if task.earlier is None:
+        yield from reader.read(task.piece, on_damage)
+        return
+    counted_taken = _CountedTaken(task.piece, task.earlier.spans)
+    for run in reader.read(replace(task.piece, start=task.earlier.start), on_damage):
+        old = bisect_left(run, task.piece.start, key=_offset)
+        counted_taken.count(run[:old])
+        if old < len(run):
+            yield run[old:] if old else run
+
+
+class _CountedTaken:
+    """Counts the records of the archive where earlier imports took some."""
+
+    def __init__(self, piece: Piece, spans: Sequence[Taken]) -> None:
+        self._piece, self._spans = piece, spans
+        self._span = self._records = 0
+
+    def count(self, run: Sequence[Record]) -> None:
+        """Take the next ones. Raises `UnfitArchive` where there are more than were taken."""
+        at = 0
+        while at < len(run):
+            first = run[at].offset
+            while self._span < len(self._spans) and self._spans[self._span].end <= first:
+                self._span, self._records = self._span + 1, 0
+            if self._span == len(self._spans) or first < self._spans[self._span].start:
+                raise self._late(f"offset {first}")
+            span = self._spans[self._span]
+            stop = bisect_left(run, span.end, at, key=_offset)
+            self._records += stop - at
+            if span.records is not None and self._records > span.records:
+                raise self._late(f"offsets {span.start} to {span.end - 1}")
+            at = stop
+
+    def _late(self, where: str) -> UnfitArchive:
+        return UnfitArchive(
+            f"{self._piece.topic}/{self._piece.partition}: at {where} the archive has records that it did not have when"
+            " this backup took what lies behind them",
+            hint="import all of it anew, under another name (--backup); for a restore, with another --staging",
+        )
+
+
+def _offset(record: Record) -> int:
+    return record.offset
 
 
 def _with_lost(

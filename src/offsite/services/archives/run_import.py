@@ -6,7 +6,7 @@ that fails, or meets damage that it was not told to skip, leaves only garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from offsite.archives.archive import (
     Piece,
     collect_damage,
 )
-from offsite.copy.import_copy import ImportEnds, ImportReceipt, ImportTask, import_piece
+from offsite.copy.import_copy import Earlier, ImportEnds, ImportReceipt, ImportTask, Taken, import_piece
 from offsite.kafka.groups.committed_offsets import FetchedGroups
 from offsite.log.chunk import Evidence
 from offsite.log.range import TopicPartition, uncovered
@@ -119,7 +119,7 @@ def plan_import(repository: Repository, reader: ArchiveReader, request: ImportRe
         selection=selection,
         contents=contents,
         shapes=tuple(_shape(topic, contents.pieces) for topic in topics),
-        tasks=tuple(_tasks([piece for piece in contents.pieces if piece.topic in chosen], _ends(base), damages)),
+        tasks=tuple(_tasks([piece for piece in contents.pieces if piece.topic in chosen], base, damages)),
         damages=tuple(damages),
         base=base,
     )
@@ -211,10 +211,9 @@ def _ends(base: BackupState) -> dict[TopicPartition, int]:
     }
 
 
-def _tasks(
-    pieces: Sequence[Piece], ends: Mapping[TopicPartition, int], damages: Sequence[Damage]
-) -> Iterator[ImportTask]:
-    """What of the pieces lies behind `ends`."""
+def _tasks(pieces: Sequence[Piece], base: BackupState, damages: Sequence[Damage]) -> Iterator[ImportTask]:
+    """What of the pieces lies behind the positions of `base`."""
+    ends = _ends(base)
     begun = set(ends)
     lost_at = _lost_at(damages)
     for piece in sorted(pieces, key=lambda piece: (piece.topic, piece.partition, piece.start)):
@@ -222,8 +221,30 @@ def _tasks(
         start = max(piece.start, ends.get(key, 0))
         if piece.end is None or start < piece.end:
             lost = lost_at.get(key, ())
-            yield ImportTask(piece=replace(piece, start=start), is_first=key not in begun, lost_at=tuple(lost))
+            yield ImportTask(
+                piece=replace(piece, start=start),
+                is_first=key not in begun,
+                lost_at=tuple(lost),
+                earlier=_earlier(piece, base) if piece.end is None and start > piece.start else None,
+            )
         begun.add(key)
+
+
+def _earlier(piece: Piece, base: BackupState) -> Earlier:
+    """What `base` holds of the partition. What retention, a compaction or damage took says nothing of the archive."""
+    known = _id(TopicPartition(topic=piece.topic, partition=piece.partition))
+    holes = [(hole.start, hole.end) for hole in base.holes if hole.partition_id == known]
+    gone = sorted((*holes, *base.expired.get(known, ()), *base.compacted.get(known, ())))
+    spans, end = list[Taken](), 0
+    for segment in base.segments.get(known, ()):
+        is_judged = not any(low < segment.end and segment.start < high for low, high in gone)
+        spans.append(Taken(segment.start, segment.end, segment.records if is_judged else None))
+    held = [(each.start, each.end) for each in spans]
+    for low, high in gone:
+        start = max(low, end)
+        spans += (Taken(each, until, None) for each, until in uncovered(start, high, held))
+        end = max(end, high)
+    return Earlier(start=piece.start, spans=tuple(sorted(spans)))
 
 
 def _lost_at(damages: Sequence[Damage]) -> dict[TopicPartition, list[int]]:
