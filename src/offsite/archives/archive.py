@@ -18,6 +18,9 @@ from offsite.log.records.record import Record
 from offsite.log.records.record_columns import RecordColumns
 from offsite.model.errors import DamagedArchive, UnfitArchive
 
+MAX_PROBLEM = 500
+"""Characters that are told of one damage."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostAt:
@@ -44,6 +47,10 @@ class Damage:
     is_note: bool = False
     lost_at: LostAt | None = None
     unfit: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.problem) > MAX_PROBLEM:  # it may quote what a file says, and a thousand of them are kept
+            object.__setattr__(self, "problem", f"{self.problem[:MAX_PROBLEM]}…")
 
     def __str__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.problem}"

@@ -26,7 +26,7 @@ _MAX_TOPIC_IN_FILE_NAME = 180
 _NAME = re.compile(
     r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})"
 )
-_COLUMN = r"(?:[^/_.=][^/=]*=[^/]*/)*"
+_COLUMN = r"(?:(?!topic=|partition=)[^/_.=][^/=]*=[^/]*/)*"
 _OTHER_NAME = re.compile(rf"(?P<topic>[^/]+)/{_COLUMN}partition=(?P<partition>\d{{1,10}})/{_COLUMN}[^/_.][^/]*")
 
 

@@ -79,7 +79,7 @@ def write_jsonl(files: ArchiveFolder, key: str, records: Sequence[Record]) -> No
     files.put(key, "\n".join(lines).encode())
 
 
-def write_avro(files: ArchiveFolder, key: str, records: Sequence[Record]) -> None:
+def write_avro(files: ArchiveFolder, key: str, records: Sequence[Record], **schema: str) -> None:
     rows = [
         {
             "topic": "orders",
@@ -93,7 +93,7 @@ def write_avro(files: ArchiveFolder, key: str, records: Sequence[Record]) -> Non
         for record in records
     ]
     out = io.BytesIO()
-    fastavro.writer(out, json.loads(json.dumps(PLAIN_SCHEMA)), rows)
+    fastavro.writer(out, {**json.loads(json.dumps(PLAIN_SCHEMA)), **schema}, rows)
     files.put(key, out.getvalue())
 
 
@@ -345,6 +345,14 @@ def test_folders_of_more_columns_are_read(files: ArchiveFolder, folder: str) -> 
     assert read("parquet", files) == RECORDS
 
 
+@pytest.mark.parametrize("folder", ["topic=orders/topic=other/partition=0", "topic=orders/partition=0/partition=1"])
+def test_a_folder_that_says_two_topics_or_partitions_says_none(files: ArchiveFolder, folder: str) -> None:
+    write_parquet(files, KEYS["parquet"].format(0), RECORDS)
+    write_parquet(files, f"{folder}/part-00000.parquet", plain_records(0, 3))
+    assert read("parquet", files) == RECORDS
+    assert [each for each in look("parquet", files).fidelity if f"{folder}/part-00000.parquet is in no folder" in each]
+
+
 def test_files_that_lie_elsewhere_are_named_beside_those_that_are_read(files: ArchiveFolder, kind: str) -> None:
     key = write(kind, files, plain_records(0, 40))
     suffix = key.rpartition(".")[2]
@@ -374,13 +382,25 @@ KAFKA = table(plain_records(0, 5))
             KAFKA.rename_columns(["key", "payload", "offset", "ts", "tstype"]),
             "no column 'value'; there are key, payload",
         ),
-        (KAFKA.set_column(3, "timestamp", pa.array([1] * 5)), "timestamps of type int64"),
-        (KAFKA.set_column(2, "offset", pa.array(["1"] * 5)), "offset of type dictionary"),
+        (KAFKA.set_column(3, "timestamp", pa.array([1] * 5)), "timestamp of type int64"),
+        (KAFKA.set_column(2, "offset", pa.array(["1"] * 5)), "offset of type string"),
         (KAFKA.set_column(2, "offset", pa.array([1] * 5, pa.timestamp("us"))), "offset of type timestamp"),
         (KAFKA.set_column(2, "offset", pa.array([[1]] * 5)), "offset of type list"),
-        (KAFKA.set_column(0, "key", pa.array([1] * 5)), "keys or values of type int64"),
-        (KAFKA.append_column("headers", pa.array(["a"] * 5)), "headers of type dictionary"),
+        (KAFKA.set_column(0, "key", pa.array([1] * 5)), "key of type int64"),
+        (KAFKA.set_column(1, "value", pa.array([None, 1, 1, 1, 1])), "value of type int64"),
+        (KAFKA.set_column(1, "value", pa.array([["a"]] * 5)), "value of type list"),
+        (KAFKA.set_column(4, "timestampType", pa.array(["CreateTime"] * 5)), "timestampType of type string"),
+        (KAFKA.append_column("value", KAFKA["value"]), "2 columns 'value'"),
+        (KAFKA.append_column("headers", pa.array(["a"] * 5)), "headers of type string"),
         (KAFKA.append_column("headers", pa.array([["a"]] * 5)), "headers of type list"),
+        (KAFKA.append_column("headers", pa.array([[{"key": "a", "value": 1}]] * 5)), "headers of type list"),
+        (
+            KAFKA.append_column("headers", pa.nulls(5, pa.list_(pa.struct({"key": "string", "value": "null"})))),
+            "headers of type list",
+        ),
+        (KAFKA.append_column("partition", pa.array(["0"] * 5)), "partition of type string"),
+        (KAFKA.append_column("partition", pa.array([0, 0, 1, 0, 0])), "rows of partition 1, not of orders/0"),
+        (KAFKA.append_column("topic", pa.array(["orders", None, *["orders"] * 3])), "rows of topic None, not of"),
     ],
 )
 def test_a_table_of_other_columns_is_named_and_never_skipped(files: ArchiveFolder, of: pa.Table, problem: str) -> None:
@@ -388,6 +408,52 @@ def test_a_table_of_other_columns_is_named_and_never_skipped(files: ArchiveFolde
     with pytest.raises(UnfitArchive, match=problem):
         read("parquet", files, into=[])
     assert [problem in each.problem for each in look("parquet", files).unfit] == [True]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_times_without_a_zone_are_taken_for_utc_and_that_is_said(files: ArchiveFolder, unit: str) -> None:
+    """Spark's old ones have none either, and are of UTC."""
+    times = KAFKA["timestamp"].cast(pa.timestamp(unit))
+    put(files, KEYS["parquet"].format(0), KAFKA.set_column(3, "timestamp", times))
+    assert read("parquet", files) == plain_records(0, 5)
+    assert [each for each in look("parquet", files).fidelity if "timestamps without a time zone" in each]
+    out = io.BytesIO()
+    parquet.write_table(KAFKA, out, use_deprecated_int96_timestamps=True)
+    files.put(KEYS["parquet"].format(0), out.getvalue())
+    assert read("parquet", files) == plain_records(0, 5)
+    assert not [each for each in look("parquet", files).fidelity if "timestamps without a time zone" in each]
+
+
+def test_a_column_of_headers_without_a_type_has_none(files: ArchiveFolder) -> None:
+    put(files, KEYS["parquet"].format(0), KAFKA.append_column("headers", pa.nulls(5)))
+    assert read("parquet", files) == plain_records(0, 5)
+
+
+@pytest.mark.parametrize("place", ["orders/partition=1", "payments/partition=0"])
+def test_records_in_the_folder_of_others_are_named_and_never_skipped(
+    files: ArchiveFolder, kind: str, place: str
+) -> None:
+    """As most of a file may be that holds several topics or partitions: skipped as damage, all but its own would go."""
+    key = write(kind, files, plain_records(0, 5))
+    other = key.replace("orders/partition=0", place).replace("orders+0", place.replace("/partition=", "+"))
+    if kind == "parquet":
+        put(files, other, KAFKA.append_column("partition", pa.array([0] * 5)).append_column("topic", [["orders"] * 5]))
+    elif kind == "avro":
+        write_avro(files, other, plain_records(0, 5), doc="theirs")
+    else:
+        files.put(other, files.get(key) or b"")
+    files.delete(key)
+    with pytest.raises(UnfitArchive, match="orders"):
+        read(kind, files, into=[])
+    assert len(look(kind, files).unfit) == 1
+
+
+def test_what_is_told_of_a_damage_is_short(files: ArchiveFolder) -> None:
+    line = json.dumps({"topic": "x" * 100_000, "partition": 0, "offset": 0, "timestamp": 1, "key": None, "value": None})
+    files.put(KEYS["jsonl"].format(0), f"{line}\n".encode())
+    (problem,) = look("jsonl", files).unfit
+    assert len(problem.problem) < 1_000
+    assert len(Damage(file="a", position=0, problem="x" * 100_000).problem) < 1_000
 
 
 def test_columns_that_are_not_read_are_named(files: ArchiveFolder) -> None:

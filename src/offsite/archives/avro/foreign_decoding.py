@@ -19,11 +19,11 @@ __all__ = ["ForeignDecoding"]
 Row = Mapping[str, Any]
 
 _NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-_MAX_NAMED, _MAX_NAME = 12, 40
+_MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 12, 40, 250
 
 
 class OtherSchema(ValueError):
-    """The schema is sound, and not one of Kafka records as ours has them."""
+    """The schema is sound, and not one of Kafka records as ours has them, or the records belong elsewhere."""
 
 
 class ForeignDecoding:
@@ -81,7 +81,7 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 def _record(row: Row, of: TopicPartition) -> Record:
     if row["topic"] != of.topic or row["partition"] != of.partition:
-        raise ValueError(f"offset {row['offset']} is of {row['topic']}/{row['partition']}, not of {of}")
+        raise OtherSchema(f"offset {row['offset']} is of {row['topic'][:_MAX_TOPIC]}/{row['partition']}, not of {of}")
     value = None if row["valueIsNull"] else row["value"]
     return Record(row["offset"], row["timestamp"], row["timestampType"], row["key"], value, _headers(row))
 

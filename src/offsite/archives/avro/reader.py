@@ -27,7 +27,10 @@ __all__ = ["AvroReader"]
 MAX_BLOCK_RECORDS = 1_000_000
 """Some 300 MiB when they are small; others end a block at some 64 KiB."""
 
-_WRITE_IT_SO = "write it anew with the fields of offsite's schema: docs/explanation/archives.md"
+_WRITE_IT_SO = (
+    "write it anew with the fields of offsite's schema, each topic and partition in a folder of its own:"
+    " docs/explanation/archives.md"
+)
 """What to do with records of another schema."""
 
 

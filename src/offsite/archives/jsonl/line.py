@@ -36,9 +36,8 @@ MAX_WIDE_BYTES = 64 * MIB
 _NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value")
 _NAMES = frozenset((*_NEEDED, "timestampType", "headers", "key64", "value64", "crc32c"))
 _HEADER_NAMES, _VALUE_NAMES = frozenset(("key", "key64")), frozenset(("value", "value64"))
-_MAX_NAMED, _MAX_NAME = 5, 40
+_MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 5, 40, 250
 
-_raw_decode = json.JSONDecoder().raw_decode
 _new = tuple.__new__  # half the time of calling `Record`
 
 Fields = Mapping[str, object]
@@ -70,38 +69,56 @@ def record_of(line: bytes, of: TopicPartition, *, must_be_checked: bool, unknown
     `must_be_checked`: a line without a checksum is not taken either. `unknown` gets the names of some fields that are
     not read.
     """
-    _check(line if line.endswith(b"}") else line.rstrip(b"\r"), must_be_checked=must_be_checked)
-    fields = _fields(line)
+    is_checked = _check(line if line.endswith(b"}") else line.rstrip(b"\r"), must_be_checked=must_be_checked)
+    fields = _fields(line, is_checked=is_checked)
     _check_names(fields)
     if (more := fields.keys() - _NAMES) and len(unknown) < _MAX_NAMED:
         unknown.update(name[:_MAX_NAME] for name in sorted(more)[:_MAX_NAMED])
-    if fields.get("topic") != of.topic or fields.get("partition") != of.partition:
-        raise BadLine(f"a record of {fields.get('topic')}/{fields.get('partition')}, not of {of}")
+    topic, partition = fields.get("topic"), _integer("partition", fields.get("partition"))
+    if topic != of.topic or partition != of.partition:
+        problem = f"a record of {str(topic)[:_MAX_TOPIC]}/{partition}, not of {of}"
+        raise BadLine(problem) if must_be_checked else OtherFields(problem)
     return _record(fields)
 
 
-def _check(line: bytes, *, must_be_checked: bool) -> None:
+def _check(line: bytes, *, must_be_checked: bool) -> bool:
+    """Whether the line has a checksum, which it passes then."""
     body, checksum = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
     if not checksum.startswith(_CHECKSUM_BEGIN):
         if must_be_checked:
             raise BadLine("a line without a checksum of its own")
     elif _CHECKSUM % crc32c(body) != checksum:
         raise BadLine("the line fails its CRC32C")
+    else:
+        return True
+    return False
 
 
-def _fields(line: bytes) -> Fields:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Of two values of one name nobody knows which is right."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field that is there twice")
+    return fields
+
+
+def _fields(line: bytes, *, is_checked: bool) -> Fields:
+    decode = _raw_decode if is_checked else _decode_once
     try:
         if len(line) > _LARGE_BYTES:
             _check_size(line)
         text = line.decode("utf-8")
-        fields, end = _raw_decode(text) if line.startswith(b"{") else (None, -1)
+        fields, end = decode(text) if line.startswith(b"{") else (None, -1)
         if end != len(text):  # there is white space, or worse
-            fields = json.loads(line)
+            fields = json.loads(line, object_pairs_hook=None if is_checked else _once)
     except (ValueError, RecursionError) as error:
         raise BadLine(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise BadLine("not a JSON object")
     return fields
+
+
+_raw_decode, _decode_once = json.JSONDecoder().raw_decode, json.JSONDecoder(object_pairs_hook=_once).raw_decode
 
 
 def _check_names(fields: Fields) -> None:
@@ -131,8 +148,8 @@ def _record(fields: Fields) -> Record:
 
 
 def _headers(fields: Fields) -> RecordHeaders:
-    rows = fields.get("headers", [])
-    if not isinstance(rows, list):
+    rows = fields.get("headers")
+    if rows is not None and not isinstance(rows, list):
         raise OtherFields("field 'headers' is not a list")
     return tuple(map(_header_pair, rows)) if rows else ()
 
@@ -152,7 +169,7 @@ def _blob(fields: Fields, name: str, name64: str) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise BadLine(f"field {name!r} is not text")
+        raise OtherFields(f"field {name!r} is not text")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -170,7 +187,9 @@ def _decoded(fields: Fields, name: str, name64: str) -> bytes:
 
 
 def _integer(name: str, value: object) -> int:
-    if type(value) is not int or not -MAX_OFFSET - 1 <= value <= MAX_OFFSET:
+    if type(value) is not int:
+        raise OtherFields(f"field {name!r} is not an integer")
+    if not -MAX_OFFSET - 1 <= value <= MAX_OFFSET:
         raise BadLine(f"field {name!r} is not an integer of 64 bits")
     return value
 

@@ -24,7 +24,8 @@ MAX_BLANK_LINES = 1_000_000
 
 WRITE_IT_SO = (
     'write its lines as offsite does: {"topic":…,"partition":…,"offset":…,"timestamp":…,"key":…,"value":…}, with null'
-    " where there is nothing, and bytes that are no text in base64 as key64 and value64"
+    " where there is nothing, and bytes that are no text in base64 as key64 and value64; those of each topic and"
+    " partition in a folder of their own"
 )
 """What to do with lines of another tool."""
 

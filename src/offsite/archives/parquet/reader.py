@@ -123,7 +123,7 @@ class _ParquetFiles(FileFormat):
                     for number in range(file.num_row_groups):
                         yield from parts.records(number, on_damage)
                     return
-                _note_others(file.schema_arrow.names, source.key, on_damage)
+                _note_others(file, source.key, on_damage)
                 for spans in overlapping(offset_spans(file, place.fetch, place.size_bytes), attrgetter("low", "high")):
                     if len(spans) == 1 and spans[0].rises:
                         yield from parts.records(spans[0].number, on_damage)
@@ -220,10 +220,17 @@ class _Parts(NamedTuple):
             on_damage(Damage(file=self.key, position=self.place.first_start, problem=problem))
 
 
-def _note_others(names: Sequence[str], key: str, on_damage: OnDamage) -> None:
-    if others := sorted({*names} - {*COLUMNS, *table_schema().names}):
-        problem = f"columns that are not read: {', '.join(name[:40] for name in others[:5])}"
+def _note_others(file: ParquetFile, key: str, on_damage: OnDamage) -> None:
+    def note(problem: str) -> None:
         on_damage(Damage(file=key, position=0, problem=problem, is_note=True))
+
+    schema = file.schema_arrow
+    if others := sorted({*schema.names} - {*COLUMNS, *table_schema().names}):
+        note(f"columns that are not read: {', '.join(name[:40] for name in others[:5])}")
+    columns = (file.schema.column(number) for number in range(len(file.schema)))
+    is_spark_old = any(each.path == "timestamp" and each.physical_type == "INT96" for each in columns)
+    if schema.field("timestamp").type.tz is None and not is_spark_old:
+        note("timestamps without a time zone, which are taken for UTC")
 
 
 def _offset(record: Record) -> int:

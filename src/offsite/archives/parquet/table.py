@@ -8,7 +8,7 @@ pyarrow is imported where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ _UNITS_PER_MS = {"ns": 1_000_000, "us": 1_000, "ms": 1}
 MAX_HEADERS = 200_000
 """Of the rows that are decoded at once."""
 _NEEDED = ("key", "value", "offset", "timestamp")
-_MAX_NAMED, _MAX_NAME = 12, 40
+_MAX_NAMED, _MAX_NAME, _MAX_TYPE = 12, 40, 200
 
 
 class BadTable(ValueError):
@@ -36,7 +36,7 @@ class BadTable(ValueError):
 
 
 class OtherColumns(BadTable):
-    """The table is whole, and has other columns than Spark's Kafka source."""
+    """The table is whole, and has other columns than Spark's Kafka source, or rows that belong elsewhere."""
 
 
 @cache
@@ -119,11 +119,8 @@ def _note_names(columns: RecordColumns, losses: Losses) -> None:
 
 
 def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
-    """The rows of a batch, as they stand in it. Columns that Spark may leave out may be missing.
-
-    Raises `BadTable`.
-    """
-    check_columns(batch.schema)
+    """The rows of a batch, whose columns were checked, as they stand in it. Columns that Spark may leave out may be
+    missing. Raises `BadTable`."""
     _check_partition(batch, of)
     offsets, kinds = _integers(batch, "offset"), _integers(batch, "timestampType")
     if None in offsets:
@@ -136,14 +133,77 @@ def records_of(batch: pa.RecordBatch, of: TopicPartition) -> Sequence[Record]:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Check that the columns without which there is no record are there. Raises `OtherColumns`."""
-    import pyarrow as pa
-
+    """Check that the columns without which there is no record are there, and all of a type that can be read. Raises
+    `OtherColumns`."""
     if missing := [name for name in _NEEDED if name not in schema.names]:
         held = ", ".join(name[:_MAX_NAME] for name in schema.names[:_MAX_NAMED]) or "none"
         raise OtherColumns(f"there is no column {missing[0]!r}; there are {held}")
-    if not pa.types.is_integer(offsets := schema.field("offset").type):  # they are compared before rows are read
-        raise OtherColumns(f"offset of type {offsets}")
+    for name, is_readable in _READABLE.items():
+        columns = [schema.field(number) for number in schema.get_all_field_indices(name)]
+        if len(columns) > 1:
+            raise OtherColumns(f"{len(columns)} columns {name!r}")
+        if columns and not is_readable(kind := _plain(columns[0].type)):
+            raise OtherColumns(f"{name} of type {str(kind)[:_MAX_TYPE]}")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Without the dictionary that names its values."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_blob(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return _is_bytes(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)  # type: ignore[no-any-return]
+
+
+def _is_integer(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_integer(kind)  # type: ignore[no-any-return]
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_timestamp(kind) and kind.unit in _UNITS_PER_MS
+
+
+def _is_header_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_null(kind) or not pa.types.is_list(kind):
+        return pa.types.is_null(kind)  # type: ignore[no-any-return]
+    entry = kind.value_type
+    fields = {field.name: field.type for field in entry} if pa.types.is_struct(entry) else {}
+    return {"key", "value"} <= fields.keys() and all(_is_bytes(_plain(fields[name])) for name in ("key", "value"))
+
+
+_READABLE: dict[str, Callable[[pa.DataType], bool]] = {
+    "topic": _is_text,
+    "partition": _is_integer,
+    "offset": _is_integer,
+    "timestamp": _is_time,
+    "timestampType": _is_integer,
+    "key": _is_blob,
+    "value": _is_blob,
+    "headers": _is_header_list,
+}
+"""Of each column that is read: whether its type can be."""
 
 
 def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -160,11 +220,7 @@ def few_headers(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _header_count(headers: pa.Array) -> int:
-    import pyarrow as pa
-
-    if not pa.types.is_list(headers.type):
-        raise OtherColumns(f"headers of type {headers.type}")
-    return len(headers.flatten())
+    return 0 if headers.null_count == len(headers) else len(headers.flatten())
 
 
 def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:
@@ -172,8 +228,6 @@ def _integers(batch: pa.RecordBatch, name: str) -> list[Any]:
 
     if name not in batch.schema.names:
         return []
-    if not pa.types.is_integer(batch[name].type):
-        raise OtherColumns(f"{name} of type {batch[name].type}")
     return batch[name].cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -184,28 +238,20 @@ def _blobs(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_dictionary(column.type):
         numbers = column.indices.unique().drop_null()
         named = dict(zip(numbers.to_pylist(), _blobs(column.dictionary.take(numbers)), strict=True))
-        column_values = list(map(named.get, column.indices.to_pylist()))
-    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column_values = column.cast(pa.large_binary()).to_pylist()
-    else:
-        column_values = column.to_pylist()
-    if not all(value is None or type(value) is bytes for value in column_values[:1]):
-        raise OtherColumns(f"keys or values of type {column.type}")
-    return column_values
+        return list(map(named.get, column.indices.to_pylist()))
+    return (column.cast(pa.large_binary()) if _is_text(column.type) else column).to_pylist()  # type: ignore[no-any-return]
 
 
 def _check_partition(batch: pa.RecordBatch, of: TopicPartition) -> None:
     for name, wanted in (("topic", of.topic), ("partition", of.partition)):
         if name in batch.schema.names and (other := set(batch[name].unique().to_pylist()) - {wanted}):
-            raise BadTable(f"rows of {name} {other.pop()}, not of {of}")
+            raise OtherColumns(f"rows of {name} {other.pop()}, not of {of}")
 
 
 def _milliseconds(batch: pa.RecordBatch) -> Iterator[int]:
     import pyarrow as pa
 
     column = batch["timestamp"]
-    if not pa.types.is_timestamp(column.type) or column.type.unit not in _UNITS_PER_MS:
-        raise OtherColumns(f"timestamps of type {column.type}")
     unit = _UNITS_PER_MS[column.type.unit]
     return (-1 if time is None else time // unit for time in column.cast(pa.int64()).to_pylist())
 
@@ -215,10 +261,7 @@ def _headers(batch: pa.RecordBatch) -> Iterator[RecordHeaders]:
         return repeat((), len(batch))
     column = batch["headers"]
     entries = column.flatten()
-    names = list(entries.type.names) if hasattr(entries.type, "names") else []
-    if not {"key", "value"} <= set(names):
-        raise OtherColumns(f"headers of type {column.type}")
-    parts = dict(zip(names, entries.flatten(), strict=True))
+    parts = dict(zip(entries.type.names, entries.flatten(), strict=True))
     keys = _blobs(parts["key"])
     if None in keys:
         raise BadTable("a header without a name")

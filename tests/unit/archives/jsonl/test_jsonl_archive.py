@@ -86,6 +86,11 @@ _LINE = {"topic": "orders", "partition": 0, "offset": 0, "timestamp": 5, "key": 
         (json.dumps({**_LINE, "headers": [{"key": "a"}]}).encode(), "a header that is no object"),
         (json.dumps({**_LINE, "headers": [{"value": "a"}]}).encode(), "a header that is no object"),
         (json.dumps({**_LINE, "headers": {"a": "b"}}).encode(), "'headers' is not a list"),
+        (json.dumps({**_LINE, "topic": "others"}).encode(), "a record of others/0, not of orders/0"),
+        (json.dumps({**_LINE, "partition": False}).encode(), "field 'partition' is not an integer"),
+        (json.dumps({**_LINE, "offset": "9"}).encode(), "field 'offset' is not an integer"),
+        (json.dumps({**_LINE, "timestamp": "2026-11-01T00:00:00Z"}).encode(), "field 'timestamp' is not an integer"),
+        (json.dumps({**_LINE, "value": {"a": 1}}).encode(), "field 'value' is not text"),
     ],
 )
 def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skipped(
@@ -103,12 +108,12 @@ def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skip
         (b"[" * 100_000, "not JSON"),
         (b"[]", "not a JSON object"),
         (
-            b'{"topic":"others","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v"}',
-            "a record of others/0, not of orders/0",
+            b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","value":"w"}',
+            "a field that is there twice",
         ),
         (
-            b'{"topic":"orders","partition":0,"offset":true,"timestamp":5,"key":"k","value":"v"}',
-            "field 'offset' is not an integer",
+            b' {"topic":"orders","partition":0,"offset":8,"offset":9,"timestamp":5,"key":"k","value":"v"}',
+            "a field that is there twice",
         ),
         (
             b'{"topic":"orders","partition":0,"offset":9223372036854775808,"timestamp":5,"key":"k","value":"v"}',
@@ -119,7 +124,6 @@ def test_lines_of_another_tool_are_named_and_neither_nulls_nor_damage_to_be_skip
             b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":"k","value":"v","timestampType":7}',
             "cannot be",
         ),
-        (b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"key":5,"value":"v"}', "field 'key' is not text"),
         (
             b'{"topic":"orders","partition":0,"offset":9,"timestamp":5,"value":"v","key":"\\ud800"}',
             "half of a surrogate pair",
