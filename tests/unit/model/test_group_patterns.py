@@ -22,6 +22,11 @@ def test_names_globs_and_expressions_choose_groups_of_any_name() -> None:
     assert parse_groups(["nobody", "bill*"]).missing(GROUPS) == ("nobody",)
 
 
+def test_an_empty_expression_is_refused_and_means_no_group() -> None:
+    with pytest.raises(BadOption, match="'regex:' is an empty regular expression"):
+        parse_groups(["readers", "regex: "])
+
+
 def test_an_expression_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(BadOption, match="cannot be read"):
         parse_groups(["regex:("])

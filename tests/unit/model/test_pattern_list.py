@@ -92,3 +92,9 @@ def test_several_choices_in_one_element_are_refused() -> None:
 def test_what_an_earlier_version_stored_means_what_it_meant() -> None:
     assert stored_patterns(["orders,payments-*", "regex:^x,y", "z"]) == ["orders", "payments-*", "regex:^x", "y", "z"]
     assert stored_patterns([r"regex:^a{1,3}\,$", "b"]) == [r"regex:^a{1,3}\,$", "b"]
+
+
+def test_what_is_refused_today_means_what_it_did_where_it_was_stored() -> None:
+    selection = parse_selection(stored_patterns(["a-{eu}-*", "b*"]), stored_patterns(["a {*"]))
+    assert selection.select(["a-eu-1", "b1", "c"]) == ("b1",)
+    assert parse_selection(stored_patterns(["regex:"])).select(["a", "b"]) == ("a", "b")

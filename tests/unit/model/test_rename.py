@@ -33,7 +33,7 @@ def test_a_topic_goes_by_its_own_rule_or_the_first_pattern(rules: str, topic: st
 
 
 @pytest.mark.parametrize(
-    "rule", ["orders", "a=b,a=c", "*=x", "a*=*b*", "regex:(=x", r"regex:a=\1", "=x", "a=", "a=b/c", "a?=b"]
+    "rule", ["orders", "a=b,a=c", "*=x", "a*=*b*", "regex:(=x", r"regex:a=\1", "regex:=x", "=x", "a=", "a=b/c", "a?=b"]
 )
 def test_a_rule_that_cannot_be_meant_is_refused(rule: str) -> None:
     with pytest.raises((BadOption, BadName)):
@@ -43,6 +43,11 @@ def test_a_rule_that_cannot_be_meant_is_refused(rule: str) -> None:
 def test_a_name_that_kafka_refuses_is_refused_when_a_pattern_makes_it() -> None:
     with pytest.raises(BadName):
         parse_renames(["*=" + "x" * 240 + "*"]).target_name("long-topic-name")
+
+
+def test_a_backslash_of_a_glob_rule_is_no_reference() -> None:
+    with pytest.raises(BadName, match="is not a Kafka topic name"):
+        parse_renames([r"orders-*=\1*"]).target_name("orders-eu")
 
 
 def test_rules_about_no_topic_are_told() -> None:

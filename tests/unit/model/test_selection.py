@@ -51,6 +51,27 @@ def test_an_empty_selection_is_refused(patterns: list[str]) -> None:
         parse_selection(patterns)
 
 
+@pytest.mark.parametrize("pattern", ["orders-{eu,us}-*", "orders *", "[a", "a/*", "{a*}", "[a]]", r"a\*"])
+def test_a_glob_that_no_topic_can_have_is_refused(pattern: str) -> None:
+    """As one for a shell with braces: beside other patterns nobody would see that its topics are left out."""
+    with pytest.raises(BadOption, match="means no topic"):
+        parse_selection(["*", pattern])
+    with pytest.raises(BadOption, match="means no topic"):
+        parse_selection(["*"], [pattern])
+
+
+@pytest.mark.parametrize("pattern", ["[a-c]*", "[!a-c]*", "[]a]*", "*[^].-]", "a?.b_c-*", "**"])
+def test_a_glob_that_a_topic_can_have_is_taken(pattern: str) -> None:
+    assert parse_selection([pattern]).include == (pattern,)
+
+
+def test_an_empty_regular_expression_is_refused() -> None:
+    """It is what a shell makes of a variable that is not set, and would mean every topic."""
+    for include, exclude in ((["regex:"], []), (["a", " regex: "], []), (["a"], ["regex:"])):
+        with pytest.raises(BadOption, match="'regex:' is an empty regular expression"):
+            parse_selection(include, exclude)
+
+
 def test_a_broken_regular_expression_is_refused() -> None:
     with pytest.raises(BadOption):
         parse_selection(["regex:("])

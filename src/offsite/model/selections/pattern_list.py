@@ -24,6 +24,9 @@ _TOKEN = re.compile(
     r"|.",
     re.DOTALL,
 )
+REGEX_PREFIX = "regex:"
+_POSSIBLE_GLOB = re.compile(r"(?:[A-Za-z0-9._*?-]|\[[!^]?\]?[^]]*\])*")
+_ALL, _NOTHING = "regex:^", "regex:(?!)"
 _SEPARATOR, _ESCAPED = ",", r"\,"
 
 
@@ -60,9 +63,16 @@ def join_patterns(patterns: Iterable[str]) -> str:
 
 
 def stored_patterns(patterns: Iterable[str]) -> list[str]:
-    """Patterns of topics as an earlier version stored them, where one element could hold several. No topic has a comma
-    in its name, so today's elements hold none that would separate."""
-    return [part for pattern in patterns for part in (split_patterns(pattern) if has_several(pattern) else [pattern])]
+    """Patterns of topics as an earlier version stored them, where one element could hold several, or mean nothing or
+    all in a way that is refused today. No topic has a comma in its name, so today's elements hold none that would
+    separate."""
+    parts = (part for pattern in patterns for part in (split_patterns(pattern) if has_several(pattern) else [pattern]))
+    return [_ALL if part == REGEX_PREFIX else part if is_possible(part) else _NOTHING for part in parts]
+
+
+def is_possible(pattern: str) -> bool:
+    """Whether a name of a topic can match it. `*-{eu,us}` is for a shell: it would be passed over in silence."""
+    return pattern.startswith(REGEX_PREFIX) or _POSSIBLE_GLOB.fullmatch(pattern) is not None
 
 
 def has_several(pattern: str) -> bool:

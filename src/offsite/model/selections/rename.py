@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption
-from offsite.model.selections.pattern_list import join_patterns
+from offsite.model.selections.pattern_list import REGEX_PREFIX, join_patterns
+from offsite.model.selections.selection import check_not_empty
 from offsite.model.untrusted.names import check_topic_name
 
-_REGEX_PREFIX = "regex:"
 _STAR = "*"
 _HINT = "write --rename old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1-old'"
 
@@ -31,7 +31,7 @@ class Rename:
 
     @property
     def is_literal(self) -> bool:
-        return not self.source.startswith(_REGEX_PREFIX) and _STAR not in self.source
+        return not self.source.startswith(REGEX_PREFIX) and _STAR not in self.source
 
     def apply(self, topic: str) -> str | None:
         """The new name, or None when the rule is not about this topic."""
@@ -42,11 +42,12 @@ class Rename:
 
     def check(self) -> None:
         """Check that the rule can be meant. Raises `BadOption` or `BadName`."""
+        check_not_empty(self.source)
         if self.is_literal:
             check_topic_name(self.source)
             check_topic_name(self.target)
             return
-        if not self.source.startswith(_REGEX_PREFIX) and self.source.count(_STAR) != self.target.count(_STAR):
+        if not self.source.startswith(REGEX_PREFIX) and self.source.count(_STAR) != self.target.count(_STAR):
             raise BadOption(f"{self}: both sides need the same number of *", hint=_HINT)
         try:
             self._pattern().sub(self._template(), "")  # reads the right side, whether anything matches or not
@@ -57,14 +58,14 @@ class Rename:
         return f"{self.source}={self.target}"
 
     def _pattern(self) -> re.Pattern[str]:
-        if self.source.startswith(_REGEX_PREFIX):
-            return re.compile(self.source.removeprefix(_REGEX_PREFIX))
+        if self.source.startswith(REGEX_PREFIX):
+            return re.compile(self.source.removeprefix(REGEX_PREFIX))
         return re.compile("^" + "(.*)".join(map(re.escape, self.source.split(_STAR))) + r"\Z")
 
     def _template(self) -> str:
-        if self.source.startswith(_REGEX_PREFIX):
+        if self.source.startswith(REGEX_PREFIX):
             return self.target
-        first, *rest = self.target.split(_STAR)
+        first, *rest = self.target.replace("\\", r"\\").split(_STAR)
         return first + "".join(rf"\g<{number}>{part}" for number, part in enumerate(rest, 1))
 
 

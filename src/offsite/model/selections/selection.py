@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from fnmatch import translate
 
 from offsite.model.errors import BadOption, NoSuchTopic
-from offsite.model.selections.pattern_list import has_several, join_patterns
+from offsite.model.selections.pattern_list import REGEX_PREFIX, has_several, is_possible, join_patterns
 from offsite.model.untrusted.names import check_topic_name
 
-REGEX_PREFIX = "regex:"
 _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
 """Prefix of every topic that a drill makes: the id of its attempt and the name of the topic follow."""
+_NO_TOPIC_HINT = "a glob has *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
 _UNREADABLE = (re.error, RecursionError, OverflowError)
 _DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
@@ -105,10 +105,20 @@ def _check(pattern: str) -> None:
         raise BadOption(f"{pattern!r} has a comma, and no topic has", hint="each pattern is an element of its own")
     if is_literal(pattern):
         check_topic_name(pattern)
+    elif not is_possible(pattern):
+        raise BadOption(f"{pattern!r} means no topic: none has such a name", hint=_NO_TOPIC_HINT)
+    check_not_empty(pattern)
     try:
         _compile(pattern)
     except _UNREADABLE as error:
         raise BadOption(f"{pattern!r} is not a regular expression: {error}", hint="quote it for the shell") from error
+
+
+def check_not_empty(pattern: str) -> None:
+    """Check that it is not what is left of `regex:$PATTERN` without a value, which would mean everything. Raises
+    `BadOption`."""
+    if pattern == REGEX_PREFIX:
+        raise BadOption(f"{pattern!r} is an empty regular expression", hint="write * for all")
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -154,6 +164,8 @@ def parse_groups(values: Iterable[str]) -> GroupPatterns:
     if patterns == (NONE,):
         return NO_GROUPS
     chosen = GroupPatterns(include=patterns)
+    for pattern in patterns:
+        check_not_empty(pattern)
     try:
         chosen.select([""])
     except _UNREADABLE as error:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from offsite.model.choices import CompressionChoice, chosen
 from offsite.model.errors import BadName, BadOption, BadResource
-from offsite.model.selections.pattern_list import split_patterns
-from offsite.model.selections.selection import REGEX_PREFIX, parse_groups, parse_selection
+from offsite.model.selections.pattern_list import REGEX_PREFIX, split_patterns
+from offsite.model.selections.selection import parse_groups, parse_selection
 from offsite.model.size import parse_rate
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.backup import BackupSpec

@@ -9,7 +9,7 @@ from functools import partial
 from offsite.model.errors import BackupNotFound, Damaged, FormatTooNew
 from offsite.model.named import named
 from offsite.model.selections.pattern_list import stored_patterns
-from offsite.model.selections.selection import parse_selection
+from offsite.model.selections.selection import TopicSelection
 from offsite.operator.decide.succession import Successor, may_be_rewritten, must_have_batch
 from offsite.operator.work.reading import has_batch
 from offsite.repository.backup import Backup
@@ -170,7 +170,7 @@ def _clock_step(backup: Backup, head: BackupState, oldest: CommitSummary, reckon
 
 def _missing(store: Store, uid: str, low: LowLevel, point: BackupState) -> str:
     """Topics that are declared by their names and are not in it, or that its agent does not find."""
-    asked = parse_selection(stored_patterns(low.beginning.topics), stored_patterns(low.beginning.exclude))
+    asked = TopicSelection(include=tuple(stored_patterns(low.beginning.topics)))
     word = get_agent_word(store, DeclaredLayout(uid=uid))
     said = word.missing if word is not None and word.number == low.number else ""
     return named(asked.missing(each.topic for each in point.alive()), most=_NAMED_MAX) or said
