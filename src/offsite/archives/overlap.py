@@ -55,8 +55,8 @@ class _Head(NamedTuple):
 def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
     """The records of all runs by rising offset; of an offset that several have, the one of the earliest in `runs`.
 
-    Where another one has a different record at that offset, `on_damage` is told. Runs that do not overlap are open one
-    at a time and their batches pass untouched.
+    Where another one has a different record at that offset, or one below 0, `on_damage` is told. Runs that do not
+    overlap are open one at a time and their batches pass untouched.
     """
     heads = [_Head(run.start, index, (), 0, None) for index, run in enumerate(runs)]
     heapify(heads)
@@ -71,8 +71,8 @@ def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
         limit = heads[0].offset if heads else None
         start, stop = _span(head, next_offset, limit)
         for record in head.batch[head.position : start]:
-            if last is not None and record != last[0] and (contradictions := contradictions + 1) <= MAX_DAMAGES:
-                on_damage(contradiction(runs[head.run].file, record, *last))
+            if (last is None or record != last[0]) and (contradictions := contradictions + 1) <= MAX_DAMAGES:
+                on_damage(_not_taken(runs[head.run].file, record, last))
         if start < stop:
             taken = head.batch if stop - start == len(head.batch) else head.batch[start:stop]
             next_offset, last = taken[-1].offset + 1, (taken[-1], runs[head.run].file)
@@ -80,6 +80,12 @@ def merged(runs: Sequence[Run], on_damage: OnDamage) -> Batches:
         position = max(start, stop)
         offset = head.batch[position].offset if position < len(head.batch) else head.batch[-1].offset + 1
         heappush(heads, head._replace(offset=offset, position=position))
+
+
+def _not_taken(file: str, record: Record, last: tuple[Record, str] | None) -> Damage:
+    if last is None:  # offsets begin at 0
+        return Damage(file=file, position=0, problem=f"no record has offset {record.offset}")
+    return contradiction(file, record, *last)
 
 
 def contradiction(file: str, record: Record, taken: Record, of_file: str, *, position: int = 0) -> Damage:

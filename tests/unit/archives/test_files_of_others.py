@@ -18,6 +18,7 @@ from pyarrow import parquet  # type: ignore[import-untyped]
 
 from offsite.archives.archive import Damage, collect_damage
 from offsite.archives.avro.schema import PLAIN_SCHEMA
+from offsite.archives.avro.varints import zigzag
 from offsite.archives.formats import ReadOptions, open_reader, open_writer
 from offsite.archives.parquet import offset_order
 from offsite.log.records.record import Record
@@ -267,6 +268,16 @@ def test_an_offset_that_no_record_has_is_damage_wherever_it_stands(
     assert {each.problem for each in found} == {f"no record has offset {MAX_OFFSET}"}
 
 
+def test_an_offset_below_0_is_damage_in_avro_as_well(files: ArchiveFolder) -> None:
+    """The other formats tell by themselves."""
+    records = plain_records(0, 3)
+    write("avro", files, [records[0]._replace(offset=-1), *records])
+    found: list[Damage] = []
+    assert read("avro", files, into=found) == records
+    assert [each.problem for each in found] == ["no record has offset -1"]
+    assert [each.problem for each in look("avro", files).damaged] == ["no record has offset -1"]
+
+
 # -- duplicates --------------------------------------------------------------------------------------------------------
 
 
@@ -473,6 +484,31 @@ def test_avro_of_another_schema_is_named_and_never_skipped(files: ArchiveFolder,
     with pytest.raises(UnfitArchive, match=f"its schema has no field '{missing}'; it has topic"):
         read("avro", files, into=[])
     assert len(look("avro", files).unfit) == 1
+
+
+@pytest.mark.parametrize("logical", ["timestamp-micros", "timestamp-nanos", "local-timestamp-millis", "date"])
+def test_avro_with_times_that_are_no_milliseconds_is_named(files: ArchiveFolder, logical: str) -> None:
+    """Spark writes microseconds, also under a schema with the names of ours: they would be a thousand times too far."""
+    schema = json.loads(json.dumps(PLAIN_SCHEMA))
+    schema["fields"][3]["type"] = kind = {"type": "long", "logicalType": logical}
+    write("avro", files, plain_records(0, 5))
+    files.put(KEYS["avro"].format(0), _with_schema(files.get(KEYS["avro"].format(0)) or b"", schema))
+    with pytest.raises(UnfitArchive, match=f"logical type '{logical}', not 'timestamp-millis'"):
+        read("avro", files, into=[])
+    kind["logicalType"] = "timestamp-millis"
+    files.put(KEYS["avro"].format(0), _with_schema(files.get(KEYS["avro"].format(0)) or b"", schema))
+    assert read("avro", files) == plain_records(0, 5)
+
+
+def _with_schema(data: bytes, schema: object) -> bytes:
+    """The blocks of an Avro file under another schema, of the same bytes."""
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [])
+    header, old = out.getvalue(), fastavro.block_reader(io.BytesIO(data))
+    for block in old:
+        plain = block.bytes_.getvalue()
+        header += zigzag(block.num_records) + zigzag(len(plain)) + plain + header[-16:]
+    return header
 
 
 def test_avro_of_other_types_is_named_and_never_skipped(files: ArchiveFolder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offsite.archives.avro.schema import SCHEMA
@@ -20,6 +20,7 @@ Row = Mapping[str, Any]
 
 _NEEDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _MAX_NAMED, _MAX_NAME, _MAX_TOPIC = 12, 40, 250
+_MILLISECONDS = "timestamp-millis"
 
 
 class OtherSchema(ValueError):
@@ -72,6 +73,15 @@ def _check_fields(written: object) -> None:
     if missing := [name for name in _NEEDED if name not in names]:
         held = ", ".join(name[:_MAX_NAME] for name in names[:_MAX_NAMED]) or "none"
         raise OtherSchema(f"its schema has no field {missing[0]!r}; it has {held}")
+    for logical in _logical_types(fields[names.index("timestamp")]["type"]):
+        if logical != _MILLISECONDS:  # as Spark writes times, in microseconds, whatever the schema of ours says
+            raise OtherSchema(f"its timestamp is of the logical type {logical[:_MAX_NAME]!r}, not {_MILLISECONDS!r}")
+
+
+def _logical_types(kind: object) -> Iterator[str]:
+    for each in kind if isinstance(kind, list) else [kind]:
+        if isinstance(each, dict) and "logicalType" in each:
+            yield str(each["logicalType"])
 
 
 def _unreadable() -> tuple[type[Exception], ...]:
