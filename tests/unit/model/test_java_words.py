@@ -67,6 +67,7 @@ def test_the_cause_is_that_of_the_last_exception() -> None:
         ("Could not allocate compressed class space: 1073741824 bytes", "ulimit -v"),
         ("it was killed by SIGKILL", "free memory"),
         ("invalid null input: name", "/etc/passwd"),
+        ("[Errno 101] Network is unreachable", "ip link set lo up"),
         ("who knows", DEFAULT_HINT),
     ],
 )

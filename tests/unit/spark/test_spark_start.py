@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -199,6 +200,23 @@ def test_a_jvm_that_ends_as_it_starts_is_told_by_its_cause(
             jvm.gateway()
     finally:
         jvm.close()
+
+
+def test_a_jvm_that_ends_behind_its_start_is_told_by_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that gets no more memory: what is wrong with the connection to it is no cause."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    (tmp_path / "told").write_bytes(struct.pack(">ii", port, 1) + b"x")
+    telling = f"cp {tmp_path}/told $_PYSPARK_DRIVER_CONN_INFO_PATH"
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, f"echo '# There is insufficient memory.'; {telling}; exit 1"))
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    runner = SparkRunner(SparkChoice(master="local[1,1]"))
+    try:
+        with pytest.raises(SparkFailed, match="did not start: # There is insufficient memory") as raised:
+            runner.run([1], str)
+    finally:
+        runner.close()
+    assert "free memory" in raised.value.hint
 
 
 def test_a_jvm_asks_for_no_address_of_this_host_and_needs_no_working_folder(

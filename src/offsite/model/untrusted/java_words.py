@@ -37,6 +37,10 @@ _HINTS = (
         "insufficient memory|not enough space|allocat|out ?of ?memory|could not reserve|killed|native thread",
         "free memory, or raise the limit: of the container, or ulimit -v and -u",
     ),
+    (
+        "network is unreachable|assign requested",
+        "Spark talks to itself at 127.0.0.1: bring that up (ip link set lo up)",
+    ),
     ("invalid UID|null input: name", "give this user a line in /etc/passwd, or run as one that has one"),
 )
 JAVA_HOME_HINT = "JAVA_HOME is the folder in which bin/java is: correct it, or unset it to take the java on PATH"

@@ -77,6 +77,9 @@ START_LIMIT_S = 120
 
 POLL_S = 0.005
 
+ENDING_S = 0.5
+"""How long a JVM that does not answer any more may take to end."""
+
 RECORDING_NICENESS = 10
 """Writing the class archive takes 5 s of one core at the end of the first run, when the next command may be running."""
 
@@ -149,6 +152,14 @@ class LocalJvm:
         raw = self._connection.read_bytes()  # Spark renames it into place: never half written
         port, secret_bytes = struct.unpack_from(">ii", raw)
         return port, raw[8 : 8 + secret_bytes].decode()
+
+    def last_words(self) -> str:
+        """Why it ended; empty where it goes on."""
+        try:
+            ended = self._process.wait(timeout=ENDING_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        return cause(self._log.read_text(errors="replace"), exit_code=ended)
 
     def close(self) -> None:
         """Kill the JVM; or, when it has classes to record, let it end by itself in the background. May be called

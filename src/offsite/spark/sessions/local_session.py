@@ -63,6 +63,10 @@ class LocalSession(Session):
         context.pythonExec = sys.executable
         return context
 
+    def _explain(self, error: Exception) -> str:
+        """What is wrong with the connection to a JVM that has ended is not the cause."""
+        return (self._jvm.last_words() if self._jvm is not None else "") or super()._explain(error)
+
     def _has_ended(self, *, surely: bool) -> bool:
         if self._workers is None:
             return True  # none was ever born
