@@ -38,6 +38,8 @@ RECORDS_ONLY = (
 )
 """What every archive of this kind loses."""
 
+_TABLE_LOGS = {"_delta_log/": "Delta Lake", ".hoodie/": "Hudi"}
+
 FirstOffset = Callable[[str], int | None]
 """The offset of the first record in a file, or None when the file does not tell."""
 
@@ -57,7 +59,8 @@ class IndexedArchive:
         if manifest is not None and manifest.kind not in self.kinds:
             raise ArchiveNotFound(f"{self.files.url} holds an archive of format {manifest.kind}")
         topics = manifest.topics if manifest else self._topics_by_name()
-        strays = [] if manifest else [key for key in self._keys() if self.layout.is_stray(key)]
+        keys = () if manifest else tuple(self._keys())
+        strays = [key for key in keys if self.layout.is_stray(key)]
         if not topics and manifest is None:
             raise self._not_found(strays)
         indexes = {topic: self._index(topic, on_damage, manifest) for topic in topics}
@@ -68,7 +71,13 @@ class IndexedArchive:
             topics=tuple(sorted([*(index.topic for index in known), *(topic for topic, _ in unknown)], key=_name)),
             pieces=tuple(piece for index in known for piece in index.pieces())
             + tuple(piece for _, pieces in unknown for piece in pieces),
-            fidelity=(*self.kinds[kind], *_loss_sentences(known), *unvouched(manifest, indexes), *_not_read(strays)),
+            fidelity=(
+                *self.kinds[kind],
+                *_loss_sentences(known),
+                *unvouched(manifest, indexes),
+                *_not_read(strays),
+                *_uncounted(keys),
+            ),
             groups=manifest.groups if manifest else {},
             holes=tuple(hole for index in known for hole in index.holes()),
         )
@@ -333,6 +342,16 @@ def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, str, int
 def _not_read(strays: Sequence[str]) -> Iterator[str]:
     if strays:
         yield f"{_some(strays)} in no folder of a topic and a partition: nothing of that is read"
+
+
+def _uncounted(keys: Sequence[str]) -> Iterator[str]:
+    """Of a table whose own log says which of its files count: what it has deleted may lie there still."""
+    for folder, name in _TABLE_LOGS.items():
+        if any(key.startswith(folder) for key in keys):
+            yield (
+                f"{folder} of {name} is not read: rows that the table deleted or changed may be among those that are"
+                " read; where it did, write a copy of it as plain Parquet, and take that"
+            )
 
 
 def _some(keys: Sequence[str]) -> str:

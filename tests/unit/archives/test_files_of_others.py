@@ -373,6 +373,15 @@ def test_files_that_lie_elsewhere_are_named_beside_those_that_are_read(files: Ar
     assert told.startswith(f"2 files such as b.{suffix} are")
 
 
+@pytest.mark.parametrize(("log", "name"), [("_delta_log", "Delta Lake"), (".hoodie", "Hudi")])
+def test_a_table_that_counts_its_files_itself_is_said_to_be_one(files: ArchiveFolder, log: str, name: str) -> None:
+    """What it deleted lies there still, and comes back."""
+    write_parquet(files, KEYS["parquet"].format(0), RECORDS)
+    files.put(f"{log}/00000000000000000000.json", b"{}")
+    assert read("parquet", files) == RECORDS
+    assert [each for each in look("parquet", files).fidelity if f"{log}/ of {name} is not read" in each]
+
+
 # -- schemas -----------------------------------------------------------------------------------------------------------
 
 KAFKA = table(plain_records(0, 5))
