@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsite.model.errors import BadOption
+from offsite.model.selections.pattern_list import split_all
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 
 GROUPS = ["billing", "bill-*", "ship: 1", "ünlike", ""]
@@ -20,6 +21,12 @@ def test_names_globs_and_expressions_choose_groups_of_any_name() -> None:
     assert parse_groups(["ship: 1", "ü*"]).select(GROUPS) == ("ship: 1", "ünlike")
     assert parse_groups(["regex:^bill"]).select(GROUPS) == ("bill-*", "billing")
     assert parse_groups(["nobody", "bill*"]).missing(GROUPS) == ("nobody",)
+
+
+@pytest.mark.parametrize("typed", ["", " ", ",", " , "])
+def test_what_a_variable_that_is_not_set_leaves_is_not_all_groups(typed: str) -> None:
+    with pytest.raises(BadOption, match="no groups selected"):
+        parse_groups(split_all([typed]) or ())
 
 
 def test_an_empty_expression_is_refused_and_means_no_group() -> None:

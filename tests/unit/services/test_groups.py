@@ -97,6 +97,29 @@ def test_the_same_offsets_are_kept_within_the_log(site: Site) -> None:
     assert site.target.committed("readers", "orders") == {0: 3, 1: 0}
 
 
+@pytest.mark.parametrize("rules", [["orders=copy", "payments=copy"], ["orders=payments"], ["regex:.*=copy"]])
+def test_offsets_of_two_topics_are_not_put_into_one(site: Site, rules: list[str]) -> None:
+    """Those of one of them would be lost, and the group would go on where the other one was."""
+    for name in ("orders", "payments"):
+        site.source.make_topic(name)
+        site.source.write(name, [b"a", b"b"])
+        site.source.commit_group("readers", name, [1])
+    site.back_up("orders", "payments")
+    for name in ("copy", "payments"):
+        site.target.make_topic(name, partitions=2)
+    with pytest.raises(BadOption, match="under one name: orders and payments"):
+        planned(site, renames=parse_renames(rules))
+
+
+@pytest.mark.parametrize("rule", ["ordrs=copy", "ordrs-*=copy-*"])
+def test_a_rule_for_no_topic_of_the_backup_is_refused(site: Site, rule: str) -> None:
+    """Else the offsets would be set in the topic that was to be left alone."""
+    backed_up(site)
+    site.target.make_topic("orders", partitions=2)
+    with pytest.raises(BadOption, match="--rename names ordrs"):
+        planned(site, renames=parse_renames([rule]))
+
+
 def test_a_topic_that_is_not_there_is_named_and_nothing_is_committed(site: Site) -> None:
     backed_up(site)
     result = applied(site)

@@ -151,11 +151,9 @@ def plan_restore(
 
 def target_names(selected: SelectedChains, renames: Renames) -> dict[str, str]:
     """The name at the target of each topic of `selected`. Raises what `plan_restore` raises of these."""
-    names = {topic: renames.target_name(topic) for topic in sorted(selected.names)}
+    names = renames.target_names(selected.names)
     if unused := renames.unused(names):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")
-    if len(set(names.values())) < len(names):
-        raise BadOption("two topics would be restored under one name", hint="give each its own --rename")
     if protected := sorted(PROTECTED_TOPICS & set(names.values())):
         raise ProtectedTopic(f"{protected[0]} belongs to the brokers", hint="choose another name with --rename")
     return names

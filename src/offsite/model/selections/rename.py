@@ -82,6 +82,17 @@ class Renames:
                 return check_topic_name(name)
         return topic
 
+    def target_names(self, topics: Iterable[str]) -> dict[str, str]:
+        """The name of each of `topics`. Raises `BadOption` where two would have one, and as `target_name`."""
+        sources: dict[str, str] = {}
+        for topic in sorted(topics):
+            if (other := sources.setdefault(self.target_name(topic), topic)) != topic:
+                raise BadOption(
+                    f"two topics would be restored under one name: {other} and {topic}",
+                    hint="give each its own --rename",
+                )
+        return {topic: name for name, topic in sources.items()}
+
     def unused(self, topics: Iterable[str]) -> tuple[str, ...]:
         """The left sides of the rules that are about none of `topics`."""
         names = tuple(topics)

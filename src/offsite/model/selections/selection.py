@@ -157,8 +157,12 @@ NO_GROUPS = GroupPatterns(include=())
 
 
 def parse_groups(values: Iterable[str]) -> GroupPatterns:
-    """Read patterns, one an element; none means all. Raises `BadOption` for a pattern that cannot be read."""
-    patterns = tuple(filter(None, map(str.strip, values)))
+    """Read patterns, one an element; none means all. Raises `BadOption` for a pattern that cannot be read, and where
+    all are empty: who gave nothing did not mean all."""
+    texts = tuple(values)
+    patterns = tuple(filter(None, map(str.strip, texts)))
+    if texts and not patterns:
+        raise BadOption("no groups selected", hint="write all, none, or names: --groups 'readers,billing-*'")
     if not patterns or patterns == (ALL,):
         return ALL_GROUPS
     if patterns == (NONE,):

@@ -242,6 +242,9 @@ def _as_of_and_mapping(
     point = PointRequest(commit=request.commit, at=request.at)
     as_of = groups_as_of(backup, point, _default(backup, request)).only(request.groups)
     as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
+    read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
+    if unused := request.renames.unused({*read, *(each.topic for each in as_of.point.topics)}):
+        raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
     mapping = _same_offsets(admin, as_of.groups, request.renames, topics)
     return as_of, mapping if request.clamp else mapping.judged_by(as_of.point, commit_cut(backup.store, as_of.point))
 
@@ -290,7 +293,7 @@ def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[st
 
 
 def _same_offsets(admin: ClusterAdmin, groups: GroupTable, renames: Renames, topics: Mapping[str, int]) -> SameOffsets:
-    names = {topic.topic: renames.target_name(topic.topic) for group in groups.values() for topic in group.topics}
+    names = renames.target_names({topic.topic for group in groups.values() for topic in group.topics})
     targets = sorted(set(names.values()) & topics.keys())
     partitions = [TopicPartition(topic=name, partition=number) for name in targets for number in range(topics[name])]
     starts, ends = admin.start_offsets(partitions), admin.end_offsets(partitions)
