@@ -65,17 +65,19 @@ _MAX_TOPIC_IN_FILE_NAME = 180
 _PART = re.compile(r"[A-Za-z0-9._+=-]+")
 _ATTEMPT = re.compile(r"[0-9a-f]{8}")
 _SEGMENT = re.compile(
-    r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>\d+)/"
-    r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)"
+    r"backups/(?P<backup>[^/]+)/topics/(?P<topic>[^/]+)/partition=(?P<partition>0|[1-9]\d*)/"
+    r"(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})-(?P<attempt>[0-9a-f]{8})\.(?P<suffix>log|log\.zst|idx)",
+    re.ASCII,
 )
-_PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack")
-_COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json")
+_PACK = re.compile(r"backups/[^/]+/packs/(\d{20})-[0-9a-f]{8}\.pack", re.ASCII)
+_COMMIT = re.compile(r"backups/[^/]+/commits/(\d{20})\.json", re.ASCII)
 _SNAPSHOT = re.compile(
-    r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts)/(\d{20})-[0-9a-f]{8}\.json)"
+    r"backups/[^/]+/(?:groups/(\d{20})-[0-9a-f]{8}\.parquet|(?:metadata|cuts)/(\d{20})-[0-9a-f]{8}\.json)",
+    re.ASCII,
 )
-_CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet")
-_CHECKPOINT = re.compile(r"backups/[^/]+/checkpoints/(\d{20})/([a-z]+)\.json")
-_CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json")
+_CATALOG_PART = re.compile(r"backups/[^/]+/catalog-parts/(\d{20})-[0-9a-f]{8}\.parquet", re.ASCII)
+_CHECKPOINT = re.compile(r"backups/[^/]+/checkpoints/(\d{20})/([a-z]+)\.json", re.ASCII)
+_CATALOG = re.compile(r"backups/[^/]+/catalog/(\d{20})\.json", re.ASCII)
 
 _NAME, _NUMBERED = r"[A-Za-z0-9._-]+", r"\d{20}-[0-9a-f]{8}"
 _LEASE = r"(?:\d{8}|[1-9]\d{8,11})\.(?:claim|beat|end)\.json"
@@ -105,7 +107,7 @@ _IN_ROOT = (
     rf"generations/{_NAME}/(?:kept\.json|ledger/\d{{20}}\.json|audit/{_NUMBERED}\.jsonl)",
     rf"operator/(?:{_NAME}/)+{_NAME}\.json",
 )
-_OWN = re.compile("|".join((*_IN_ROOT, rf"backups/(?P<backup>[^/]+)/(?:{'|'.join(_IN_BACKUP)})")))
+_OWN = re.compile("|".join((*_IN_ROOT, rf"backups/(?P<backup>[^/]+)/(?:{'|'.join(_IN_BACKUP)})")), re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

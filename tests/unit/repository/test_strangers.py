@@ -60,7 +60,11 @@ LEVELS = (
     *(f"declared/{UID}/read/00000001/", "declared-names/", "declared-names/a/", "generations/", "generations/s/"),
     *("generations/s/ledger/", "generations/s/audit/", "operator/", "operator/slots/"),
 )
-NAMES = ("Thumbs.db", ".DS_Store", "@eaDir/x", f"{SEQ}.json.bak", f"{SEQ} (copy).json", ".nfs000000000123", "")
+OTHER_DIGITS = SEQ.translate({ord(digit): 0x660 + int(digit) for digit in "0123456789"})
+NAMES = (
+    *("Thumbs.db", ".DS_Store", "@eaDir/x", f"{SEQ}.json.bak", f"{SEQ} (copy).json", ".nfs000000000123"),
+    *(f"{OTHER_DIGITS}.json", f"{OTHER_DIGITS}-0123abcd.pack", ""),
+)
 """The last one: a marker, an object without bytes whose name ends in a slash."""
 
 COMMANDS = (
@@ -157,6 +161,13 @@ def put_strangers(place: Place) -> set[str]:
 def test_no_name_of_others_is_ours(level: str, name: str) -> None:
     assert not is_own_key(f"{level}{name}")
     assert not is_own_key(f"{level}{name}".removesuffix("/"))
+
+
+@pytest.mark.parametrize("partition", ["00", "01", "٠", "-1", "1 "])
+def test_a_partition_is_a_plain_number(partition: str) -> None:
+    key = f"backups/a/topics/orders/partition={{}}/orders+{{}}-{SEQ}-0123abcd.log"
+    assert is_own_key(key.format(1, 1))
+    assert not is_own_key(key.format(partition, partition))
 
 
 @pytest.mark.parametrize("form", ["format-1", "format-1-digests", "format-2", "format-3"])

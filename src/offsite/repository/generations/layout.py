@@ -17,8 +17,8 @@ from offsite.repository.layout import BackupLayout
 
 SETS_PREFIX = "generations/"
 
-_ENTRY = re.compile(r"generations/[^/]+/ledger/(\d{20})\.json")
-_BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})")
+_ENTRY = re.compile(r"generations/[^/]+/ledger/(\d{20})\.json", re.ASCII)
+_BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

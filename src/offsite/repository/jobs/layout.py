@@ -11,7 +11,7 @@ from offsite.repository.restores.layout import LeaseLayout
 
 JOBS_PREFIX = "jobs/"
 KEYS_PREFIX = "job-keys/"
-_JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+_JOB = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.stores.store import PutResult
 
 LINES_PER_OBJECT = 5_000
-_NAME = re.compile(r"\d{20}(?:-\d{6})?-[0-9a-f]{8}\.(?:jsonl|log)")  # `log`: in an archive
+_NAME = re.compile(r"\d{20}(?:-\d{6})?-[0-9a-f]{8}\.(?:jsonl|log)", re.ASCII)  # `log`: in an archive
 _OBJECT_BYTES_MAX = 64 * MIB
 """Larger objects are none of ours."""
 
