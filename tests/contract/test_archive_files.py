@@ -12,7 +12,7 @@ import obstore
 import pytest
 from obstore.exceptions import NotSupportedError
 
-from offsite.model.errors import OverwritingStore
+from offsite.model.errors import Damaged, OverwritingStore
 from offsite.model.secret import Travel, secrets_travel
 from offsite.stores.archive_bucket import LAST_MESSAGE_MS, ArchiveBucket
 from offsite.stores.archive_folder import ArchiveFolder
@@ -44,6 +44,14 @@ def test_what_is_put_can_be_got_whole_and_in_ranges(files: AnyFiles) -> None:
     assert files.get("a/b.data") == b"content"
     assert files.get_range("a/b.data", 3, 100) == b"tent"
     assert files.get_range("a/b.data", 7, 1) == b""
+
+
+def test_what_is_too_large_to_be_read_whole_is_named(files: AnyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsite.stores.store.MAX_OBJECT_BYTES", 9)
+    files.put("large", b"ten  bytes")
+    with pytest.raises(Damaged, match="large has 10 bytes"):
+        files.get("large")
+    assert files.get_range("large", 0, 3) == b"ten"
 
 
 def test_what_is_not_there_is_none_and_an_empty_place_lists_nothing(files: AnyFiles) -> None:

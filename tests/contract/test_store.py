@@ -75,6 +75,19 @@ def test_what_is_not_there_is_none(store: Store) -> None:
         assert (store.get(key), store.get_range(key, 0, 1), store.head(key)) == (None, None, None)
 
 
+def test_what_is_larger_than_anything_of_ours_is_not_taken_into_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsite.stores.store.MAX_OBJECT_BYTES", 9)
+    store.put_if_absent("k", b"nine byte")
+    store.put_if_absent("l", b"ten  bytes")
+    assert store.get("k") == b"nine byte"
+    with pytest.raises(DamagedObject, match="l has 10 bytes") as caught:
+        store.get("l")
+    assert caught.value.hint
+    assert store.get_range("l", 0, 3) == b"ten"
+
+
 def test_a_second_put_never_overwrites(store: Store) -> None:
     store.put_if_absent("k", b"first")
     assert store.put_if_absent("k", b"other") is PutResult.OTHER

@@ -19,7 +19,7 @@ from offsite.model.errors import ArchiveBusy, DamagedArchive
 from offsite.model.ids import random_id
 from offsite.stores.plain_files import PlainFiles, make_private_root
 from offsite.stores.posix_errors import MISSING, wrapped
-from offsite.stores.store import ObjectInfo, archive_key, check_prefix
+from offsite.stores.store import ObjectInfo, archive_key, check_prefix, checked_size
 
 _HINT = (
     "an archive is plain files in plain folders, and nothing is followed out of it: take it away, or put in its place "
@@ -171,11 +171,14 @@ class ArchiveFolder:
         with wrapped("read", f"{self.root}/{key}"):
             try:
                 with files.folder(names) as folder, files.opened(key, folder=folder) as file:
-                    return _read_fully(file, start, os.fstat(file).st_size if length is None else length)
+                    return _read_fully(file, start, self._whole(key, file) if length is None else length)
             except OSError as error:
                 if error.errno not in MISSING:
                     raise
                 return None
+
+    def _whole(self, key: str, file: int) -> int:
+        return checked_size(f"{self.root}/{key}", os.fstat(file).st_size)
 
     def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
         """Files below `prefix` in ascending order of keys: a folder sorts with its `/`."""

@@ -32,7 +32,7 @@ from offsite.model.untrusted.place import URL_HINT
 from offsite.model.version import __version__
 from offsite.stores.cloud_credentials import Options, options_to_send, with_credentials_of_here
 from offsite.stores.object_errors import asked, first_line, is_taken, is_unclear, is_unsupported, store_error, wrapped
-from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, joined, named_key
+from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, joined, named_key
 from offsite.stores.store_wait import store_wait
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ class CloudStore:
 
         with asked("read", self._place(key)):
             try:
-                return obstore.get(self._client, named_key(key)).bytes().to_bytes()
+                found = obstore.get(self._client, named_key(key))
+                checked_size(self._place(key), found.meta["size"])
+                return found.bytes().to_bytes()
             except FileNotFoundError:
                 return None
 
@@ -211,8 +213,14 @@ class CloudStore:
         with wrapped("list", self._place(prefix)):
             pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
         page: Sequence[ObjectMeta] | None = ()
+        above: list[str] = []  # keys that the next one begins with
         while page is not None:
-            yield from (_info(meta) for meta in page)
+            for info in map(_info, page):
+                while above and not info.key.startswith(above[-1]):
+                    above.pop()
+                if info.key not in above[-1:]:  # the client tells a marker `k/` as `k`, which was told
+                    above.append(info.key)
+                    yield info
             with asked("list", self._place(prefix)):  # not over a yield: who reads on later waits for no store
                 page = next(pages, None)
 

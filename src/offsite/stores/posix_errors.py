@@ -30,4 +30,6 @@ def store_error(what: str, path: str, error: OSError) -> StoreFull | StoreDenied
         return StoreFull(reason, hint="free some space, or move the repository; nothing committed was touched")
     if error.errno in _DENIED:
         return StoreDenied(reason, hint="give the user that runs offsite read and write access to the folder")
+    if error.errno == errno.ENOTDIR:
+        return StoreUnreachable(reason, hint="a file lies where a folder is to be: find out whose it is, and move it")
     return StoreUnreachable(reason, hint="check that the folder is mounted, on the Spark workers as well")

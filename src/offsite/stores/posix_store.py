@@ -20,14 +20,14 @@ from offsite.model.errors import DamagedObject
 from offsite.stores.plain_files import PlainFiles, make_private_root
 from offsite.stores.posix_errors import MISSING, store_error, wrapped
 from offsite.stores.posix_writer import PosixWriter, Temporaries
-from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, named_key
+from offsite.stores.store import ObjectInfo, PutResult, check_key, check_prefix, checked_size, named_key
 from offsite.stores.store_wait import store_wait
 
 _HINT = "offsite writes plain files in plain folders: find out who put it there, and take it away"
 
 
-_OF_KEYS = re.compile(r"[A-Za-z0-9._=-]*")
-"""The names of folders that keys of ours lead through."""
+_OF_KEYS = re.compile(r"(?:.*/)?(?:topics/\.)?[A-Za-z0-9_=-][A-Za-z0-9._=-]*/")
+"""Prefixes that keys of ours may lead through: of folders that begin with a dot only that of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,8 @@ class PosixStore:
             )
 
     def get(self, key: str) -> bytes | None:
-        return self._read(key, lambda fd: _read_fully(fd, 0, os.fstat(fd).st_size))
+        place = f"{self.root}/{key}"
+        return self._read(key, lambda fd: _read_fully(fd, 0, checked_size(place, os.fstat(fd).st_size)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
         return self._read(key, lambda fd: _read_fully(fd, start, length))
@@ -105,7 +106,8 @@ class PosixStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
             with store_wait("list", str(self.root / prefix)):
-                self.root.stat()  # a folder that is not mounted does not tell that there is nothing
+                # what is not mounted, or no folder, does not tell that there is nothing; a `Path` has no dot at its end
+                os.stat(f"{self.root}/.")  # noqa: PTH116
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._files.check_way(prefix)
             yield from _walk(self.root / prefix, prefix, start_after)
@@ -197,12 +199,12 @@ def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
             key = prefix + entry.name
             if key > start_after or start_after.startswith(key):  # a folder of commits has millions, and few are new
                 entries[f"{key}/" if entry.is_dir(follow_symlinks=False) else key] = entry
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a file in its place: nothing lies below its name
         return
     except PermissionError:
-        if _OF_KEYS.fullmatch(folder.name):
+        if not prefix or _OF_KEYS.fullmatch(prefix):
             raise
-        return  # lost+found, @eaDir: nothing of ours is below such a name
+        return  # lost+found, @eaDir, .Trash-1000: nothing of ours is below such a name
     for key in sorted(key for key in entries if "~" not in key):
         entry = entries[key]
         if key.endswith("/"):

@@ -17,6 +17,7 @@ from typing import Protocol
 from offsite.log.buffer import Buffer
 from offsite.model.check import check
 from offsite.model.errors import DamagedArchive, DamagedObject
+from offsite.model.untrusted.bounds import MAX_OBJECT_BYTES
 
 
 class PutResult(Enum):
@@ -71,7 +72,8 @@ class Store(Protocol):
         """Begin a large object (up to a few hundred MiB)."""
 
     def get(self, key: str) -> bytes | None:
-        """The whole object, or None when there is none."""
+        """The whole object, or None when there is none. Raises `DamagedObject` for one that is larger than any of
+        ours."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
         """Buffer `[start, start + length)`, fewer at the end of the object, or None when there is none."""
@@ -121,6 +123,16 @@ def check_prefix(prefix: str) -> str:
         check(prefix.endswith("/"), f"prefix {prefix!r} must end in /")
         check_key(prefix[:-1])
     return prefix
+
+
+def checked_size(place: str, size_bytes: int) -> int:
+    """Return the size of the object at `place` if it may be read whole. Raises `DamagedObject`."""
+    if size_bytes > MAX_OBJECT_BYTES:
+        raise DamagedObject(
+            f"{place} has {size_bytes:,} bytes, more than anything of ours that is read as a whole",
+            hint="find out who put it there; bring back what was there from the store's versions or from a copy",
+        )
+    return size_bytes
 
 
 def joined(data: Buffer | Sequence[Buffer]) -> Buffer:

@@ -123,6 +123,13 @@ def test_a_root_that_vanishes_is_not_made_again(store: PosixStore) -> None:
     assert not store.root.exists()
 
 
+@pytest.mark.parametrize("prefix", ["", "backups/"])
+def test_a_root_that_is_no_folder_does_not_tell_that_there_is_nothing(tmp_path: Path, prefix: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreUnreachable):
+        list(open_folder(tmp_path / "file").list(prefix))
+
+
 def test_links_inside_are_not_followed_when_listing(store: PosixStore, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("x")

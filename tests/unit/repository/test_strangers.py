@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.model.errors import DamagedCommit, DamagedObject, UnlistableName
+from offsite.model.errors import DamagedCommit, DamagedObject, StoreDenied, UnlistableName
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_uids, owner_of
@@ -163,7 +163,7 @@ def test_no_name_of_others_is_ours(level: str, name: str) -> None:
     assert not is_own_key(f"{level}{name}".removesuffix("/"))
 
 
-@pytest.mark.parametrize("partition", ["00", "01", "٠", "-1", "1 "])
+@pytest.mark.parametrize("partition", ["00", "01", OTHER_DIGITS[-1], "-1", "1 "])
 def test_a_partition_is_a_plain_number(partition: str) -> None:
     key = f"backups/a/topics/orders/partition={{}}/orders+{{}}-{SEQ}-0123abcd.log"
     assert is_own_key(key.format(1, 1))
@@ -233,10 +233,10 @@ def test_a_folder_of_others_that_nobody_may_read_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = filled(open_folder(tmp_path / "r"))
-    for level in ("", "backups/a/commits/"):
-        for name in ("lost+found", "@eaDir"):
+    scan, refused = os.scandir, {"lost+found", "@eaDir", ".Trash-1000", ".Spotlight-V100"}
+    for level in ("", "backups/", "backups/a/commits/"):
+        for name in refused:
             (tmp_path / "r" / level / name).mkdir()
-    scan, refused = os.scandir, {"lost+found", "@eaDir"}
 
     def scandir(folder: Path) -> object:
         if Path(folder).name in refused:
@@ -245,9 +245,51 @@ def test_a_folder_of_others_that_nobody_may_read_is_passed_over(
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert repository.backup("a").state().seq == 3
-    run(str(tmp_path / "r"), "status")
-    refused.add("commits")
-    assert CliRunner().invoke(app, ["status", "--repo", str(tmp_path / "r")]).exit_code != 0, "a folder of ours"
+    for command in COMMANDS:
+        run(str(tmp_path / "r"), *command)
+    (tmp_path / "r/backups/a/topics/.hidden").mkdir()
+    for ours in (".hidden", "commits"):
+        refused.add(ours)
+        with pytest.raises(StoreDenied):
+            list(repository.store.list("backups/a/"))
+        refused.remove(ours)
+
+
+def test_a_marker_with_the_name_of_an_object_of_ours_hides_nothing(place: Place) -> None:
+    """The client tells it by that name, without the slash: two commits 2, of which the second cannot follow."""
+    if not place.url.startswith("s3:"):
+        pytest.skip("no other store has such objects")
+    filled(place.store)
+    before = [run(place.url, *command) for command in COMMANDS]
+    keys = [info.key for info in place.store.list("")]
+    for key in keys:
+        place.put(f"{key}/")
+        place.put(f"{key}-other")
+    for command, said in zip(COMMANDS, before, strict=True):
+        now = [line for line in run(place.url, *command).splitlines() if "passed over" not in line]
+        assert now == said.splitlines(), command
+    assert [info.key for info in place.store.list("") if not info.key.endswith("-other")] == keys
+
+
+FOLDERS = (
+    *("jobs", "job-keys", "declared", "declared-names", "generations", "operator"),
+    *(f"backups/a/{name}" for name in ("catalog-parts", "packs", "groups", "metadata", "cuts", "audit", "checkpoints")),
+    *(f"backups/a/{name}" for name in ("checkpoint-taker", "restores", "drills", "group-changes")),
+)
+
+
+def test_a_file_of_others_with_the_name_of_a_folder_is_one_more(tmp_path: Path) -> None:
+    url = str(tmp_path / "r")
+    filled(open_folder(tmp_path / "r"))
+    before = [run(url, *command) for command in COMMANDS]
+    for key in FOLDERS:
+        put_file(tmp_path / "r", key)
+    for command, said in zip(COMMANDS, before, strict=True):
+        assert [line for line in run(url, *command).splitlines() if "passed over" not in line] == said.splitlines()
+    assert sorted(json.loads(run(url, "verify", "--backup", "a", "-o", "json"))["strangers"]) == sorted(FOLDERS)
+    with pytest.raises(StoreUnreachable, match="Not a directory") as raised:
+        open_folder(tmp_path / "r").put_if_absent("jobs/x", b"x")
+    assert raised.value.hint.startswith("a file lies where a folder is to be")
 
 
 @pytest.mark.parametrize("kind", ["gone", "folder", "link", "folder with a file", "last is a folder"])

@@ -18,6 +18,9 @@ MAX_PARTITIONS = 1_000_000
 MAX_EXPANDED_BYTES = 512 * MIB
 """What one compressed object or block may become where nothing that can be trusted says how large it is."""
 
+MAX_OBJECT_BYTES = 1024 * MIB
+"""An object of a repository or an archive that is read whole: a commit, a part of a catalog, the index of a segment."""
+
 MAX_COMMIT_TIME_MS = 253_402_300_799_999
 """The end of the year 9999: times of stores' clocks, not those of records, which are whatever a producer wrote."""
 
