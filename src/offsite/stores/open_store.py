@@ -16,6 +16,7 @@ from offsite.model.untrusted.place import FILE, Place, parse_place
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 from offsite.stores.store import Store
+from offsite.stores.timed_store import TimedStore
 
 if TYPE_CHECKING:
     from offsite.stores.archive_bucket import ArchiveBucket
@@ -80,9 +81,12 @@ def open_store(text: str, *, environment: Mapping[str, str] | None = None) -> Po
 
 
 def places_above(store: Store) -> Iterator[Store]:
-    """The folders above a folder, or the prefixes of a bucket above a prefix, the nearest first."""
-    if isinstance(store, PosixStore):
-        yield from map(open_folder, store.root.parents)
+    """The folders above a folder, or the prefixes of a bucket above a prefix, the nearest first. A folder lies where
+    links lead to."""
+    if isinstance(store, TimedStore):
+        yield from places_above(store.inner)
+    elif isinstance(store, PosixStore):
+        yield from map(open_folder, Path(os.path.realpath(store.root)).parents)
     elif isinstance(store, CloudStore):
         place = parse_place(store.url)
         names = place.path.split("/") if place.path else []

@@ -21,6 +21,7 @@ from offsite.stores.posix_store import PosixStore
         ("/data/a:b #1?", "/data/a:b #1?"),
         ("file:/data/x", "/data/x"),
         ("file://localhost/data/x", "/data/x"),
+        ("file:///data/%ff", "/data/\udcff"),
     ],
 )
 def test_paths_are_folders(place: str, root: str) -> None:
@@ -70,6 +71,10 @@ def test_urls_are_cloud_stores_with_credentials_from_the_environment() -> None:
         "s3://bucket:9000/x",
         "s3://bucket/x?region=a&region=b",
         "s3://bucket/x\r",
+        *("file:///data/%00x", "/data/a\0b", " /data/x", "/data/x ", r"\\nas\share", "s3://bucket/ "),
+        *("s3://bucket/x ?region=a", "s3://bucket?region=a?endpoint=https://minio", "s3://bucket?region=us+east"),
+        *(f"s3://bucket?endpoint={bad}" for bad in ("minio:9000", "https://", "ftp://m", "https://[bad", "https:/x")),
+        *(f"s3://bucket?endpoint=https://m{bad}" for bad in (":x", "?region=a", ";region=a", ":9000;region=a", "+x")),
         *('"s3://bucket/x"', "'s3://bucket/x'", " s3:/bucket/x", "s3:/bucket/x", "s3:bucket/x", "gs:b/x", "az:/b/x"),
         *("sftp:host:/x", "rclone:remote:x", "nas:/export/x", "user@host:/x", r"C:\backup", "s3a://bucket/x"),
         *("${REPO}", "$HOME/x", "%h/x", "`pwd`/x", "repository\r", "\nrepository"),
@@ -79,6 +84,12 @@ def test_other_places_are_refused(place: str) -> None:
     with pytest.raises(BadRepositoryUrl) as caught:
         open_store(place)
     assert caught.value.hint
+
+
+def test_credentials_in_an_endpoint_are_refused_and_not_repeated() -> None:
+    with pytest.raises(BadRepositoryUrl, match="credentials cannot be given") as caught:
+        open_store("s3://bucket/x?endpoint=https://user:secret@minio")
+    assert "secret" not in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_home_that_nobody_has_is_refused() -> None:
@@ -121,7 +132,6 @@ def test_an_endpoint_without_tls_elsewhere_is_refused_and_warned_of_where_it_is_
         "s3://bucket/x?endpoint=http://[::1]:9000",
         "s3://bucket/x?endpoint=http://localhost:9000",
         "s3://bucket/x?endpoint=http://minio.internal&anonymous=true",
-        "s3://bucket/x?endpoint=http://[bad",
         "memory:///x",
         "/data/backups",
     ],
@@ -136,6 +146,13 @@ def test_no_text_of_the_library_is_shown_for_a_prefix_with_an_empty_part() -> No
         open_store("s3://bucket//x")
     assert "\n" not in refused.value.message
     assert refused.value.hint == "write it as s3://bucket/one/two"
+
+
+def test_a_folder_lies_where_links_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a/b")
+    first, *_ = places_above(open_store(str(tmp_path / "link/c")))
+    assert first.url == str(tmp_path / "a/b")
 
 
 def test_the_places_above_are_those_that_the_path_leads_through() -> None:

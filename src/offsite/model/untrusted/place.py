@@ -19,8 +19,12 @@ FILE, MEMORY = "file", "memory"
 _SCHEMES = frozenset({"s3", "gs", "az", MEMORY})
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SLIP = re.compile(r"""[:"'`$%\x00-\x1f\x7f]""")
+_SLIP = re.compile(r"""[:"'`$%\\\x00-\x1f\x7f]""")
 """What stands in the first name of a relative folder only where something else was meant."""
+
+_ENDPOINT, _HTTP = "endpoint", frozenset({"http", "https"})
+_NOT_IN_WORD = re.compile(r"[\s?;#]")
+"""What stands in a value behind `?` only where two were not divided by `&`: the second would be dropped."""
 
 _NOT_PLAIN = frozenset({"", ".", ".."})
 
@@ -44,6 +48,11 @@ class Place:
 
 def parse_place(text: str) -> Place:
     """What `text` names. Raises `BadRepositoryUrl`."""
+    if text != text.strip() or _CONTROL.search(text[:1] + text[-1:]):  # of a file of settings, or a form
+        raise BadRepositoryUrl(
+            "the name of a place neither begins nor ends with a blank or a control character",
+            hint="look where it is set: quotes and line ends may be part of it there",
+        )
     if "://" not in text and not text.startswith("file:"):
         return Place(scheme=FILE, path=_checked_folder(text))
     if _CONTROL.search(text):
@@ -83,14 +92,14 @@ def _file(host: str, path: str, *, has_query: bool) -> Place:
             "the URL of a folder begins with file:/// and names it from the root on",
             hint="write the folder without file:, or mount that of another machine here",
         )
-    return Place(scheme=FILE, path=unquote(path))
+    return Place(scheme=FILE, path=_checked_folder(unquote(path, errors="surrogateescape")))
 
 
 def _checked_folder(text: str) -> str:
     if not text:
         raise BadRepositoryUrl("an empty name is not a place for a repository", hint=URL_HINT)
-    if _CONTROL.match(text) or _CONTROL.search(text[-1]):
-        raise BadRepositoryUrl(f"{text!r} begins or ends with a control character", hint="look where it is set")
+    if "\0" in text:
+        raise BadRepositoryUrl("a folder's name holds no character 0", hint=URL_HINT)
     first, *_ = text.split("/")
     if slip := _SLIP.search(first):
         raise BadRepositoryUrl(
@@ -109,6 +118,8 @@ def _checked_host(netloc: str) -> str:
 def _checked_prefix(path: str) -> str:
     prefix = path.strip("/") if not path.startswith("//") else path
     names = [unquote(name) for name in prefix.split("/")] if prefix else []
+    if path != path.strip():
+        raise BadRepositoryUrl("a prefix in a bucket does not end with a blank", hint="write the blank as %20")
     if any(name in _NOT_PLAIN or "/" in name for name in names):
         raise BadRepositoryUrl(
             "a prefix in a bucket has no empty part (//), and none that is . or .. or holds a slash",
@@ -121,4 +132,25 @@ def _settings(query: str) -> tuple[tuple[str, str], ...]:
     settings = tuple(parse_qsl(query, keep_blank_values=True))
     if len(dict(settings)) < len(settings):
         raise BadRepositoryUrl("a URL says one thing twice behind ?", hint="leave one of them out")
+    for name, value in settings:
+        if name == _ENDPOINT and value:
+            _check_endpoint(value)
+        elif _NOT_IN_WORD.search(value):
+            raise BadRepositoryUrl(
+                f"what {name!r} is set to behind ? holds a blank, ? or ;", hint="divide what follows ? by &"
+            )
     return settings
+
+
+def _check_endpoint(text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        is_plain = bool(parts.scheme.lower() in _HTTP and parts.hostname and (parts.port is None or parts.port))
+    except ValueError:
+        is_plain = False
+    if "@" in text:
+        raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
+    if not is_plain or _NOT_IN_WORD.search(text):
+        raise BadRepositoryUrl(
+            "the endpoint is no address of a server", hint="write it as ?endpoint=https://host:port, further words by &"
+        )
