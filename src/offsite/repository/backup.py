@@ -15,7 +15,6 @@ from offsite.model.errors import (
     FormatTooNew,
     NoSuchRestorePoint,
     OffsiteError,
-    RestoreRefused,
 )
 from offsite.model.journal import decided, warned
 from offsite.model.time import format_time
@@ -87,8 +86,6 @@ class Backup:
         `RestoreRefused`, `DamagedObject`, and what the store raises."""
         from offsite.repository.restores.elsewhere import check_records_of  # most looks at a backup have no such place
 
-        if f"{place.url}/".startswith(f"{self.store.url}/"):  # its folders would be taken for backups
-            raise RestoreRefused(f"{place.url} lies in the repository", hint="name an empty folder or prefix elsewhere")
         check_records_of(place, self.descriptor)
         return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
 

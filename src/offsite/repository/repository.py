@@ -45,7 +45,7 @@ from offsite.repository.layout import (
     parse_commit_key,
 )
 from offsite.repository.replaced import NOTHING_COLLECTED
-from offsite.stores.open_store import places_above
+from offsite.repository.restores.elsewhere import repositories_above
 from offsite.stores.store import PutResult, Store
 
 _AROUND_MAX = 10_000
@@ -67,7 +67,7 @@ class Repository:
         """Make a new repository. Raises `RepositoryExists` when there is one, or it would lie in one, `DamagedObject`
         where backups are that lost theirs: under a new id no machine would know them. `OverwritingStore` when the store
         does not keep create-only puts apart. Nothing is changed then."""
-        if (above := next(_repositories_above(store), None)) is not None:
+        if (above := next(repositories_above(store), None)) is not None:
             raise RepositoryExists(
                 f"{store.url} lies in {above.url}, which is a repository already",
                 hint="choose a place beside that one: what lies in a repository goes with it",
@@ -96,12 +96,13 @@ class Repository:
         object is gone and backups are there."""
         data = store.get(ROOT_KEY)
         if data is None:
+            hint = f"make one: offsite init {store.url}"
             with suppress(StoreUnavailable, StoreDenied):  # there is no such folder, or nobody may list it
-                if (lost := _lost_root(store)) is not None:
+                if (above := next(repositories_above(store), None)) is not None:
+                    hint = f"it lies in a repository, which is {above.url}: name that one"
+                elif (lost := _lost_root(store)) is not None:
                     raise lost
-            raise RepositoryNotFound(
-                f"there is no repository at {store.url}", hint=f"make one: offsite init {store.url}"
-            )
+            raise RepositoryNotFound(f"there is no repository at {store.url}", hint=hint)
         return cls(
             store=store,
             descriptor=decode_repository(data, key=ROOT_KEY),
@@ -260,14 +261,6 @@ def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
 def backup_folders(store: Store) -> Iterator[BackupLayout]:
     """All below `backups/` that hold an object of ours, in the order of keys."""
     return (BackupLayout(backup=name) for name in folders_below(store, BACKUPS_PREFIX))
-
-
-def _repositories_above(store: Store) -> Iterator[Store]:
-    """What cannot be judged, for nobody may look there or it is no plain object, is none."""
-    for above in places_above(store):
-        with suppress(StoreDenied, DamagedObject):
-            if above.head(ROOT_KEY) is not None:
-                yield above
 
 
 def _lost_root(store: Store) -> DamagedObject | None:

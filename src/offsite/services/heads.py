@@ -180,7 +180,7 @@ def memory_root() -> Path:
 
 def memory_folder(kind: str, place: str) -> Path:
     """The folder of what is remembered of one place. Raises `RuntimeError` where there is no home."""
-    return memory_root() / kind / hashlib.sha256(place.encode()).hexdigest()[:16]
+    return memory_root() / kind / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _hash_of(backup: Backup, commit: int) -> str:

@@ -9,6 +9,7 @@ with the credentials of the cluster.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from offsite.model.errors import RestoreRefused
@@ -66,5 +67,6 @@ def check_own(store: Store, layout: RestoreLayout, key: str) -> None:
 
 
 def _path(store: Store, key: str, data: bytes) -> Path:
-    """Raises `RuntimeError` where there is no home."""
-    return memory_folder("written", store.url) / hashlib.sha256(key.encode() + b"\0" + data).hexdigest()[:32]
+    """Of a folder by any of its names. Raises `RuntimeError` where there is no home."""
+    place = os.path.realpath(store.url) if store.url.startswith("/") else store.url
+    return memory_folder("written", place) / hashlib.sha256(key.encode() + b"\0" + data).hexdigest()[:32]

@@ -27,6 +27,7 @@ from offsite.model.errors import (
 from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
 from offsite.services.overview.contents import list_backups
+from offsite.stores.looking_store import LookingStore
 from offsite.stores.object_errors import store_error
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
@@ -64,6 +65,24 @@ def test_no_repository_is_made_in_another_one(store: Store, name: str) -> None:
     assert [info.key for info in store.list("")] == there
 
 
+@pytest.mark.parametrize("name", ["x", "backups", "backups/a/b"])
+def test_who_names_a_part_of_a_repository_is_told_which_one_that_is(store: Store, name: str) -> None:
+    Repository.init(store)
+    for named in (below(store, name), LookingStore(below(store, name))):
+        with pytest.raises(RepositoryNotFound) as told:
+            Repository.open(named)
+        assert told.value.hint == f"it lies in a repository, which is {store.url}: name that one"
+
+
+def test_no_repository_is_made_in_another_one_behind_a_link(tmp_path: Path) -> None:
+    Repository.init(open_folder(tmp_path / "r"))
+    (tmp_path / "r/backups").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "r/backups")
+    for named in ("link", "link/x"):
+        with pytest.raises(RepositoryExists, match=r"lies in .*/r, which is a repository already"):
+            Repository.init(open_folder(tmp_path / named))
+
+
 def test_a_repository_is_made_beside_another_one_and_where_nobody_may_look_above(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +96,7 @@ def test_a_repository_is_made_beside_another_one_and_where_nobody_may_look_above
 
         yield Denied(store)
 
-    monkeypatch.setattr("offsite.repository.repository.places_above", denied)
+    monkeypatch.setattr("offsite.repository.restores.elsewhere.places_above", denied)
     Repository.init(below(store, "three"))
 
 

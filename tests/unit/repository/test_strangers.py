@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
-from offsite.model.errors import DamagedCommit, DamagedObject, StoreDenied, UnlistableName
+from offsite.model.errors import DamagedCommit, DamagedObject, StoreDenied, StoreUnreachable, UnlistableName
 from offsite.repository.checkpoints.records import CheckpointRecords
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import declared_uids, owner_of

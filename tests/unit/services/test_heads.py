@@ -13,7 +13,7 @@ from offsite.model.errors import BadOption, CommitsGone
 from offsite.model.head import Head, parse_head
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.services.heads import SeenHead, check_to_read, head_of, missing
+from offsite.services.heads import SeenHead, check_to_read, head_of, memory_folder, missing
 from offsite.services.overview.status import read_status
 from offsite.services.records.find import RecordsRequest, plan_records
 from offsite.stores.posix_store import PosixStore, open_folder
@@ -203,3 +203,7 @@ def test_commands_that_read_say_why_and_how_to_go_on(rolled_back: Backup) -> Non
         assert isinstance(refused.exception, CommitsGone)
     done = CliRunner().invoke(app, ["cat", "orders/0", *words, "--accept-rollback"])
     assert done.exit_code == 0, done.output
+
+
+def test_a_folder_whose_name_is_no_utf_8_is_remembered_as_any_other() -> None:
+    assert memory_folder("heads", "/data/\udcff") != memory_folder("heads", "/data/\udcfe")

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import NoSuchRestore, RestoreRefused, StoreDenied, StoreUnreachable, TargetNotEmpty
+from offsite.model.errors import (
+    NoSuchRestore,
+    OffsiteError,
+    RestoreRefused,
+    StoreDenied,
+    StoreFull,
+    StoreUnreachable,
+    TargetNotEmpty,
+)
 from offsite.model.selections.selection import parse_selection
 from offsite.repository.backup import Backup
 from offsite.repository.leftovers import living_restores
@@ -25,6 +34,7 @@ from offsite.services.groups.run import GroupsRequest, apply_groups, find_change
 from offsite.services.overview.status import read_status
 from offsite.services.restore.plan_report import report_plan
 from offsite.stores.looking_store import LookingStore
+from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore, open_folder
 from tests.denied_store import DeniedStore
 from tests.fake_cluster.site import BACKUP, Site
@@ -135,6 +145,52 @@ def test_one_that_was_broken_off_goes_on_by_itself_where_this_machine_began_it(
     assert (result.resumed, result.restore, result.verified) == (True, begun, True)
 
 
+def test_one_that_was_begun_in_the_repository_is_named_where_records_lie_elsewhere_now(
+    site: Site, place: PosixStore
+) -> None:
+    site.source.make_topic("orders")
+    site.source.write("orders", VALUES)
+    site.back_up("orders")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("offsite.services.restore.run.put_outcome", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            site.restore()
+    with pytest.raises(TargetNotEmpty, match="holds 3 records") as told:
+        site.restore(records=place.url)
+    assert "to continue it, ask for the same again" in told.value.hint
+    assert "without --records" in told.value.hint
+    assert site.restore().resumed
+
+
+@pytest.mark.parametrize("way", ["link", "dots"])
+def test_it_goes_on_by_any_name_of_the_folder(media: Site, place: PosixStore, tmp_path: Path, way: str) -> None:
+    begun = kill(media, place)
+    (tmp_path / "link").symlink_to(place.root)
+    named = tmp_path / "link" if way == "link" else place.root / ".." / place.root.name
+    result = media.restore(records=str(named))
+    assert (result.resumed, result.restore, result.verified) == (True, begun, True)
+
+
+@pytest.mark.parametrize("told", [StoreDenied("read-only by now"), StoreUnreachable("gone")])
+def test_what_a_restore_ends_with_is_not_hidden_by_a_lease_that_cannot_be_given_up(
+    media: Site, place: PosixStore, monkeypatch: pytest.MonkeyPatch, told: OffsiteError
+) -> None:
+    terms = "offsite.repository.restores.lease.LeaseTerms"
+
+    def fail(*_: object) -> NoReturn:
+        raise told
+
+    def fill(*_: object) -> NoReturn:
+        monkeypatch.setattr(f"{terms}.check", fail)
+        raise StoreFull("no room")
+
+    monkeypatch.setattr(f"{terms}.end", fail)
+    assert media.restore(records=place.url, rename=["orders=first"]).verified
+    monkeypatch.setattr("offsite.services.restore.run.put_outcome", fill)
+    with pytest.raises(StoreFull):
+        media.restore(records=place.url)
+
+
 def test_another_machine_goes_on_with_it_by_name(
     media: Site, place: PosixStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,12 +239,40 @@ def test_several_backups_share_the_place_and_two_of_one_name_do_not(
 
 
 @pytest.mark.parametrize("below", ["", "backups", f"backups/{BACKUP}", "records"])
-def test_a_folder_of_the_repository_is_no_place_for_them(media: Site, below: str) -> None:
+@pytest.mark.parametrize("way", ["plain", "link", "dots"])
+def test_a_folder_of_the_repository_is_no_place_for_them(media: Site, tmp_path: Path, below: str, way: str) -> None:
     """`backups/backups/` would be a backup that has lost its description."""
-    folder = Path(media.repository.store.url) / below
-    folder.mkdir(exist_ok=True)
+    root = Path(media.repository.store.url)
+    (root / below).mkdir(exist_ok=True)
+    (tmp_path / "link").symlink_to(root / below)
+    named = {"plain": root / below, "link": tmp_path / "link", "dots": root / "backups" / ".." / below}[way]
+    with pytest.raises(RestoreRefused, match=r"lies in the repository|is a repository, and no place"):
+        media.restore(records=str(named))
+
+
+def test_a_folder_of_another_repository_is_none_either(media: Site, tmp_path: Path) -> None:
+    Repository.init(open_folder(tmp_path / "other"))
+    (tmp_path / "other/records").mkdir()
     with pytest.raises(RestoreRefused, match="lies in the repository"):
-        media.restore(records=str(folder))
+        media.restore(records=str(tmp_path / "other/records"))
+
+
+def test_a_prefix_of_the_same_name_at_another_endpoint_is_one(media: Site) -> None:
+    class Named(DeniedStore):
+        @property
+        def url(self) -> str:
+            return "memory:///a"
+
+    place = CloudStore(url="memory:///a/records")
+    named = replace(media.repository, store=Named(media.repository.store), records_at=place)
+    assert named.backup(BACKUP).record_store == place
+
+
+def test_status_names_a_place_that_is_none_and_calls_no_backup_unsafe(media: Site, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachable):
+        read_status(replace(media.repository, records_at=open_folder(tmp_path / "nowhere")))
+    with pytest.raises(RestoreRefused, match="is a repository"):
+        read_status(replace(media.repository, records_at=open_folder(Path(media.repository.store.url))))
 
 
 def test_a_folder_that_is_not_there_is_not_made(media: Site, tmp_path: Path) -> None:

@@ -6,10 +6,23 @@ the first record brings a copy of the backup's description along, and what is th
 
 from __future__ import annotations
 
-from offsite.model.errors import RestoreRefused, StoreUnreachable
+from collections.abc import Iterator
+from contextlib import suppress
+
+from offsite.model.errors import DamagedObject, RestoreRefused, StoreDenied, StoreUnreachable
 from offsite.repository.descriptor import BackupDescriptor, decode_backup, encode_backup
 from offsite.repository.layout import ROOT_KEY, BackupLayout
+from offsite.stores.open_store import places_above
 from offsite.stores.store import PutResult, Store
+
+
+def repositories_above(store: Store) -> Iterator[Store]:
+    """The repositories that a place lies in, the nearest first. What cannot be judged, for nobody may look there or it
+    is no plain object, is none."""
+    for above in places_above(store):
+        with suppress(StoreDenied, DamagedObject):
+            if above.head(ROOT_KEY) is not None:
+                yield above
 
 
 def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
@@ -22,6 +35,10 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
     except StoreUnreachable as error:
         error.hint = f"{error.hint}; a new place for records is an empty folder, which you make"
         raise
+    if (above := next(repositories_above(store), None)) is not None:  # its folders would be taken for backups
+        raise RestoreRefused(
+            f"{store.url} lies in the repository {above.url}", hint="name an empty folder or prefix elsewhere"
+        )
     if is_repository:
         raise RestoreRefused(
             f"{store.url} is a repository, and no place for records alone", hint="name an empty folder or prefix"

@@ -74,7 +74,8 @@ class Status:
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, looks: bool = False) -> Status:
     """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
     machine saw here before, and that is gone, unless the repository tells by whom it was removed. `looks`: somebody of
-    this machine is shown it, and what went up to now need not be told again, unless nobody left a line about it."""
+    this machine is shown it, and what went up to now need not be told again, unless nobody left a line about it. Raises
+    as `Backup.keeping_records` where records lie elsewhere."""
     now_ms, names = reading_now_ms(repository.store), repository.backups()
     there = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
     absent = [(seen, seen.removal()) for seen in vanished(repository, names)]
@@ -100,11 +101,13 @@ def _strangers(store: Store, keys: Iterator[str]) -> Iterator[str]:
 
 def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, *, looks: bool) -> BackupStatus:
     try:
-        backup = repository.backup(name)
+        backup = replace(repository, records_at=None).backup(name)
         state = backup.readable_state()
     except OffsiteError as error:
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))
+    if repository.records_at is not None:  # what is wrong with that place says nothing of the backup
+        backup = backup.keeping_records(repository.records_at)
     default, torn, unseen = _default(backup, state)
     fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
     damage = [*_damage(repository, backup, state), *torn]

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreUnavailable
+from offsite.model.errors import OffsiteError, RestoreTakenOver, StoreDenied, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import warned
 from offsite.repository.backup import Backup
@@ -65,7 +65,7 @@ class HeldRestore:
         if self._ended.is_set():
             return
         self.fall_silent()
-        with suppress(StoreUnavailable):  # then it runs out
+        with suppress(OffsiteError):  # then it runs out
             self._terms.end(self._claim)
 
     def fall_silent(self) -> None:
@@ -110,7 +110,7 @@ def held_restore(
             adopt(backup.record_store, layout)
         yield held
     except OffsiteError:
-        with suppress(StoreUnavailable):
+        with suppress(StoreUnavailable, StoreDenied):
             held.check()
         raise
     finally:

@@ -40,7 +40,7 @@ from offsite.services.restore.request import RestoreRequest, remembered
 from offsite.services.restore.schemas import without_live_schemas
 from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
-from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, unfinished_asides
+from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, record_places, unfinished_asides
 from offsite.stores.open_store import open_store
 
 
@@ -198,6 +198,14 @@ def _readable(backup: Backup) -> Iterator[RestoreRecord]:
 
 def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
     """The error; where an unfinished restore asked in other words has filled the topics, with what continues it."""
+    for place in record_places(backup):
+        if (way := _way_on(place, cluster_id, existing)) is not None:
+            way = way if place.records_at is backup.records_at else f"{way}, without --records"
+            return type(error)(error.message, hint=f"{way}; {error.hint}")
+    return error
+
+
+def _way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic]) -> str | None:
     held = {target.topic for target in existing if target.records}
     records = [each for each in _readable(backup) if each.cluster_id == cluster_id]
     for record in sorted(records, key=partial(is_ours, backup), reverse=True):
@@ -212,8 +220,8 @@ def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic
                 f"{ours[0]} is said to be of the unfinished restore {record.restore}, which was not begun here: where, "
                 f"and only where, another machine of yours began it, ask for the same with --resume {record.restore}"
             )
-        return type(error)(error.message, hint=f"{begun} ({words}); {error.hint}")
-    return error
+        return f"{begun} ({words})"
+    return None
 
 
 def _can_go_on(backup: Backup, admin: ClusterAdmin, record: RestoreRecord) -> bool:

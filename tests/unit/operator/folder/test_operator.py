@@ -196,12 +196,13 @@ def test_an_error_in_one_resource_stops_no_other(home: Home) -> None:
     assert home.lows(home.record(operator, "shop").uid)
 
 
-def test_a_repository_that_there_is_not_is_told_with_the_command_that_makes_it(home: Home) -> None:
+def test_a_repository_that_there_is_not_is_told_with_what_to_do(home: Home) -> None:
     operator = home.operator()
     home.put("shop.yaml", resource(destination={"endpoint": str(home.repository.store.root / "nothing")}))
     looked(home, operator)
 
-    assert "offsite init" in home.conditions("shop")["MisconfiguredBackup"]
+    told = home.conditions("shop")["MisconfiguredBackup"]
+    assert f"it lies in a repository, which is {home.repository.store.root}: name that one" in told
 
 
 def test_what_is_wrong_with_a_restore_is_told_as_its_phase(home: Home) -> None:
