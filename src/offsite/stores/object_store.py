@@ -213,7 +213,7 @@ class CloudStore:
         with wrapped("list", self._place(prefix)):
             pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
         page: Sequence[ObjectMeta] | None = ()
-        above: list[str] = []  # keys that the next one begins with
+        above = [start_after]  # keys that the next one begins with
         while page is not None:
             for info in map(_info, page):
                 while above and not info.key.startswith(above[-1]):
