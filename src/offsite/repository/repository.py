@@ -184,7 +184,7 @@ class Repository:
                 return True
             if any(self.store.head(key) is not None for key in (layout.removed_key, layout.removing_key)):
                 return False
-        except DamagedObject:  # a pipe or a link in its place: `backup` says so
+        except (DamagedObject, StoreDenied):  # a pipe or a link in its place, or nobody may look: `backup` says so
             return True
         return next(own(self.store.list(layout.commits_prefix)), None) is not None
 

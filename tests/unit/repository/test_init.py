@@ -27,12 +27,13 @@ from offsite.model.errors import (
 from offsite.repository.layout import ROOT_KEY
 from offsite.repository.repository import Repository
 from offsite.services.overview.contents import list_backups
+from offsite.services.overview.status import read_status
 from offsite.stores.looking_store import LookingStore
 from offsite.stores.object_errors import store_error
 from offsite.stores.object_store import CloudStore
 from offsite.stores.open_store import open_store
 from offsite.stores.posix_store import PosixStore, open_folder
-from offsite.stores.store import Store
+from offsite.stores.store import ObjectInfo, Store
 from tests.backups import SELECTION, run_once
 from tests.faulty_store import FaultyStore
 from tests.s3_servers import moto_server, new_s3_store
@@ -200,6 +201,28 @@ def test_one_archived_commit_hides_no_other_backup(tmp_path: Path) -> None:
     listed = list_backups(replace(repository, store=Archived(repository.store))).backups
     assert [bool(each.problem) for each in listed] == [True, False]
     assert "has moved it to an archive" in listed[0].problem
+
+
+def test_a_backup_that_one_may_not_read_hides_no_other(tmp_path: Path) -> None:
+    class Denied(FaultyStore):
+        def get(self, key: str) -> bytes | None:
+            self.check(key)
+            return super().get(key)
+
+        def head(self, key: str) -> ObjectInfo | None:
+            self.check(key)
+            return super().head(key)
+
+        def check(self, key: str) -> None:
+            if key.startswith("backups/a/"):
+                raise StoreDenied(f"cannot read {key}")
+
+    repository = Repository.init(open_folder(tmp_path / "r"))
+    for name in ("a", "b"):
+        run_once(repository.create_backup(name, cluster_id="c", selection=SELECTION))
+    denied = replace(repository, store=Denied(repository.store))
+    assert [bool(each.problem) for each in list_backups(denied).backups] == [True, False]
+    assert [each.safe for each in read_status(denied).backups] == [False, True]
 
 
 def test_a_json_report_names_what_lies_beside(tmp_path: Path) -> None:

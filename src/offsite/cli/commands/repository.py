@@ -79,7 +79,7 @@ def init(
 
 
 def list_(repo: Repo, output: Output = OutputFormat.TABLE) -> None:
-    """List the backups of the repository. Exit code 13 when one of them is damaged."""
+    """List the backups of the repository. Exit code 13 when one of them is damaged, or cannot be read."""
     from offsite.services.overview.contents import list_backups
 
     found = list_backups(open_repository(repo, looks=True))

@@ -9,7 +9,7 @@ from itertools import chain
 
 from offsite.copy.point_cut import DefaultPoint, default_point
 from offsite.model.cluster_settings import ClusterSettings
-from offsite.model.errors import Damaged, FormatTooNew, ObjectArchived, OffsiteError, UnlistableName
+from offsite.model.errors import Damaged, FormatTooNew, ObjectArchived, OffsiteError, StoreDenied, UnlistableName
 from offsite.model.selections.pattern_list import join_patterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import NOT_DELETED, PartitionId, Pin, TopicIncarnation, TopicShape
@@ -115,12 +115,12 @@ def list_backups(repository: Repository) -> BackupList:
 
 
 def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
-    """Damage to one backup hides no other."""
+    """Damage to one backup, or that one may not read it, hides no other."""
     try:
         backup = repository.backup(name)
         state = backup.readable_state()
         return _summary(backup.descriptor.cluster_id, state, _holding(state))
-    except (Damaged, FormatTooNew, ObjectArchived, UnlistableName) as error:
+    except (Damaged, FormatTooNew, ObjectArchived, StoreDenied, UnlistableName) as error:
         return replace(_summary("", BackupState(backup=name), {}), problem=f"{error.id}: {error.message}")
 
 

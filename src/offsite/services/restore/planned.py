@@ -32,7 +32,7 @@ from offsite.repository.restores.record import (
 )
 from offsite.services.groups.restore_groups import check_groups
 from offsite.services.heads import check_to_read
-from offsite.services.records_place import GIVEN_AGAIN, writing_records
+from offsite.services.records_place import GIVEN_AGAIN, record_places, writing_records
 from offsite.services.restore.cluster_settings import MetadataPlan, plan_metadata
 from offsite.services.restore.offsets_mode import decide_offsets
 from offsite.services.restore.preflight import checked_settings, circumstances
@@ -40,7 +40,7 @@ from offsite.services.restore.request import RestoreRequest, remembered
 from offsite.services.restore.schemas import without_live_schemas
 from offsite.services.restore.set_aside import with_originals
 from offsite.services.restore.topics import read_targets
-from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, record_places, unfinished_asides
+from offsite.services.restore.unfinished_aside import UnfinishedAside, is_ours, unfinished_asides
 from offsite.stores.open_store import open_store
 
 
