@@ -10,6 +10,7 @@ from offsite.model.errors import StoreDenied
 from offsite.repository.backup import Backup
 from offsite.repository.repository import check_create_only
 from offsite.repository.restores.elsewhere import begin_records
+from offsite.stores.looking_store import LookingStore
 
 NEEDS_PLACE = (
     "where nothing is to be written there (read-only media, a snapshot, a copy), --records FOLDER or URL keeps the "
@@ -39,5 +40,8 @@ def prepare_records(backup: Backup) -> None:
 
 
 def record_places(backup: Backup) -> tuple[Backup, ...]:
-    """The backup with each place where records of its restores lie."""
-    return (backup,) if backup.records_at is None else (backup, replace(backup, records_at=None))
+    """The backup with each place where records of its restores lie, that of new ones first. Nothing is written to
+    another one, not even to learn its time."""
+    if backup.records_at is None:
+        return (backup,)
+    return (backup, replace(backup, store=LookingStore(backup.store), records_at=None))

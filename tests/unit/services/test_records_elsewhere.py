@@ -14,6 +14,7 @@ from offsite.model.errors import (
     NoSuchRestore,
     OffsiteError,
     RestoreRefused,
+    RestoreRunning,
     StoreDenied,
     StoreFull,
     StoreUnreachable,
@@ -160,6 +161,28 @@ def test_one_that_was_begun_in_the_repository_is_named_where_records_lie_elsewhe
     assert "to continue it, ask for the same again" in told.value.hint
     assert "without --records" in told.value.hint
     assert site.restore().resumed
+
+
+def test_one_that_goes_into_the_same_topics_by_the_records_of_the_repository_is_seen(
+    site: Site, place: PosixStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics are there and empty still: both would write into them."""
+    site.source.make_topic("orders")
+    site.source.write("orders", VALUES)
+    site.back_up("orders")
+    site.target.make_topic("orders", **{"retention.ms": "-1"})
+
+    def meanwhile(*_: object, **__: object) -> NoReturn:
+        monkeypatch.undo()
+        with pytest.raises(RestoreRunning, match="is being carried out by"):
+            site.restore(records=place.url)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offsite.services.restore.chains.find_targets", meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        site.restore()
+    assert site.target.values("orders") == []
+    assert site.restore(records=place.url).verified, "whose process gave its lease up is not waited for"
 
 
 @pytest.mark.parametrize("way", ["link", "dots"])

@@ -28,7 +28,7 @@ from offsite.repository.restores.record import (
     try_unfinished_restores,
 )
 from offsite.services.own_writes import adopt, note_written
-from offsite.services.records_place import writing_records
+from offsite.services.records_place import record_places, writing_records
 from offsite.spark.runner import OnProgress, RunProgress
 
 _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(), partitions=())
@@ -101,7 +101,7 @@ def held_restore(
     into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
     """
     mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
-    terms = LeaseTerms(store=backup.record_store, lease=layout.lease)
+    terms = _terms(backup, record.restore)
     with writing_records(backup):
         held = HeldRestore(terms, terms.claim(mine, random_id(), take_over=take_over))
     try:
@@ -133,30 +133,35 @@ def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, 
 
 
 def _check_others(backup: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
+    for place in record_places(backup):
+        _check_others_in(place, record, mine, earlier=earlier)
+
+
+def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity, *, earlier: bool) -> None:
     targets = {target for _, target in record.topics}
-    for other in try_unfinished_restores(backup.record_store, backup.layout):
+    for other in try_unfinished_restores(place.record_store, place.layout):
         if isinstance(other, UnreadableRestore):
-            _check_unreadable(backup, other, mine)
+            _check_unreadable(place, other, mine)
             continue
         if other.restore == record.restore or other.cluster_id != record.cluster_id:
             continue
         if earlier and (other.created_at_ms, other.restore) > (record.created_at_ms, record.restore):
             continue
         common = sorted(targets & {target for _, target in other.topics})
-        terms = LeaseTerms(
-            store=backup.record_store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease
-        )
+        terms = _terms(place, other.restore)
         if common and (holder := terms.holder_if_told(asking=mine)) is not None:
             raise terms.running(
                 holder, hint=f"it goes into {', '.join(common[:3])}, too: wait for its end, or choose other names"
             )
 
 
-def _check_unreadable(backup: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
+def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
     """Nobody knows where it goes. Where a process has it in hand, that may be the same topics."""
-    terms = LeaseTerms(
-        store=backup.record_store, lease=RestoreLayout(backup=backup.layout, restore=other.restore).lease
-    )
+    terms = _terms(place, other.restore)
     if (holder := terms.holder_if_told(asking=mine)) is not None:
         raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")
     warned("restore_unreadable", restore=other.restore, why=other.problem)
+
+
+def _terms(place: Backup, restore: str) -> LeaseTerms:
+    return LeaseTerms(store=place.record_store, lease=RestoreLayout(backup=place.layout, restore=restore).lease)
