@@ -268,10 +268,9 @@ def soak(trial: Trial) -> Iterator[Soak]:
         source.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("run", "pace"), [(short_run, Pace(burst=25, pause_s=0.3)), pytest.param(long_run, Pace(), marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize(("run", "pace"), [(short_run, Pace(burst=25, pause_s=0.3)), (long_run, Pace())])
 def test_nothing_is_lost_without_a_name_and_nothing_doubled(
     soak: Soak, run: Callable[[Soak], None], pace: Pace
 ) -> None:

@@ -30,6 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
+@pytest.mark.soak
 def test_without_the_archive_an_executor_without_offsite_is_named(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def test_the_end_of_a_runner_gives_its_executors_back(master: str) -> None:
     assert not [command for command in marked.values() if "--class org.apache.spark.api.python" in command]
 
 
+@pytest.mark.soak
 def test_after_a_start_that_failed_another_one_succeeds(master: str, runner: Runner) -> None:
     runner.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -144,16 +144,13 @@ def is_caught(data: bytes) -> bool:
     return sum(h.size_bytes for h in headers) != len(data)  # seems torn: the reader compares with what it expects
 
 
-@pytest.mark.parametrize("bit", range(len(GOLDEN) * 8))
-def test_every_flipped_bit_is_caught_or_lies_in_base_offset_or_leader_epoch(bit: int) -> None:
-    data = bytearray(GOLDEN + batch(base=1000))
-    data[bit // 8] ^= 1 << (bit % 8)
-    outside_crc = bit // 8 < 8 or 12 <= bit // 8 < 16
-    if outside_crc:
+def test_every_flipped_bit_is_caught_or_lies_in_base_offset_or_leader_epoch() -> None:
+    for bit in range(len(GOLDEN) * 8):
+        data = bytearray(GOLDEN + batch(base=1000))
+        data[bit // 8] ^= 1 << (bit % 8)
+        outside_crc = bit // 8 < 8 or 12 <= bit // 8 < 16
         rises = 0 <= int.from_bytes(data[:8], "big", signed=True) < 1000
-        assert is_caught(bytes(data)) == (not rises)
-    else:
-        assert is_caught(bytes(data))
+        assert is_caught(bytes(data)) == (not outside_crc or not rises), f"bit {bit}"
 
 
 def test_the_crc_begins_at_the_attributes() -> None:
