@@ -17,7 +17,7 @@ class Limits:
 
     @property
     def patience_s(self) -> float:
-        return 4 * self.seconds
+        return 10 * self.seconds
 
     @property
     def arguments(self) -> list[str]:

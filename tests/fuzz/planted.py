@@ -36,7 +36,7 @@ def _hang(_: Files) -> str:
 
 def _toil(_: Files) -> str:
     started_s = time.process_time()
-    while time.process_time() < started_s + 1.1:
+    while time.process_time() < started_s + 0.4:
         pass
     return "right"
 

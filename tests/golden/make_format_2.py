@@ -38,7 +38,7 @@ def run(site: Site, *, every: CommitEvery | None = None) -> None:
     plan = plan_backup(site.repository, site.source.admin, request, slots=1, packed_from=2)
     carry_out(
         plan,
-        make_backup(site.repository, plan),
+        make_backup(site.repository, plan, InlineRunner()),
         repository=site.repository,
         kafka=site.source.config,
         runner=InlineRunner(),

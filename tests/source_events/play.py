@@ -60,6 +60,8 @@ class SimRunner:
     def __init__(self, source: SimSource) -> None:
         self._source = source
 
+    def await_start(self) -> None: ...
+
     def run_each(
         self,
         tasks: Sequence[Any],

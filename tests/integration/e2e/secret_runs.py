@@ -14,7 +14,6 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -150,15 +149,13 @@ class _Pages:
         done = threading.Event()
 
         def look_on() -> None:
-            looks: deque[Callable[[], object]] = deque([partial(self._read, path) for path in _PAGES])
-            looks.extendleft(partial(self._look_at_interface, what) for what in _INTERFACE)
+            looks: dict[str, Callable[[], object]] = {path: partial(self._read, path) for path in _PAGES}
+            looks |= {f"/api/{what}": partial(self._look_at_interface, what) for what in _INTERFACE}
             while not done.wait(LOOKS_EVERY_S):
-                for _ in range(len(looks)):
-                    looks.rotate()  # on a busy machine an application ends amid a round, and the next round goes on
+                # on a busy machine an application ends amid a round: what was not seen yet comes first
+                for name in sorted(looks, key=lambda name: name in self.last):
                     with suppress(OSError, ValueError):
-                        looks[0]()
-                        continue
-                    break
+                        looks[name]()
 
         watcher = threading.Thread(target=look_on, name="pages")
         watcher.start()

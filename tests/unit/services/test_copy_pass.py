@@ -65,13 +65,13 @@ def three(site: Site) -> Site:
 
 
 def run(site: Site, *topics: str, runner: Any = None, every: CommitEvery | None = None, **options: Any) -> Ended:
-    plan = site.plan_backup(*topics)
+    plan, runner = site.plan_backup(*topics), runner or InlineRunner()
     return carry_out(
         plan,
-        make_backup(site.repository, plan),
+        make_backup(site.repository, plan, runner),
         repository=site.repository,
         kafka=site.source.config,
-        runner=runner or InlineRunner(),
+        runner=runner,
         every=every,
         **options,
     )

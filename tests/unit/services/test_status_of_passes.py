@@ -49,7 +49,7 @@ def die_amid(site: Site, *topics: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out(
             plan,
-            make_backup(site.repository, plan),
+            make_backup(site.repository, plan, Killed()),
             repository=site.repository,
             kafka=site.source.config,
             runner=Killed(),

@@ -135,7 +135,7 @@ def test_the_partitions_are_named_of_which_nothing_comes(orders: Site) -> None:
     plan = orders.plan_backup("*")
     carry_out(
         plan,
-        make_backup(orders.repository, plan),
+        make_backup(orders.repository, plan, Slow()),
         repository=orders.repository,
         kafka=orders.source.config,
         runner=Slow(),
