@@ -7,7 +7,7 @@ generated pages do) is the command itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import TyperPath
 
 from offsite.cli.logs import log_everywhere
 
@@ -58,7 +59,14 @@ _QUOTE = "Quote patterns, or the shell makes names of files of them: --topics '*
 
 
 class _Command(TyperCommand):
-    """A command that says what is wrong with words that it does not expect."""
+    """A command that says what is wrong with words that it does not expect, and takes no URL for a file or folder of
+    this machine: it would become a folder `s3:` below the working one."""
+
+    def __init__(self, *words: Any, **settings: Any) -> None:  # noqa: ANN401  # whatever typer has found
+        super().__init__(*words, **settings)
+        for param in self.params:
+            if isinstance(param.type, TyperPath):
+                param.type.convert = _of_this_machine(param.type.convert)  # type: ignore[method-assign]  # one for each
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
         from offsite.model.selections.pattern_list import PATTERN_OPTIONS
@@ -70,6 +78,21 @@ class _Command(TyperCommand):
             if has_patterns and "unexpected extra argument" in getattr(error, "message", ""):
                 error.message = f"{error.message}. {_QUOTE}"  # type: ignore[attr-defined]  # it has one
             raise
+
+
+def _of_this_machine(convert: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401  # types of click's, wherever it lies
+        from offsite.model.errors import BadRepositoryUrl
+        from offsite.model.untrusted.place import is_address, parse_local
+
+        if isinstance(value, str) and is_address(value):
+            try:
+                value = parse_local(value)
+            except BadRepositoryUrl as error:
+                raise BadRepositoryUrl(f"{param.opts[0]}: {error.message}", hint=error.hint) from error
+        return convert(value, param, ctx)
+
+    return checked
 
 
 class _Commands(Mapping[str, Any]):

@@ -309,6 +309,7 @@ def test_a_follower_that_is_told_to_end_says_what_it_did(node: Node) -> None:
         (("--location", "x"), "OFF-0202"),
         (("--topic", "a", "--service-id", "b", "--location", "x"), "OFF-0202"),
         (("--topic", "a"), "OFF-0202"),
+        (("--topic", "a", "--location", "s3://bucket/ms"), "OFF-0205"),
         (("--topic", "a/b", "--location", "x"), "OFF-0202"),
         (("--properties", "none"), "OFF-0202"),
     ],

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import typer
+from typer.models import TyperPath
 from typer.testing import CliRunner
 
 from offsite.cli.app import app
 from offsite.model.errors import BadRepositoryUrl, OffsiteError
 
-PLACES = {"repo", "path", "archive", "state", "staging", "place", "records"}
+PLACES = {"repo", "path", "archive", "state", "staging", "place", "records", "location"}
 BAD = (
     "s3://bucket/a#b?endpoint=http://127.0.0.1:1",
     "s3://user:secret@bucket/a",
@@ -26,18 +27,23 @@ BAD = (
 )
 
 
-def places(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+def parameters(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     if hasattr(command, "commands"):
         for name, below in command.commands.items():
-            yield from places(below, (*path, name))
+            yield from parameters(below, (*path, name))
         return
     for param in command.params:
-        text = getattr(param, "help", None) or ""
-        if param.name in PLACES or ("URL" in text and "Spark" not in text):
-            yield path, command, param
+        yield path, command, param
 
 
-ALL = tuple(places(typer.main.get_command(app)))
+def is_place(param: Any) -> bool:
+    text = getattr(param, "help", None) or ""
+    return param.name in PLACES or ("URL" in text and "Spark" not in text)
+
+
+EVERY = tuple(parameters(typer.main.get_command(app)))
+ALL = tuple(each for each in EVERY if is_place(each[2]))
+LOCAL = {each[2].name: each for each in EVERY if isinstance(each[2].type, TyperPath) or each[2].name == "location"}
 
 
 def arguments(path: tuple[str, ...], command: Any, place: Any, value: str) -> list[str]:
@@ -81,3 +87,35 @@ def test_each_bad_part_is_refused_and_no_secret_is_repeated(
     assert "secret" not in error.message.replace("secret_access_key", "")
     assert error.hint
     assert list(tmp_path.iterdir()) == [], "no folder is made"
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/a", "https://host/a", "file://host/a", "gs://bucket/a?endpoint=x"])
+@pytest.mark.parametrize("name", LOCAL)
+def test_what_is_of_this_machine_is_no_url(
+    name: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, command, param = LOCAL[name]
+    error = error_of(arguments(path, command, param, address))
+    assert isinstance(error, BadRepositoryUrl), error
+    assert "endpoint" not in error.message
+    assert "this machine" in (error.hint or "")
+    assert list(tmp_path.iterdir()) == [], "no folder is made"
+
+
+@pytest.mark.parametrize("command", ["backup --topic t --location", "status --location", "verify", "restore"])
+def test_no_file_of_a_metastore_is_looked_for_in_a_bucket(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for bad in (*BAD[:2], "s3://bucket/ms"):
+        error = error_of(["metastore", *command.split(), bad])
+        assert isinstance(error, BadRepositoryUrl), error
+        assert "secret" not in error.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_of_a_folder_is_that_folder(tmp_path: Path) -> None:
+    (tmp_path / "a:b").mkdir()
+    for place in (f"file://{tmp_path}/a:b", f"{tmp_path}/a:b"):
+        assert CliRunner().invoke(app, ["metastore", "status", "--location", place]).exit_code == 3

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from offsite.model.errors import BadRepositoryUrl
 
 URL_HINT = "give a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix"
+LOCAL_HINT = "give a file or folder of this machine; what lies elsewhere has to be mounted here first"
 FILE, MEMORY = "file", "memory"
 _SCHEMES = frozenset({"s3", "gs", "az", MEMORY})
 
@@ -53,7 +54,7 @@ def parse_place(text: str) -> Place:
             "the name of a place neither begins nor ends with a blank or a control character",
             hint="look where it is set: quotes and line ends may be part of it there",
         )
-    if "://" not in text and not text.startswith("file:"):
+    if not is_address(text):
         return Place(scheme=FILE, path=_checked_folder(text))
     if _CONTROL.search(text):
         raise BadRepositoryUrl("a URL holds no control character, such as the end of a line", hint=URL_HINT)
@@ -82,6 +83,23 @@ def parse_place(text: str) -> Place:
         query=parts.query,
         settings=_settings(parts.query),
     )
+
+
+def parse_local(text: str) -> str:
+    """The path that `text` names, where nothing but a file or folder of this machine will do. Raises
+    `BadRepositoryUrl`."""
+    try:
+        place = parse_place(text)
+    except BadRepositoryUrl as error:
+        raise BadRepositoryUrl(error.message, hint=LOCAL_HINT) from error
+    if place.scheme != FILE:
+        raise BadRepositoryUrl(f"{place.url} is no file or folder of this machine", hint=LOCAL_HINT)
+    return place.path
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is a URL, of whatever kind: nobody names a file so."""
+    return "://" in text or text.startswith(f"{FILE}:")
 
 
 def _file(host: str, path: str, *, has_query: bool) -> Place:

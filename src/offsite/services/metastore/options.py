@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsite.metastore.names import NameForm, topic_of_service
-from offsite.model.errors import BadOption
+from offsite.model.errors import BadOption, BadRepositoryUrl
 from offsite.model.untrusted.names import is_topic_name
+from offsite.model.untrusted.place import parse_local
 from offsite.model.untrusted.properties import parse_properties
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
@@ -37,7 +38,7 @@ class MetastoreWords:
 
     topic: str | None
     service_id: str | None
-    location: Path | None
+    location: str | None
     properties: Path | None
     ksqldb_names: bool = False
 
@@ -45,15 +46,16 @@ class MetastoreWords:
 def parse_place(words: MetastoreWords) -> MetastorePlace:
     """Raises `BadOption`."""
     settings = _settings(words.properties)
+    location = _location(words.location, settings)
     return MetastorePlace(
         topic=parse_topic(words, settings),
-        location=_location(words.location, settings),
+        location=location,
         form=NameForm.KSQLDB if words.ksqldb_names else NameForm.KLIP,
         is_enabled=_is_enabled(settings, words.properties),
     )
 
 
-def parse_location(location: Path | None, properties: Path | None) -> Path:
+def parse_location(location: str | None, properties: Path | None) -> Path:
     """The folder of the backup files. Raises `BadOption`."""
     return _location(location, _settings(properties))
 
@@ -72,11 +74,16 @@ def parse_topic(words: MetastoreWords, settings: Mapping[str, str] | None = None
     return topic
 
 
-def _location(location: Path | None, settings: Mapping[str, str]) -> Path:
-    if location is None and not (text := settings.get(LOCATION, "").strip()):
+def _location(location: str | None, settings: Mapping[str, str]) -> Path:
+    text = settings.get(LOCATION, "").strip() if location is None else location
+    if location is None and not text:
         hint = f"name a folder with --location, or {LOCATION} in --properties"
         raise BadOption("where are the backup files to be?", hint=hint)
-    return location or Path(text)
+    try:
+        return Path(parse_local(text))
+    except BadRepositoryUrl as error:
+        named = LOCATION if location is None else "--location"
+        raise BadRepositoryUrl(f"{named}: {error.message}", hint=error.hint) from error
 
 
 def _is_enabled(settings: Mapping[str, str], properties: Path | None) -> bool:

@@ -36,7 +36,7 @@ app = typer.Typer(help="Keep the command topic of ksqlDB as local files, and bri
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
 ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]
-Location = Annotated[Path | None, typer.Option("--location", help="The folder of the backup files.")]
+Location = Annotated[str | None, typer.Option("--location", help="The folder of the backup files.")]
 Properties = Annotated[
     Path | None,
     typer.Option("--properties", help="A ksql-server.properties file: brokers, service id, location, on or off."),
