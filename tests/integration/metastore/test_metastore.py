@@ -266,9 +266,12 @@ def test_ksqldbs_names_and_properties(node: Node, tmp_path: Path) -> None:
         "ksql.metastore.backup.location": node.location,
     }
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    unsaid = node.run("backup", "--properties", properties)
+    assert (unsaid.exit_code, unsaid.stdout, node.location.exists()) == (3, "", False)
+    properties.write_text(properties.read_text() + "ksql.metastore.enable.backup=true\n")
     told = node.run("backup", "--properties", properties, "--ksqldb-names").result
     assert Path(told["file"]).name.startswith(f"backup_{node.ksql.topic}_1")
-    properties.write_text(properties.read_text() + "ksql.enable.metastore.backup=false\n")
+    properties.write_text(properties.read_text().replace("backup=true", "backup=false"))
     assert node.run("backup", "--properties", properties).stdout == ""
     assert "listeners" not in node.run("verify", told["file"], "--properties", properties).stderr
 
@@ -308,7 +311,6 @@ def test_a_follower_that_is_told_to_end_says_what_it_did(node: Node) -> None:
     [
         (("--location", "x"), "OFF-0202"),
         (("--topic", "a", "--service-id", "b", "--location", "x"), "OFF-0202"),
-        (("--topic", "a"), "OFF-0202"),
         (("--topic", "a", "--location", "s3://bucket/ms"), "OFF-0205"),
         (("--topic", "a/b", "--location", "x"), "OFF-0202"),
         (("--properties", "none"), "OFF-0202"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from offsite.metastore.names import NameForm, topic_of_service
@@ -13,23 +14,33 @@ from offsite.model.untrusted.place import parse_local
 from offsite.model.untrusted.properties import parse_properties
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
-ENABLED = "ksql.enable.metastore.backup"
+ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")
+"""KLIP-31 spells it both ways. ksqlDB reads the first one, and then keeps a backup of its own as well."""
 LOCATION = "ksql.metastore.backup.location"
 SERVICE = "ksql.service.id"
 DEFAULT_SERVICE = "default_"
 """ksqlDB's own default of `ksql.service.id`."""
-_BOOLEANS = {"true": True, "false": False}
+
+
+class Switch(StrEnum):
+    """Whether backups are wanted. `UNSAID`: the properties do not say so, which is off, as KLIP-31 has it."""
+
+    ON = "on"
+    OFF = "off"
+    UNSAID = "unsaid"
+
+
+_BOOLEANS = {"true": Switch.ON, "false": Switch.OFF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastorePlace:
-    """The command topic, the folder of its files, and how new ones are named. `is_enabled`: false where the properties
-    switch backups off."""
+    """The command topic, the folder of its files, and how new ones are named."""
 
     topic: str
     location: Path
     form: NameForm
-    is_enabled: bool = True
+    switch: Switch = Switch.ON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +62,7 @@ def parse_place(words: MetastoreWords) -> MetastorePlace:
         topic=parse_topic(words, settings),
         location=location,
         form=NameForm.KSQLDB if words.ksqldb_names else NameForm.KLIP,
-        is_enabled=_is_enabled(settings, words.properties),
+        switch=Switch.ON if words.properties is None else _switch(settings, words.properties),
     )
 
 
@@ -77,8 +88,7 @@ def parse_topic(words: MetastoreWords, settings: Mapping[str, str] | None = None
 def _location(location: str | None, settings: Mapping[str, str]) -> Path:
     text = settings.get(LOCATION, "").strip() if location is None else location
     if location is None and not text:
-        hint = f"name a folder with --location, or {LOCATION} in --properties"
-        raise BadOption("where are the backup files to be?", hint=hint)
+        return _default_location()
     try:
         return Path(parse_local(text))
     except BadRepositoryUrl as error:
@@ -86,12 +96,24 @@ def _location(location: str | None, settings: Mapping[str, str]) -> Path:
         raise BadRepositoryUrl(f"{named}: {error.message}", hint=error.hint) from error
 
 
-def _is_enabled(settings: Mapping[str, str], properties: Path | None) -> bool:
-    """Who runs the command and names a folder means it, whatever ksqlDB's own default is."""
-    text = settings.get(ENABLED, "true").strip().lower()
-    if text not in _BOOLEANS:
-        raise BadOption(f"{properties}: {ENABLED} is neither true nor false", hint="write true")
-    return _BOOLEANS[text]
+def _default_location() -> Path:
+    from offsite.services.heads import memory_root
+
+    try:
+        return memory_root() / "metastore"
+    except RuntimeError as error:
+        hint = f"name a folder with --location, or {LOCATION} in --properties"
+        raise BadOption("where are the backup files to be? This user has no home", hint=hint) from error
+
+
+def _switch(settings: Mapping[str, str], properties: Path) -> Switch:
+    said = {name: settings[name].strip().lower() for name in ENABLED if name in settings}
+    if odd := next((name for name, text in said.items() if text not in _BOOLEANS), None):
+        raise BadOption(f"{properties}: {odd} is neither true nor false", hint="write true")
+    if len({*said.values()}) > 1:
+        both = " and ".join(f"{name} is {text}" for name, text in said.items())
+        raise BadOption(f"{properties}: {both}", hint="leave one of them out")
+    return _BOOLEANS[said.popitem()[1]] if said else Switch.UNSAID
 
 
 def _settings(properties: Path | None) -> dict[str, str]:

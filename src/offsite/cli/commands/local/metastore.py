@@ -23,7 +23,14 @@ from offsite.cli.views.outage_view import OutageLines
 from offsite.cli.wiring import connect
 from offsite.model.errors import BackupFileDamaged, BadOption, NoSuchTopic
 from offsite.model.time import parse_duration_s
-from offsite.services.metastore.options import MetastoreWords, parse_location, parse_place, parse_topic
+from offsite.services.metastore.options import (
+    ENABLED,
+    MetastoreWords,
+    Switch,
+    parse_location,
+    parse_place,
+    parse_topic,
+)
 
 if TYPE_CHECKING:
     from offsite.kafka.net.routing import Router
@@ -36,7 +43,14 @@ app = typer.Typer(help="Keep the command topic of ksqlDB as local files, and bri
 
 Topic = Annotated[str | None, typer.Option("--topic", help="The command topic. It has one partition.")]
 ServiceId = Annotated[str | None, typer.Option("--service-id", help="ksqlDB's ksql.service.id, instead of --topic.")]
-Location = Annotated[str | None, typer.Option("--location", help="The folder of the backup files.")]
+Location = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        help="The folder of the backup files [default: that of --properties, else offsite/metastore below "
+        "$XDG_STATE_HOME, or ~/.local/state].",
+    ),
+]
 Properties = Annotated[
     Path | None,
     typer.Option("--properties", help="A ksql-server.properties file: brokers, service id, location, on or off."),
@@ -74,9 +88,11 @@ class BackupOptions(TopicOptions):
 def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     """Bring the backup file to where the topic is; with --follow each command is on the disk as it comes.
 
-    A file is compared with the topic before anything is added. Exit code 14: the topic has lost commands that the file
-    holds, which is left as it is. Exit code 3: the topic has other commands than the file, and a new file was begun; or
-    a transaction is open, and what comes after it cannot be read yet.
+    A file is compared with the topic before anything is added. Properties that do not say
+    ksql.enable.metastore.backup=true (or ksql.metastore.enable.backup=true) switch backups off. Exit code 14: the topic
+    has lost commands that the file holds, which is left as it is. Exit code 3: the topic has other commands than the
+    file, and a new file was begun; or a transaction is open, and what comes after it cannot be read yet; or the
+    properties do not say whether there are to be backups.
     """
     from offsite.model.clock import SystemClock
     from offsite.services.metastore.backup import alarm, live_backup, warnings_of
@@ -84,8 +100,8 @@ def backup(options: BackupOptions, output: Output = OutputFormat.TABLE) -> None:
     place = parse_place(_words(options))
     if options.metrics_port is not None and not options.follow:
         raise BadOption("--metrics-port shows a run that goes on", hint="add --follow")
-    if not place.is_enabled:
-        note("backups are switched off in the properties: nothing was done")
+    if place.switch is not Switch.ON:
+        _tell_off(place.switch, options.properties)
         return
     source = _source(options, place.topic)
     for warning in warnings_of(place):
@@ -171,6 +187,16 @@ def restore(
         what = "mend the settings of" if plan.is_there_already else "replace" if existing else "make"
         confirm(f"{what} {topic}?")
     emit(run_restore(plan, router, clock=SystemClock()), output=output, render=render_restored)
+
+
+def _tell_off(switch: Switch, properties: Path | None) -> None:
+    """A file that switches backups off is obeyed. One that is silent may be meant otherwise: exit code 3."""
+    if switch is Switch.OFF:
+        note(f"backups are switched off in {properties}: nothing was done")
+        return
+    note(f"{properties} does not say {ENABLED[0]}=true, so backups are off: nothing was done")
+    note(f"add it, or {ENABLED[1]}=true, which ksqlDB itself does not read")
+    raise typer.Exit(EXIT_PARTIAL)
 
 
 def _follow(options: BackupOptions, source: CommandSource, live: LiveBackup, output: OutputFormat) -> None:
