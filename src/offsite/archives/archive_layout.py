@@ -4,8 +4,10 @@
     <topics>/<topic>/_index.json                                       the topic's files, and what is known of them
     <topics>/<topic>/partition=<nr>/<topic>+<nr>-<start:020><suffix>   the records of a range that begins at `start`
 
-Names with `_` are passed over by Spark and others who read such a folder as a table. A file name holds at most 255
-bytes on most systems, so a topic longer than 180 characters is cut there, not in its folder.
+Others number the files of a partition (`<topic>+<nr>-<number><suffix>`, of any number of digits): such a name says
+which comes first, and no offset. Names with `_` are passed over by Spark and others who read such a folder as a table.
+A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
+folder.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ MANIFEST_KEY = "_archive.json"
 _INDEX = "_index.json"
 _MAX_TOPIC_IN_FILE_NAME = 180
 _NAME = re.compile(
-    r"(?P<topic>[^/]+)/partition=(?P<partition>\d{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<start>\d{20})"
+    r"(?P<topic>[^/]+)/partition=(?P<partition>[0-9]{1,10})/(?P<cut>[^/+]+)\+(?P=partition)-(?P<number>[0-9]+)"
 )
+_DIGITS = 20
+"""Of a name that offsite gives: its number is an offset."""
 _COLUMN = r"(?:(?!topic=|partition=)[^/_.=][^/=]*=[^/]*/)*"
 _OTHER_NAME = re.compile(rf"(?P<topic>[^/]+)/{_COLUMN}partition=(?P<partition>\d{{1,10}})/{_COLUMN}[^/_.][^/]*")
 
 
 class FileName(NamedTuple):
+    """`start`: the offset that the name says, else 0."""
+
     topic: str
     partition: int
     start: int
@@ -58,15 +64,18 @@ class ArchiveLayout:
 
     def file_key(self, topic: str, partition: int, start: int) -> str:
         check(partition >= 0 and start >= 0, f"partition {partition}, offset {start}")
-        name = f"{topic[:_MAX_TOPIC_IN_FILE_NAME]}+{partition}-{start:020d}{self.suffixes[0]}"
+        name = f"{_cut(topic)}+{partition}-{start:0{_DIGITS}d}{self.suffixes[0]}"
         return f"{self.topic_folder(topic)}partition={partition}/{name}"
 
     def parse_file(self, key: str) -> FileName | None:
         """What `key` says if it is the key of a file with records, else None. Raises `DamagedArchive` for a partition
         or an offset that cannot be."""
+        name = self._name(key)
         if (own := self.parse_own_file(key)) is not None:
             return own
-        if self.any_name and (other := _OTHER_NAME.fullmatch(self._name(key))):
+        if (numbered := _numbered(name)) is not None:
+            return _claimed(key, numbered["topic"], int(numbered["partition"]), 0)
+        if self.any_name and (other := _OTHER_NAME.fullmatch(name)):
             return _claimed(key, other["topic"], int(other["partition"]), 0)
         return None
 
@@ -79,10 +88,15 @@ class ArchiveLayout:
     def parse_own_file(self, key: str) -> FileName | None:
         """What the name of a file says, if it is one that offsite gives: a file of any other name is somebody
         else's."""
-        match = _NAME.fullmatch(self._name(key))
-        if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
+        match = _numbered(self._name(key))
+        if match is None or len(match["number"]) != _DIGITS or _cut(match["topic"]) != match["cut"]:
             return None
-        return _claimed(key, match["topic"], int(match["partition"]), int(match["start"]))
+        return _claimed(key, match["topic"], int(match["partition"]), int(match["number"]))
+
+    def file_number(self, key: str) -> int | None:
+        """Where a file stands among those of its partition, as far as its name says it."""
+        match = _numbered(self._name(key))
+        return None if match is None else int(match["number"])
 
     def _name(self, key: str) -> str:
         """What is between the prefix and the suffix of a file with records; empty when it has not got both."""
@@ -94,6 +108,15 @@ class ArchiveLayout:
         """The topic whose index `key` is, else None."""
         topic = key.removeprefix(self.topics).removesuffix(f"/{_INDEX}")
         return topic if key == f"{self.topics}{topic}/{_INDEX}" and is_topic_name(topic) else None
+
+
+def _numbered(name: str) -> re.Match[str] | None:
+    match = _NAME.fullmatch(name)
+    return match if match and match["cut"] in {match["topic"], _cut(match["topic"])} else None
+
+
+def _cut(topic: str) -> str:
+    return topic[:_MAX_TOPIC_IN_FILE_NAME]
 
 
 def _claimed(key: str, topic: str, partition: int, start: int) -> FileName | None:

@@ -77,6 +77,7 @@ class IndexedArchive:
                 *unvouched(manifest, indexes),
                 *_not_read(strays),
                 *_uncounted(keys),
+                *self._same_numbers(piece for _, pieces in unknown for piece in pieces),
             ),
             groups=manifest.groups if manifest else {},
             holes=tuple(hole for index in known for hole in index.holes()),
@@ -304,17 +305,29 @@ class IndexedArchive:
         return index
 
     def _by_names(self, topic: str, first_offset: FirstOffset) -> tuple[ArchiveTopic, tuple[Piece, ...]]:
-        """A topic without an index: each partition is one piece, in the order of what the files begin with."""
-        partitions: dict[int, list[tuple[int, str, int]]] = {}
+        """A topic without an index: each partition is one piece, in the order of what the files begin with, then of
+        their numbers."""
+        partitions: dict[int, list[tuple[int, int, str, int]]] = {}
         for info in self.files.list(self.layout.topic_folder(topic)):
             if (name := self.layout.parse_file(info.key)) is not None:
                 first = first_offset(info.key)
                 start = name.start if first is None else first
-                partitions.setdefault(name.partition, []).append((start, info.key, info.size_bytes))
+                number = self.layout.file_number(info.key) or 0
+                partitions.setdefault(name.partition, []).append((start, number, info.key, info.size_bytes))
         pieces = tuple(
             _whole_piece(topic, partition, sorted(partitions[partition])) for partition in sorted(partitions)
         )
         return ArchiveTopic(topic=topic, partitions=max(partitions, default=-1) + 1), pieces
+
+    def _same_numbers(self, pieces: Iterable[Piece]) -> Iterator[str]:
+        for piece in pieces:
+            numbered: dict[int, list[str]] = {}
+            for key in piece.files:
+                if (number := self.layout.file_number(key)) is not None:
+                    numbered.setdefault(number, []).append(key)
+            for number, keys in numbered.items():
+                if len(keys) > 1:
+                    yield f"{' and '.join(keys[:2])} are both number {number} of their partition: their records decide"
 
     def _topics_by_name(self) -> tuple[str, ...]:
         names = (self.layout.parse_file(key) for key in self._keys())
@@ -328,20 +341,20 @@ class IndexedArchive:
         return (info.key for info in self.files.list())
 
 
-def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, str, int]]) -> Piece:
+def _whole_piece(topic: str, partition: int, files: Sequence[tuple[int, int, str, int]]) -> Piece:
     return Piece(
         topic=topic,
         partition=partition,
         start=files[0][0],
         end=None,
-        files=tuple(key for _, key, _ in files),
-        size_bytes=sum(size_bytes for _, _, size_bytes in files),
+        files=tuple(key for *_, key, _ in files),
+        size_bytes=sum(size_bytes for *_, size_bytes in files),
     )
 
 
 def _not_read(strays: Sequence[str]) -> Iterator[str]:
     if strays:
-        yield f"{_some(strays)} in no folder of a topic and a partition: nothing of that is read"
+        yield f"{_some(strays)} in no folder of a topic and a partition, or named otherwise: nothing of that is read"
 
 
 def _uncounted(keys: Sequence[str]) -> Iterator[str]:

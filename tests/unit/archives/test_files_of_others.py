@@ -382,6 +382,81 @@ def test_a_table_that_counts_its_files_itself_is_said_to_be_one(files: ArchiveFo
     assert [each for each in look("parquet", files).fidelity if f"{log}/ of {name} is not read" in each]
 
 
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [1, 2, 5, 19, 20, 21])
+def test_files_are_read_whatever_the_number_of_digits_in_their_names(
+    files: ArchiveFolder, kind: str, digits: int
+) -> None:
+    suffix = KEYS[kind].rpartition(".")[2]
+    folder = "topic=orders" if kind == "parquet" else "topics/orders"
+    for number in range(12):  # by text, 10 comes before 2
+        key = f"{folder}/partition=0/orders+0-{number:0{digits}d}.{suffix}"
+        WRITERS[kind](files, key, RECORDS[number * 100 : number * 100 + 100])
+    assert read(kind, files) == RECORDS[:1_200]
+    (partition,) = look(kind, files).partitions
+    assert (partition.topic, partition.partition, partition.start, partition.end) == ("orders", 0, 5, 1_205)
+    with pytest.raises(DamagedArchive, match=r"no _archive\.json that says whose they are"):
+        export(open_writer(kind, files), [], start=0, end=1)
+    assert len([*files.list()]) == 12
+
+
+def numbered(files: ArchiveFolder, number: str, records: Sequence[Record]) -> str:
+    key = f"topics/orders/partition=0/orders+0-{number}.data"
+    write_avro(files, key, records)
+    return key
+
+
+def test_a_number_says_which_file_comes_first_and_no_offset(files: ArchiveFolder) -> None:
+    records = plain_records(5_000, 5_020)
+    numbered(files, "10", [record._replace(value=b"later") for record in records])
+    numbered(files, "9", records)
+    with pytest.raises(
+        DamagedArchive, match=r"orders\+0-10\.data.*offset 5000 is another record than in .*orders\+0-9\.data"
+    ):
+        read("avro", files)
+    assert read("avro", files, into=[]) == records
+
+
+def test_an_empty_file_of_a_number_lies_at_no_offset(files: ArchiveFolder) -> None:
+    numbered(files, "700", [])
+    numbered(files, "1", plain_records(3, 9))
+    assert read("avro", files) == plain_records(3, 9)
+
+
+@pytest.mark.parametrize("number", ["00", "0", "000000000000000000000"])
+def test_two_files_of_one_number_are_named_and_their_records_decide(files: ArchiveFolder, number: str) -> None:
+    first = numbered(files, "0" * 20, plain_records(0, 10))
+    second = numbered(files, number, plain_records(5, 15))
+    numbered(files, "1", plain_records(15, 20))
+    assert read("avro", files) == plain_records(0, 20)
+    (note,) = [each for each in look("avro", files).fidelity if "number 0" in each]
+    assert first in note
+    assert second in note
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders+1-0",
+        "other+0-0",
+        "orders+0-",
+        "orders+0--1",
+        "orders+0-0x",
+        "orders+0-1e3",
+        "orders+0-0.tmp",
+        "orders-0-0",
+        "orders+0-٣",
+    ],
+)
+def test_what_is_numbered_otherwise_is_named_and_not_read(files: ArchiveFolder, name: str) -> None:
+    numbered(files, "0", plain_records(0, 3))
+    write_avro(files, f"topics/orders/partition=0/{name}.data", plain_records(3, 6))
+    assert read("avro", files) == plain_records(0, 3)
+    assert [each for each in look("avro", files).fidelity if f"{name}.data is in no folder" in each]
+
+
 # -- schemas -----------------------------------------------------------------------------------------------------------
 
 KAFKA = table(plain_records(0, 5))
