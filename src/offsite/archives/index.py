@@ -15,9 +15,12 @@ from offsite.archives.archive import ArchiveHole, ArchiveTopic, FileReceipt, Pie
 from offsite.archives.archive_layout import MANIFEST_KEY
 from offsite.log.groups.offsets import GroupOffsets
 from offsite.log.range import LogRange, TopicPartition
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, RETENTION_SETTINGS, Limits, Retention
 
-__all__ = ["ArchiveManifest", "ExpiredFile", "TopicIndex", "unvouched"]
+__all__ = ["ArchiveManifest", "EarlierSettings", "ExpiredFile", "TopicIndex", "promised_limits", "unvouched"]
 
+_EARLIER_MAX = 16
+"""Changes of a topic's retention that an index tells apart. People change it some times a year."""
 PIECE_BYTES = 64 << 20
 """Files of one partition are read by one task up to this size: many small exports do not become many small tasks."""
 
@@ -46,11 +49,21 @@ class ExpiredFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierSettings:
+    """Settings by which a topic once let its records go, while what lies below `ends` (partition, offset) was exported
+    that was not there under settings before these."""
+
+    configs: tuple[tuple[str, str], ...]
+    ends: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIndex:
     """What of one topic lies in an archive. `covered`: what of the partitions was exported, disjoint and not touching,
     by partition and offset; what lies between is what the source lacked. `files` by partition and start. `losses` as in
     `Written`. `expired`: what retention took out and has not deleted yet. `generation` counts how often the index was
-    written. `is_sealed`: it has a digest, as all have that are written now."""
+    written. `earlier`: the settings of before, the oldest first, where the topic's retention has changed since. What
+    they promised stays promised. `is_sealed`: it has a digest, as all have that are written now."""
 
     topic: ArchiveTopic
     covered: tuple[LogRange, ...] = ()
@@ -58,6 +71,7 @@ class TopicIndex:
     losses: tuple[tuple[str, int], ...] = ()
     expired: tuple[ExpiredFile, ...] = ()
     generation: int = 0
+    earlier: tuple[EarlierSettings, ...] = ()
     is_sealed: bool = field(default=True, compare=False)
 
     def ends(self) -> dict[int, int]:
@@ -86,6 +100,7 @@ class TopicIndex:
             losses=tuple(sorted(losses.items())),
             expired=self.expired,
             generation=self.generation,
+            earlier=self._earlier_than(topic),
         )
 
     def without(self, names: Collection[str], *, at_ms: int) -> TopicIndex:
@@ -100,7 +115,15 @@ class TopicIndex:
             covered=tuple(_from(cut, self.covered)),
             files=kept,
             expired=(*self.expired, *(_expired(file, at_ms) for file in gone)),
+            earlier=tuple(then for then in self.earlier if _speaks_of(then, kept)),
         )
+
+    def _earlier_than(self, topic: ArchiveTopic) -> tuple[EarlierSettings, ...]:
+        before = _retention_of(self.topic)
+        if not self.covered or before == _retention_of(topic):
+            return self.earlier
+        last = EarlierSettings(configs=before, ends=tuple(self.ends().items()))
+        return _bounded((*self.earlier, last))
 
     def pieces(self) -> tuple[Piece, ...]:
         """What is covered, cut between files into tasks of about `PIECE_BYTES`."""
@@ -140,6 +163,30 @@ def unvouched(manifest: ArchiveManifest | None, indexes: Mapping[str, TopicIndex
         yield f"no index lists the files of {_named(bare)}: nothing vouches for them but checksums inside of them"
     if unsealed := [topic for topic, index in indexes.items() if index is not None and not index.is_sealed]:
         yield f"the index of {_named(unsealed)} has no digest: nothing vouches for what it says"
+
+
+def _retention_of(topic: ArchiveTopic) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in sorted(topic.configs) if name in RETENTION_SETTINGS)
+
+
+def _bounded(earlier: tuple[EarlierSettings, ...]) -> tuple[EarlierSettings, ...]:
+    """At most `_EARLIER_MAX`: the oldest two become one, that keeps what either does."""
+    if len(earlier) <= _EARLIER_MAX:
+        return earlier
+    one, other, *rest = earlier
+    longer = promised_limits(one.configs).with_those(promised_limits(other.configs))
+    configs = (("retention.bytes", str(longer.keep_bytes)), ("retention.ms", str(longer.keep_ms)))
+    return (EarlierSettings(configs=configs, ends=other.ends), *rest)
+
+
+def promised_limits(configs: Iterable[tuple[str, str]]) -> Limits:
+    """How long a topic of these settings kept its records: Kafka's 7 days where they leave that to a default."""
+    return Limits.of(Retention.of(dict(configs)), default_ms=KAFKA_RETENTION_MS)
+
+
+def _speaks_of(earlier: EarlierSettings, files: Iterable[FileReceipt]) -> bool:
+    ends = dict(earlier.ends)
+    return any(file.range.start < ends.get(file.range.partition, 0) for file in files)
 
 
 def _is_inside(inner: LogRange, ranges: Iterable[LogRange]) -> bool:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from offsite.archives.archive import ArchiveTopic, FileReceipt
 from offsite.archives.archive_layout import ArchiveLayout
-from offsite.archives.index import ArchiveManifest, ExpiredFile, TopicIndex
+from offsite.archives.index import ArchiveManifest, EarlierSettings, ExpiredFile, TopicIndex
 from offsite.archives.index_fields import BadIndex, IndexObject, encoded, parsed, topic_name
 from offsite.log.groups.offsets import NO_EPOCH, GroupOffsets, TopicOffsets
 from offsite.log.range import LogRange
@@ -114,6 +114,7 @@ def encode_index(index: TopicIndex) -> bytes:
             "files": [_file_fields(receipt) for receipt in index.files],
             "generation": index.generation,
             **({"expired": [_expired_fields(each) for each in index.expired]} if index.expired else {}),
+            **({"earlier": [_earlier_fields(then) for then in index.earlier]} if index.earlier else {}),
         }
     )
 
@@ -137,8 +138,18 @@ def parse_index(data: bytes, *, topic: str, layout: ArchiveLayout) -> TopicIndex
         losses=_counts(item, "losses"),
         expired=tuple(_expired(topic, item, {each.name for each in files}, layout)),
         generation=item.count("generation") if "generation" in item.fields else 0,
+        earlier=tuple(_earlier(topic, then) for then in item.children("earlier")) if "earlier" in item.fields else (),
         is_sealed=DIGEST_KEY in item.fields,
     )
+
+
+def _earlier_fields(earlier: EarlierSettings) -> Mapping[str, object]:
+    return {"configs": dict(earlier.configs), "ends": [list(end) for end in earlier.ends]}
+
+
+def _earlier(topic: str, item: IndexObject) -> EarlierSettings:
+    ends = (_range(topic, [*row[:1], 0, *row[1:]]) for row in item.rows("ends"))
+    return EarlierSettings(configs=item.text_map("configs"), ends=tuple((span.partition, span.end) for span in ends))
 
 
 def _expired_fields(file: ExpiredFile) -> Mapping[str, object]:

@@ -8,12 +8,13 @@ is refused. The manifest stays as it is, since an index may be newer than it say
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offsite.archives.archive import FileReceipt
 from offsite.archives.index import TopicIndex
 from offsite.archives.indexed_archive import IndexedArchive
+from offsite.archives.mirror import TopicSettings
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
@@ -37,6 +38,14 @@ class IndexedRetention:
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
         indexes = self.archive.stored_indexes().values()
         return tuple(files for index in indexes for files in by_partition(tuple(_files(index))))
+
+    def settings(self) -> Mapping[str, TopicSettings]:
+        indexes = self.archive.stored_indexes()
+        return {
+            name: TopicSettings(topic_id=index.topic.topic_id, configs=dict(index.topic.configs), earlier=index.earlier)
+            for name, index in indexes.items()
+            if index.is_sealed
+        }
 
     def last_message(self, file: ArchiveFile) -> LastMessage:
         """Asked only where the index has no digest: then what the object itself says counts."""

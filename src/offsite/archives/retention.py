@@ -7,11 +7,12 @@ and all behind it, so that no archive ever has a hole in its middle. Files that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
+from offsite.archives.mirror import MirrorRule, OldestFiles, TopicSettings
 from offsite.log.range import TopicPartition
 from offsite.model.clock import MOST_APART_MS, WITNESSED_MS
 from offsite.model.time import format_duration, format_time
@@ -102,6 +103,10 @@ class RetentionArchive(Protocol):
     def expired(self) -> Sequence[ExpiredObject]:
         """What earlier calls of `forget` took out, by what the archive says now, and is still there."""
 
+    def settings(self) -> Mapping[str, TopicSettings] | None:
+        """What the archive says of its topics, by name, where something vouches for it; None of a format in which
+        nothing does. Raises as `partitions`."""
+
     def settle(self, gone: Collection[str], *, before_ms: int) -> None:
         """Forget expired objects that are deleted: those `gone`, out of those of before `before_ms`."""
 
@@ -121,15 +126,19 @@ def chosen(
     limits: RetentionLimits,
     *,
     from_ms: int,
+    mirror: Mapping[TopicPartition, MirrorRule] | None = None,
 ) -> tuple[tuple[GoingFile, ...], tuple[KeptFiles, ...]]:
-    """The files that go by age, which counts back from `from_ms`, and beyond these by size, the oldest first; and what
-    stays of each partition."""
+    """The files that go by age, which counts back from `from_ms`, or by what the source let go (`mirror`), and beyond
+    these by size, the oldest first; and what stays of each partition."""
     heads = [_Head(files=tuple(files), last_message=last_message) for files in partitions if files]
     if limits.keep_age_ms is not None:
         why = f"older than {format_duration(limits.keep_age_ms / 1000)}"
         for head in heads:
             while head.can_go and head.at_ms < from_ms - limits.keep_age_ms:
                 head.drop(why)
+    if mirror is not None:
+        for head in heads:
+            head.follow(mirror[head.files[0].partition], from_ms=from_ms)
     if limits.max_bytes is not None:
         _drop_beyond(heads, limits.max_bytes)
     return tuple(each for head in heads for each in head.going), tuple(head.kept() for head in heads)
@@ -181,7 +190,9 @@ class _Head:
     going: list[GoingFile] = field(default_factory=list)
     left_bytes: int = 0
     _group: list[tuple[ArchiveFile, int]] = field(default_factory=list)
+    _group_end: int = 0
     _stops: str = ""
+    _stays: str = ""
 
     def __post_init__(self) -> None:
         self.left_bytes = sum(each.size_bytes for each in self.files)
@@ -198,12 +209,28 @@ class _Head:
         """The newest record of the next group."""
         return max(at_ms for _, at_ms in self._group)
 
+    def follow(self, rule: MirrorRule, *, from_ms: int) -> None:
+        """Let go what the source let go."""
+        while self.can_go:
+            oldest = OldestFiles(
+                partition=self.files[0].partition.partition,
+                starts=[file.start for file, _ in self._group],
+                end=self._group_end,
+                newest_ms=self.at_ms,
+                behind_bytes=self.left_bytes - self._group_bytes,
+            )
+            judged = rule.judge(oldest, from_ms=from_ms)
+            if not judged.goes:
+                self._stays = judged.why
+                return
+            self.drop(judged.why)
+
     def drop(self, why: str) -> int:
         """Let the next group go; how many bytes that frees."""
-        freed = sum(file.size_bytes for file, _ in self._group)
+        freed = self._group_bytes
         self.going += (GoingFile(file=file, last_message_ms=at_ms, why=why) for file, at_ms in self._group)
         self.left_bytes -= freed
-        self._group = []
+        self._group, self._stays = [], ""
         return freed
 
     def kept(self) -> KeptFiles:
@@ -220,7 +247,11 @@ class _Head:
     def _why(self) -> str:
         if not self.can_go:
             return self._stops
-        return f"the last message of {self._group[0][0].name} is of {format_time(self.at_ms)}"
+        return self._stays or f"the last message of {self._group[0][0].name} is of {format_time(self.at_ms)}"
+
+    @property
+    def _group_bytes(self) -> int:
+        return sum(file.size_bytes for file, _ in self._group)
 
     def _look(self) -> None:
         group: list[tuple[ArchiveFile, int]] = []
@@ -238,7 +269,7 @@ class _Head:
         if not group or end > self.files[len(self.going) + len(group)].start:
             self._stops = "the newest file of a partition stays" if not group else "it shares offsets with the newest"
             return
-        self._group = group
+        self._group, self._group_end = group, end
 
 
 def by_partition(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:

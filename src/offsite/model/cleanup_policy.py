@@ -1,16 +1,22 @@
 """What a topic's settings say of how long its records stay: `cleanup.policy` (`delete`, `compact`, or both with a
-comma), `retention.ms` and `retention.bytes`, as Kafka writes them."""
+comma), `retention.ms` and `retention.bytes`, as Kafka writes them; and the limits that follow from it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from offsite.model.untrusted.whole_number import whole_number
 
 POLICY = "cleanup.policy"
+RETENTION_SETTINGS = frozenset({POLICY, "retention.ms", "retention.bytes"})
 UNLIMITED = -1
 """Kafka's word for a retention without limit."""
+
+
+KAFKA_RETENTION_MS = 7 * 24 * 3_600_000
+"""Kafka's own default of `log.retention.hours`."""
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:
@@ -40,6 +46,42 @@ class Retention:
     def deletes(self) -> bool:
         """Whether age or size make records go: of a topic that is only compacted they do not."""
         return "delete" in [part.strip() for part in self.cleanup_policy.split(",")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long the records of a topic stay, and how many bytes of each partition; `UNLIMITED`: without limit."""
+
+    keep_ms: int = UNLIMITED
+    keep_bytes: int = UNLIMITED
+
+    @classmethod
+    def of(cls, retention: Retention, *, default_ms: int = UNLIMITED) -> Self:
+        """Those of a topic's rules; `default_ms` where they do not say for how long records stay."""
+        if not retention.deletes:
+            return cls()
+        return cls(
+            keep_ms=default_ms if retention.retention_ms is None else retention.retention_ms,
+            keep_bytes=UNLIMITED if retention.retention_bytes is None else retention.retention_bytes,
+        )
+
+    @property
+    def are_none(self) -> bool:
+        """Whether they let nothing go."""
+        return self.keep_ms == UNLIMITED and self.keep_bytes == UNLIMITED
+
+    def with_those(self, other: Limits) -> Limits:
+        """The longer of both, each."""
+        return Limits(
+            keep_ms=_longer(self.keep_ms, other.keep_ms), keep_bytes=_longer(self.keep_bytes, other.keep_bytes)
+        )
+
+
+NO_LIMITS = Limits()
+
+
+def _longer(one: int, other: int) -> int:
+    return UNLIMITED if UNLIMITED in {one, other} else max(one, other)
 
 
 def _setting(configs: Mapping[str, str], name: str) -> int | None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offsite.archives.formats import WriteOptions
+from offsite.archives.formats import ReadOptions, WriteOptions
+from offsite.archives.retention import RetentionLimits
 from offsite.kafka.protocol.topic_changes import NewTopic
+from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.archives.export_job import export_of_cluster, open_target
 from offsite.services.archives.export_plan import ExportRequest
+from offsite.services.archives.mirror import Mirroring
+from offsite.services.archives.retention import open_archive, plan_retention
 from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import connect
 from offsite.services.demo.data import Message
@@ -27,6 +33,7 @@ from tests.integration.kafka.cluster import Cluster
 from tests.processes import wait_until
 
 SLOTS = 2
+DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
@@ -132,6 +139,27 @@ def test_a_topic_made_anew_is_not_mixed_with_the_old_one(
     site.produce(topic, messages(again))
     with pytest.raises(refusal):
         export(site, exchange, topic, format_name)
+
+
+def test_an_archive_lets_go_what_the_topic_itself_let_go(site: Site, exchange: Exchange) -> None:
+    hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
+    topic = site.make_topic(**{"retention.ms": str(5 * hour_ms)})
+    for first, age_ms in ((0, 10 * hour_ms), (20, 9 * hour_ms), (40, 0)):
+        aged = [replace(each, timestamp_ms=now_ms - age_ms) for each in messages(20, first=first)]
+        site.produce(topic, aged, linger_ms=200)
+        export(site, exchange, topic)
+    target = open_archive("avro", exchange.place("a"), options=ReadOptions(), collect_after_ms=DAY_MS)
+    mirroring = Mirroring(cluster=connect(site.cluster.bootstrap, None).admin)
+
+    def going() -> list[int]:
+        plan = plan_retention(target, RetentionLimits(), clock=SystemClock(), mirroring=mirroring)
+        return [each.file.start for each in plan.going]
+
+    assert going() == []
+    site.delete_before(topic, 30)
+    assert going() == [0]
+    site.cluster.admin.delete_topics([topic])
+    assert going() == []
 
 
 def test_a_cluster_has_no_restore_points(site: Site, exchange: Exchange) -> None:

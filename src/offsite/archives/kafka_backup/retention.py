@@ -46,6 +46,9 @@ class KafkaBackupRetention:
             sound_segments(self.files, each, refuse_damage)
         return tuple(files for each in found if (files := tuple(_files(each))))
 
+    def settings(self) -> None:
+        """The format keeps none."""
+
     def last_message(self, file: ArchiveFile) -> LastMessage:
         segments = list_partition(self.files, file.partition.topic, file.partition.partition).segments
         segment = next((each for each in segments if each.records_key == file.name), None)

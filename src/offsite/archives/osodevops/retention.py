@@ -45,6 +45,9 @@ class OsodevopsRetention:
     def partitions(self) -> Sequence[Sequence[ArchiveFile]]:
         return _partitions(self._manifest())
 
+    def settings(self) -> None:
+        """The manifest has settings and no digest, and keeps no ids of topics."""
+
     def last_message(self, file: ArchiveFile) -> LastMessage:
         if (at_ms := self.files.last_message_ms(file.name)) is not None:
             return LastMessage(at_ms=at_ms, end=file.end)

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.options.archive import ArchivePlace, BackupId, FormatToWrite
-from offsite.cli.options.common import COLLECT_AFTER, Output, Yes
+from offsite.cli.options.common import COLLECT_AFTER, Bootstrap, KafkaConfigFile, Output, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_each, emit_notice
 from offsite.cli.views.archive_retention_view import audit_line, render_done, render_plan, reported
+from offsite.cli.wiring import connect
 from offsite.model.clock import SystemClock
 
 if TYPE_CHECKING:
     from offsite.archives.retention import RetentionLimits
+    from offsite.services.archives.mirror import Mirroring
     from offsite.services.archives.retention import ArchiveRetentionPlan, ArchiveToShorten
 
 app = typer.Typer(help="Let old files of an archive go.", no_args_is_help=True)
@@ -30,6 +32,16 @@ class ArchiveRetentionOptions:
     keep_age: Annotated[
         str | None, typer.Option("--keep-age", help="Let files go whose last message is older, such as 30d.")
     ] = None
+    mirror: Annotated[
+        bool,
+        typer.Option(
+            "--mirror",
+            help="Let files go that their topic's own retention let go: as the cluster of --bootstrap says, else as "
+            "the archive recorded it.",
+        ),
+    ] = False
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfigFile = None
     max_bytes: Annotated[
         str | None,
         typer.Option("--max-bytes", help="Let the oldest files go until all are no larger than this, such as 500GiB."),
@@ -49,10 +61,11 @@ def plan(options: ArchiveRetentionOptions, output: Output = OutputFormat.TABLE) 
     """Show which files would go, what would stay of each partition, and why. Changes nothing.
 
     Whole files go, from the oldest of a partition on, and never its newest. A file whose last message is of an unknown
-    time stays, and all behind it.
+    time stays, and all behind it. With --mirror a topic that is gone, was made anew, or cannot be asked lets nothing
+    go.
     """
     target, limits = _opened(options)
-    emit(reported(target, _planned(target, limits)), output=output, render=render_plan)
+    emit(reported(target, _planned(target, limits, options)), output=output, render=render_plan)
 
 
 @app.command()
@@ -65,7 +78,7 @@ def apply(options: ArchiveRetentionOptions, yes: Yes = False, output: Output = O
     from offsite.services.archives.retention import carry_out
 
     target, limits = _opened(options)
-    planned = _planned(target, limits)
+    planned = _planned(target, limits, options)
     report = reported(target, planned)
     if planned.going or planned.collectable:
         if not yes:
@@ -107,7 +120,17 @@ def _opened(options: ArchiveRetentionOptions) -> tuple[ArchiveToShorten, Retenti
     return target, limits
 
 
-def _planned(target: ArchiveToShorten, limits: RetentionLimits) -> ArchiveRetentionPlan:
+def _planned(
+    target: ArchiveToShorten, limits: RetentionLimits, options: ArchiveRetentionOptions
+) -> ArchiveRetentionPlan:
     from offsite.services.archives.retention import plan_retention
 
-    return plan_retention(target, limits, clock=SystemClock())
+    mirroring = _mirroring(options) if options.mirror else None
+    return plan_retention(target, limits, clock=SystemClock(), mirroring=mirroring)
+
+
+def _mirroring(options: ArchiveRetentionOptions) -> Mirroring:
+    from offsite.services.archives.mirror import Mirroring
+
+    is_named = options.bootstrap is not None or options.kafka_config is not None
+    return Mirroring(cluster=connect(options.bootstrap, options.kafka_config).admin if is_named else None)

@@ -10,13 +10,15 @@ that is out and still there goes with the next run. Lines of the audit are writt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from offsite.archives.files import Files
 from offsite.archives.formats import ReadOptions, open_retention
+from offsite.archives.mirror import MirrorRule
 from offsite.archives.retention import (
+    ArchiveFile,
     ExpiredObject,
     GoingFile,
     KeptFiles,
@@ -29,6 +31,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.clock import Clock
 from offsite.model.errors import ArchiveBusy, BadOption, StoreDenied
 from offsite.model.journal import decided
+from offsite.services.archives.mirror import Mirroring
 from offsite.services.archives.retention_audit import ArchiveAudit
 from offsite.services.clocks import check_clocks
 from offsite.stores.looking_store import reading_now_ms
@@ -93,20 +96,44 @@ def open_archive(format_name: str, place: str, *, options: ReadOptions, collect_
     return ArchiveToShorten(format=format_name, files=files, archive=archive, collect_after_ms=collect_after_ms)
 
 
-def plan_retention(target: ArchiveToShorten, limits: RetentionLimits, *, clock: Clock) -> ArchiveRetentionPlan:
-    """The plan; changes nothing. Raises `BadOption` without any limit, `ArchiveNotFound`, `DamagedArchive`,
-    `ClocksDiffer`."""
-    if limits.keep_age_ms is None and limits.max_bytes is None:
-        raise BadOption("no rule says what may go", hint="give --keep-age, --max-bytes or both")
+def plan_retention(
+    target: ArchiveToShorten, limits: RetentionLimits, *, clock: Clock, mirroring: Mirroring | None = None
+) -> ArchiveRetentionPlan:
+    """The plan; changes nothing. `mirroring`: what the topics' own retention let go goes too. Raises `BadOption`
+    without any limit, `ArchiveNotFound`, `DamagedArchive`, `ClocksDiffer`, and where a cluster does not answer
+    `KafkaUnavailable`."""
+    _check_limits(limits, mirroring)
     partitions = target.archive.partitions()
+    mirror = None if mirroring is None else _mirror(target, partitions, mirroring)
     now_ms = check_clocks(reading_now_ms(target.files), clock, place=target.place)  # who carries it out asks again
-    last_message, by_age = target.archive.last_message, limits.keep_age_ms is not None
+    last_message = target.archive.last_message
+    by_age = limits.keep_age_ms is not None or mirroring is not None
     from_ms = aged_from_ms(partitions, last_message, now_ms=now_ms) if by_age else now_ms
-    going, kept = chosen(partitions, last_message, limits, from_ms=from_ms)
+    going, kept = chosen(partitions, last_message, limits, from_ms=from_ms, mirror=mirror)
     collectable, waiting = _by_age(target.archive.expired(), now_ms - target.collect_after_ms)
     return ArchiveRetentionPlan(
         now_ms=now_ms, from_ms=from_ms, going=going, kept=kept, collectable=collectable, waiting=waiting
     )
+
+
+def _check_limits(limits: RetentionLimits, mirroring: Mirroring | None) -> None:
+    if mirroring is None and limits.keep_age_ms is None and limits.max_bytes is None:
+        raise BadOption("no rule says what may go", hint="give --mirror, --keep-age or --max-bytes")
+    if mirroring is not None and limits.keep_age_ms is not None:
+        raise BadOption("--mirror and --keep-age both say how old files become", hint="give one of them")
+
+
+def _mirror(
+    target: ArchiveToShorten, partitions: Sequence[Sequence[ArchiveFile]], mirroring: Mirroring
+) -> Mapping[TopicPartition, MirrorRule]:
+    settings = target.archive.settings()
+    if settings is None:
+        raise BadOption(
+            f"--mirror means nothing to {target.format} archives: they do not say which topics they hold, or nothing "
+            "vouches for it",
+            hint="give --keep-age",
+        )
+    return mirroring.rules(settings, [files[0].partition for files in partitions if files])
 
 
 def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Clock) -> ArchiveRetentionDone:
@@ -121,7 +148,7 @@ def carry_out(target: ArchiveToShorten, plan: ArchiveRetentionPlan, *, clock: Cl
         audit.note_files(plan.going)
         done.delete_in_order(target.archive.forget(plan.going, now_ms=now_ms))
     if plan.going:
-        why = "by the times of their last messages, or by the size of the archive"
+        why = "by the times of their last messages, by what their topics let go, or by the size of the archive"
         decided(
             "archive_retention", files=len(plan.going), bytes=sum(each.file.size_bytes for each in plan.going), why=why
         )

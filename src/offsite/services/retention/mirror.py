@@ -19,13 +19,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offsite.log.range import Span
-from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.model.cleanup_policy import NO_LIMITS, UNLIMITED, Limits, Retention
 from offsite.repository.commit import PartitionId
 from offsite.repository.expiry import joined
 from offsite.repository.history import History
 from offsite.repository.state import BackupState
 from offsite.services.retention.needs import Alive, Branches, KnownHistory, segments_of
-from offsite.services.retention.topic_retention import NO_LIMITS, Limits, StoredPartition
+from offsite.services.retention.topic_retention import StoredPartition, limits_now, limits_then
 
 STATES_MAX = 1_000
 """States that one search folds: what it has not found out by then is kept."""
@@ -86,7 +86,7 @@ class Expiring:
         shape = self.head.topics.get(partition_id.incarnation)
         if shape is None or (partition_id not in self.alive and not shape.is_deleted):
             return NO_LIMITS
-        return Limits.now(shape, self.told if partition_id in self.alive else {})
+        return limits_now(shape, self.told if partition_id in self.alive else {})
 
     def below(self, known: KnownHistory, promised: Limits | None = None) -> int:
         """The offset below which the history is to be let go: by the limits of now, and those `promised`."""
@@ -197,7 +197,7 @@ class _Search:
                         history=branches.known_at(each, state.seq),
                         start=position.log_start,
                         end=position.end,
-                        promised=NO_LIMITS if shape is None else Limits.then(shape),
+                        promised=NO_LIMITS if shape is None else limits_then(shape),
                         since=state.configs_since.get(each.incarnation, state.seq),
                         is_alive=each in alive,
                     ),

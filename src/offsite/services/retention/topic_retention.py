@@ -15,56 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
-from offsite.model.cleanup_policy import POLICY, UNLIMITED, Retention
+from offsite.model.cleanup_policy import KAFKA_RETENTION_MS, NO_LIMITS, POLICY, UNLIMITED, Limits, Retention
 from offsite.repository.commit import Position, TopicShape
 from offsite.repository.segments.segment import Segment
 
-KAFKA_RETENTION_MS = 7 * 24 * 3_600_000
-"""Kafka's own default of `log.retention.hours`."""
+
+def limits_now(shape: TopicShape, told: Mapping[str, Retention]) -> Limits:
+    """Those that hold now: as the cluster has `told` them by topic, else as the newest commit has them, which leaves
+    out what is a default. No limit where nothing is known."""
+    if shape.configs_unread and shape.topic not in told:
+        return NO_LIMITS
+    return Limits.of(told.get(shape.topic) or Retention.of(dict(shape.configs)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long the records of a topic stay, and how many bytes of each partition; `UNLIMITED`: without limit."""
-
-    keep_ms: int = UNLIMITED
-    keep_bytes: int = UNLIMITED
-
-    @classmethod
-    def now(cls, shape: TopicShape, told: Mapping[str, Retention]) -> Self:
-        """Those that hold now: as the cluster has `told` them by topic, else as the newest commit has them, which
-        leaves out what is a default. No limit where nothing is known."""
-        known = told.get(shape.topic) or Retention.of(dict(shape.configs))
-        is_stale = shape.configs_unread and shape.topic not in told
-        if not known.deletes or is_stale:
-            return cls()
-        return cls(keep_ms=_limit(known.retention_ms, UNLIMITED), keep_bytes=_limit(known.retention_bytes, UNLIMITED))
-
-    @classmethod
-    def then(cls, shape: TopicShape) -> Self:
-        """Those that a restore point promised, whose commit describes the topic as `shape`."""
-        known = Retention.of(dict(shape.configs))
-        if not known.deletes:
-            return cls()
-        return cls(
-            keep_ms=_limit(known.retention_ms, KAFKA_RETENTION_MS), keep_bytes=_limit(known.retention_bytes, UNLIMITED)
-        )
-
-    @property
-    def are_none(self) -> bool:
-        """Whether they let nothing go."""
-        return self.keep_ms == UNLIMITED and self.keep_bytes == UNLIMITED
-
-    def with_those(self, other: Limits) -> Limits:
-        """The longer of both, each."""
-        return Limits(
-            keep_ms=_longer(self.keep_ms, other.keep_ms), keep_bytes=_longer(self.keep_bytes, other.keep_bytes)
-        )
-
-
-NO_LIMITS = Limits()
+def limits_then(shape: TopicShape) -> Limits:
+    """Those that a restore point promised, whose commit describes the topic as `shape`."""
+    return Limits.of(Retention.of(dict(shape.configs)), default_ms=KAFKA_RETENTION_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +77,3 @@ def is_known(shape: TopicShape, told: Mapping[str, Retention]) -> bool:
     """Whether it is known for how long the records of a topic stay: told by the cluster, or in its own settings."""
     names = dict(shape.configs)
     return shape.topic in told or "retention.ms" in names or (POLICY in names and "delete" not in names[POLICY])
-
-
-def _limit(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _longer(one: int, other: int) -> int:
-    return UNLIMITED if UNLIMITED in {one, other} else max(one, other)

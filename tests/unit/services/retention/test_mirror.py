@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.model.cleanup_policy import UNLIMITED, Retention
+from offsite.model.cleanup_policy import UNLIMITED, Limits, Retention
 from offsite.model.errors import DamagedObject
 from offsite.repository.catalogs.partition_table import state_from_json, state_to_json
 from offsite.repository.commit import TopicShape
@@ -18,7 +18,7 @@ from offsite.services.retention.apply import plan_retention
 from offsite.services.retention.mirror import Expiring, needing_expired
 from offsite.services.retention.needs import Alive, Branches
 from offsite.services.retention.policy import RetentionPolicy
-from offsite.services.retention.topic_retention import Limits, StoredPartition
+from offsite.services.retention.topic_retention import StoredPartition, limits_now, limits_then
 from offsite.services.steps import ended
 from tests.retained import DAY_MS, HOUR_MS, Retained
 
@@ -88,15 +88,15 @@ def test_records_without_a_time_let_nothing_go_by_age(made: Retained) -> None:
 
 
 def test_limits_are_those_that_are_known() -> None:
-    assert Limits.now(shape(), {}) == Limits()
-    assert Limits.now(shape(retention_ms="5", retention_bytes="7"), {}) == Limits(keep_ms=5, keep_bytes=7)
-    assert Limits.now(shape(retention_ms="5", cleanup_policy="compact"), {}) == Limits()
-    assert Limits.now(shape(retention_ms="5", cleanup_policy="compact,delete"), {}) == Limits(keep_ms=5)
-    assert Limits.now(replace(shape(retention_ms="5"), configs_unread=True), {}) == Limits()
+    assert limits_now(shape(), {}) == Limits()
+    assert limits_now(shape(retention_ms="5", retention_bytes="7"), {}) == Limits(keep_ms=5, keep_bytes=7)
+    assert limits_now(shape(retention_ms="5", cleanup_policy="compact"), {}) == Limits()
+    assert limits_now(shape(retention_ms="5", cleanup_policy="compact,delete"), {}) == Limits(keep_ms=5)
+    assert limits_now(replace(shape(retention_ms="5"), configs_unread=True), {}) == Limits()
     told = {"a": Retention(cleanup_policy="delete", retention_ms=9, retention_bytes=UNLIMITED)}
-    assert Limits.now(shape(), told) == Limits(keep_ms=9)
-    assert Limits.now(replace(shape(), configs_unread=True), told) == Limits(keep_ms=9)
-    assert Limits.then(shape()).keep_ms == 7 * DAY_MS
+    assert limits_now(shape(), told) == Limits(keep_ms=9)
+    assert limits_now(replace(shape(), configs_unread=True), told) == Limits(keep_ms=9)
+    assert limits_then(shape()).keep_ms == 7 * DAY_MS
     assert Limits(keep_ms=5).with_those(Limits(keep_ms=9, keep_bytes=1)) == Limits(keep_ms=9)
 
 
@@ -207,7 +207,7 @@ def _needs(expiring: Expiring, state: BackupState) -> bool:
     alive, branches = Alive(state), Branches.of(expiring.head)
     for known, position in state.positions.items():
         history = branches.known_at(known, state.seq)
-        below = expiring.below(history, Limits.then(state.topics[known.incarnation]))
+        below = expiring.below(history, limits_then(state.topics[known.incarnation]))
         held = expiring.stored(history).start
         if known in alive and position.log_start < min(position.end, below) and held < position.end:
             return True

@@ -1,0 +1,104 @@
+"""How long the topics of an archive keep their records at the source: as the cluster says, or the archive recorded it.
+
+Only what the cluster says positively lets something go: of a topic that is there, has the id that the archive has, and
+may be described, by leaders that answer. Everything else is kept, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from offsite.archives.mirror import MirrorRule, TopicSettings
+from offsite.kafka.log_bounds import FoundBounds
+from offsite.kafka.presence import Presence
+from offsite.kafka.protocol.configs import TopicConfigs
+from offsite.kafka.protocol.metadata import TopicMetadata
+from offsite.log.range import TopicPartition
+from offsite.model.cleanup_policy import Limits, Retention
+
+_UNVOUCHED = MirrorRule(settings=TopicSettings(), kept="nothing vouches for the settings that the archive recorded")
+_ABSENT = {
+    Presence.DELETED: "the cluster has no topic of that name any more: there is nothing to mirror",
+    Presence.DENIED: "the cluster does not let its topic be described",
+    Presence.UNCLEAR: "the brokers do not agree whether its topic is there",
+}
+
+
+class MirroredCluster(Protocol):
+    """What a cluster says of its topics."""
+
+    def presence(self, names: Collection[str]) -> Mapping[str, Presence]: ...
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]: ...
+
+    def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs: ...
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirroring:
+    """Whom to ask how long topics keep their records: the `cluster`, or, where it is None, the archive alone."""
+
+    cluster: MirroredCluster | None = None
+
+    def rules(
+        self, settings: Mapping[str, TopicSettings], partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, MirrorRule]:
+        """The rule of each partition of an archive. Raises `KafkaUnavailable` where no broker answers."""
+        vouched = {partition: settings[partition.topic] for partition in partitions if partition.topic in settings}
+        if self.cluster is None:
+            rules = {partition: _rule(topic, topic.configs) for partition, topic in vouched.items()}
+        else:
+            rules = _asked(self.cluster, vouched)
+        return {partition: rules.get(partition, _UNVOUCHED) for partition in partitions}
+
+
+def _asked(
+    cluster: MirroredCluster, settings: Mapping[TopicPartition, TopicSettings]
+) -> dict[TopicPartition, MirrorRule]:
+    presence = cluster.presence({partition.topic for partition in settings})
+    there = sorted(topic for topic, is_there in presence.items() if is_there is Presence.THERE)
+    metadata = cluster.topics(there) if there else {}
+    doubts = {partition: _doubt(topic, metadata.get(partition.topic)) for partition, topic in settings.items()}
+    same = [partition for partition, doubt in doubts.items() if not doubt]
+    configs = cluster.readable_topic_configs({partition.topic for partition in same}, with_defaults=True).configs
+    bounds = cluster.bounds(same)
+    rules = dict[TopicPartition, MirrorRule]()
+    for partition, topic in settings.items():
+        doubt = _ABSENT.get(presence[partition.topic]) or doubts[partition]
+        if not doubt and partition.topic not in configs:
+            doubt = "the settings of its topic may not be read"
+        if not doubt and partition in bounds.failed:
+            doubt = f"its leader does not answer: {bounds.failed[partition].message}"
+        if doubt:
+            rules[partition] = MirrorRule(settings=topic, kept=doubt)
+        else:
+            rule = _rule(topic, configs[partition.topic])
+            rules[partition] = replace(rule, log_start=bounds.bounds[partition].start)
+    return rules
+
+
+def _rule(settings: TopicSettings, configs: Mapping[str, str]) -> MirrorRule:
+    retention = Retention.of(configs)
+    if not retention.deletes:
+        return MirrorRule(
+            settings=settings, kept="its topic is compacted: records go by their keys, not by age or size"
+        )
+    if retention.retention_ms is None:
+        why = "how long its topic keeps records is a default of the cluster: ask that with --bootstrap"
+        return MirrorRule(settings=settings, kept=why)
+    return MirrorRule(settings=settings, now=Limits.of(retention))
+
+
+def _doubt(settings: TopicSettings, topic: TopicMetadata | None) -> str:
+    """Why the topic on the cluster is not known to be the one that was archived; empty where it is."""
+    if topic is None:
+        return "the cluster did not tell of its topic"
+    if not settings.topic_id:
+        return "the archive does not say which topic of that name it holds"
+    if topic.topic_id is None:
+        return "the cluster does not say which topic of that name it has"
+    return "" if settings.topic_id == str(topic.topic_id) else "the topic of that name on the cluster is another one"
