@@ -21,6 +21,7 @@ from offsite.cut.bcs_copies import BackupStatus, CopyState, restorable
 from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, State
 from tests.simulation.judge import state_faults
+from tests.simulation.partition import Partition
 from tests.simulation.restored import restored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import Snapshot, Store, StoreError
@@ -109,22 +110,78 @@ def test_s3_a_copy_that_was_complete_before_created_was_durable_is_the_copy() ->
     assert_restores(world, 1)
 
 
-def test_s4_s5_a_leader_dies_during_the_upload_the_checkpoint_has_failed() -> None:
-    world = calm(before("p1 verify"))
-    take(world, 1)
+def fail_over(world: World, step: str, *, behind_snapshot: bool) -> tuple[int, int]:
+    """Checkpoint 1 is taken, and partition 1 gets another leader instead of the `step` of its upload. Before that, if
+    `behind_snapshot`, it goes on until a snapshot has seen more than the checkpoint. The position up to which the new
+    leader begins with a snapshot, and that of the checkpoint."""
+    partition, original = world.partitions[0], getattr(RunningUpload, step)
+    processed, waiting = list[int](), list[bool]()
+
+    def instead(self: RunningUpload) -> None:
+        if self._partition is not partition or processed:
+            original(self)
+        elif behind_snapshot and partition.snapshots[-1].state.processed <= self._upload.position:
+            if not waiting:
+                waiting.append(True)
+                world.send(1, Command("deploy", 77), 0)
+                partition.steps_ahead += 1  # it is at work
+            world.scheduler.after(0.1, lambda: instead(self))
+        else:
+            processed.append(partition.snapshots[-1].state.processed)
+            partition.steps_ahead -= len(waiting)
+            partition.elect()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunningUpload, step, instead)
+        if not behind_snapshot:
+            patch.setattr(Partition, "add_snapshot", lambda *_: None)
+        take(world, 1)
+    (copy,) = (each for each in world.store.manifests.values() if (each.partition, each.checkpoint) == (1, 1))
     assert world.status(1) is BackupStatus.FAILED
-    assert copies(world, 1) == [(1, "failed")]
-    assert {each.reason for each in world.store.manifests.values()} == {"", "its leader changed"}
+    return processed[0], copy.position
+
+
+def reason(world: World) -> str:
+    return next(each.reason for each in world.store.manifests.values() if each.partition == each.checkpoint == 1)
+
+
+def assert_next_one_is_complete(world: World) -> None:
     take(world, 2)
     assert world.status(2) is BackupStatus.COMPLETED
+    assert world.status(1) is BackupStatus.FAILED
     assert_restores(world, 2)
 
 
-def test_s6_s7_a_leader_dies_before_it_began_the_upload_the_checkpoint_has_failed() -> None:
-    world = calm(before("p1 begin upload"))
-    take(world, 1)
-    assert world.status(1) is BackupStatus.FAILED
-    assert copies(world, 1) == [(2, "failed")]
+def test_s4_a_leader_dies_during_the_upload_the_next_one_replays_created_and_fails_the_copy() -> None:
+    world = calm()
+    snapshot, checkpoint = fail_over(world, "_put", behind_snapshot=False)
+    assert snapshot < checkpoint
+    assert (copies(world, 1), reason(world)) == ([(1, "failed")], "its leader changed")
+    assert_next_one_is_complete(world)
+
+
+def test_s5_a_leader_dies_during_the_upload_the_next_one_begins_behind_created_and_fails_the_copy() -> None:
+    world = calm()
+    snapshot, checkpoint = fail_over(world, "_put", behind_snapshot=True)
+    assert snapshot > checkpoint
+    assert (copies(world, 1), reason(world)) == ([(1, "failed")], "its leader changed")
+    assert_next_one_is_complete(world)
+
+
+def test_s6_a_leader_dies_before_the_upload_the_next_one_replays_created_and_puts_a_failed_copy() -> None:
+    world = calm()
+    snapshot, checkpoint = fail_over(world, "begin", behind_snapshot=False)
+    assert snapshot < checkpoint
+    assert (copies(world, 1), reason(world)) == ([(2, "failed")], "its leader died before it began")
+    assert_next_one_is_complete(world)
+
+
+def test_s7_a_leader_dies_before_the_upload_the_next_one_begins_behind_created_and_puts_a_failed_copy() -> None:
+    world = calm()
+    snapshot, checkpoint = fail_over(world, "begin", behind_snapshot=True)
+    assert snapshot > checkpoint
+    assert (copies(world, 1), reason(world)) == ([(2, "failed")], "its leader died before it began")
+    assert_next_one_is_complete(world)
 
 
 def test_s8_what_is_damaged_on_its_way_is_never_complete(monkeypatch: pytest.MonkeyPatch) -> None:
