@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from offsite.archives.formats import ReadOptions, WriteOptions
 from offsite.archives.retention import RetentionLimits
 from offsite.kafka.protocol.topic_changes import NewTopic
 from offsite.model.clock import SystemClock
 from offsite.model.errors import BadOption, OffsiteError, SourceTruncated, TopicReplaced
+from offsite.model.ids import random_id
 from offsite.repository.repository import Repository
 from offsite.sandbox import SandboxInfo
 from offsite.services.archives.export_job import export_of_cluster, open_target
@@ -23,6 +30,7 @@ from offsite.services.archives.run_export import ExportResult
 from offsite.services.cluster import connect
 from offsite.services.demo.data import Message
 from offsite.services.demo.truth import read_topic
+from offsite.services.outages import Outages
 from offsite.services.restore.options import RestoreWords, parse_restore
 from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
@@ -139,6 +147,43 @@ def test_a_topic_made_anew_is_not_mixed_with_the_old_one(
     site.produce(topic, messages(again))
     with pytest.raises(refusal):
         export(site, exchange, topic, format_name)
+
+
+@contextmanager
+def following(site: Site, exchange: Exchange, pattern: str) -> Iterator[list[ExportResult]]:
+    """An export of the topics of `pattern` into the Avro archive `a` that follows; what it tells."""
+    results: list[ExportResult] = []
+    target, stop = open_target("avro", exchange.place("a"), WriteOptions()), Event()
+    request = ExportRequest(point=parse_restore(RestoreWords(topics=[pattern])))
+    job = export_of_cluster(connect(site.cluster.bootstrap, None), target, request, slots=SLOTS)
+    outages = Outages(give_up_after_s=60, clock=SystemClock(), on_outage=lambda _: None)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        ended = pool.submit(
+            job.follow, InlineRunner(), interval_s=0.05, stop=stop, on_result=results.append, outages=outages
+        )
+        try:
+            yield results
+        finally:
+            stop.set()
+            ended.result()
+
+
+def test_an_export_that_follows_takes_up_new_topics_and_partitions(site: Site, exchange: Exchange) -> None:
+    prefix = f"follow-{random_id()}"
+    topics = old, new = f"{prefix}-old", f"{prefix}-new"
+    site.cluster.admin.create_topics([NewTopic(name=old, partitions=1)])
+    site.produce(old, messages(5))
+    with following(site, exchange, f"{prefix}-*") as results:
+        wait_until(lambda: sum(result.records for result in results) == 5, "the topic that is there")
+        site.cluster.admin.create_topics([NewTopic(name=new, partitions=1)])
+        site.produce(new, messages(7))
+        wait_until(lambda: sum(result.records for result in results) == 12, "the new topic")
+        admin = AdminClient({"bootstrap.servers": site.cluster.bootstrap})
+        admin.create_partitions([NewPartitions(old, 2)])[old].result(timeout=30)
+        site.produce(old, messages(3, first=5, partition=1))
+        wait_until(lambda: sum(result.records for result in results) == 15, "the new partition")
+    for topic in topics:
+        assert_same(site, exchange, topic)
 
 
 def test_an_archive_lets_go_what_the_topic_itself_let_go(site: Site, exchange: Exchange) -> None:
