@@ -62,20 +62,30 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def test_another_tools_archive_is_restored_as_it_was(target: Cluster, tmp_path: Path) -> None:
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
     cache_folder().mkdir(parents=True, exist_ok=True)
     (tmp_path / "cache" / "offsite").mkdir(parents=True)
     (tmp_path / "cache" / "offsite" / "cds").symlink_to(cache_folder())  # Spark's classes: recording them takes seconds
     shutil.copytree(PEERS / "kafka-backup", tmp_path / "archive")
     arguments = ("restore", "run", "--archive", tmp_path / "archive", "--format", "kafka-backup", "--yes")
-    done = succeed(*arguments, "--bootstrap", target.bootstrap, environment=environment)
+    groups = ("--groups", "it-app-1,it-app-zero")
+    done = succeed(*arguments, *groups, "--bootstrap", target.bootstrap, environment=environment)
     assert (done["verified"], done["records"], done["topics"][TOPIC]["same_offsets"]) == (True, 995, True)
     # The archive does not know that the topic had been switched to LogAppendTime: the times come back, not their type.
     assert read_topic(target.bootstrap, TOPIC) == {
         number: [replace(record, timestamp_type=1) for record in records] for number, records in truth().items()
     }
     staging = tmp_path / "cache" / "offsite" / "staging"
-    assert not list(staging.iterdir()), "the copy of the archive is gone"
+    assert not list(staging.iterdir()), "the copy of the archive is gone, though groups were set"
+    assert {"it-app-1", "it-app-zero"} <= group_names(target)
+    restored = tmp_path / "state" / "offsite" / "restored"
+    assert sum(each.stat().st_size for each in restored.rglob("*") if each.is_file()) < 100_000
+    back = ("groups", "undo", "--repo", restored, "--backup", done["backup"], "--bootstrap", target.bootstrap, "--yes")
+    assert succeed(*back, environment=environment)["offsets_removed"] == 4
+
+
+def group_names(cluster: Cluster) -> set[str]:
+    return {each.group for each in cluster.admin.groups.list()}
 
 
 def test_what_is_imported_is_shown_with_what_it_lacks(exchange: Exchange) -> None:

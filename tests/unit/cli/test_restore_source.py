@@ -9,6 +9,9 @@ import pytest
 
 from offsite.cli.commands.restore_source import RestoreRunOptions, backup_to_restore
 from offsite.model.errors import BadOption, RestoreRunning, TargetNotEmpty
+from offsite.repository.repository import Repository
+from offsite.repository.snapshots.group_change import GroupChange, open_changes, put_group_change
+from offsite.stores.open_store import open_store
 from tests.inline_runner import InlineRunner
 
 PEERS = Path(__file__).parents[2] / "fixtures" / "peers" / "kafka-backup"
@@ -39,7 +42,7 @@ def test_two_restores_of_one_archive_do_not_share_a_copy(staging: Path) -> None:
     for other, cluster in ((replace(OPTIONS, words={"topics": ["o*"]}), "one"), (OPTIONS, "two")):
         with backup_to_restore(OPTIONS, InlineRunner(), cluster_id=lambda: "one") as backup:
             with backup_to_restore(other, InlineRunner(), cluster_id=lambda: cluster):  # noqa: B023  # called within
-                assert len(list(staging.iterdir())) == 2
+                assert len(copies(staging)) == 2
             assert backup.state().seq == 1
             assert all(backup.store.head(segment.key) for segment in backup.state().all_segments())
     assert list(staging.iterdir()) == []
@@ -59,11 +62,29 @@ def fail_to_restore(options: RestoreRunOptions) -> None:
         raise TargetNotEmpty("the target is not empty")
 
 
-@pytest.mark.parametrize("options", [replace(OPTIONS, keep_staging=True), replace(OPTIONS, words={"groups": ["all"]})])
-def test_the_copy_is_kept_where_it_is_the_way_back(options: RestoreRunOptions, staging: Path) -> None:
-    with backup_to_restore(options, InlineRunner()) as backup:
+def copies(staging: Path) -> list[Path]:
+    return [each for each in staging.iterdir() if each.is_dir()]
+
+
+def test_the_copy_is_kept_where_that_was_said(staging: Path) -> None:
+    with backup_to_restore(replace(OPTIONS, keep_staging=True), InlineRunner()) as backup:
         assert sum(segment.records for segment in backup.state().all_segments()) == 995
     assert len(list(staging.iterdir())) == 1
+
+
+def test_the_copy_goes_though_groups_were_set_and_what_undoes_that_stays(
+    staging: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with backup_to_restore(replace(OPTIONS, words={"groups": ["all"]}), InlineRunner()) as backup:
+        change = GroupChange(change="c", cluster_id="one", restore="r", commit=1, created_at_ms=1)
+        put_group_change(backup.record_store, backup.layout, change, {})
+    assert list(staging.iterdir()) == []
+    place = tmp_path / "state" / "offsite" / "restored"
+    line = f"to go back: offsite groups undo --repo {place} --backup {backup.descriptor.name} --change c"
+    assert line in capsys.readouterr().err
+    kept = Repository.open(open_store(str(place))).backup(backup.descriptor.name)
+    assert [each.change for each in open_changes(kept.record_store, kept.layout)] == ["c"]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 
-from offsite.model.errors import BadOption, RestoreRunning, RestoreTakenOver
+from offsite.cli.commands.restore_source import end_copy
+from offsite.model.errors import (
+    BadOption,
+    ConfirmationMissing,
+    DamagedArchive,
+    LeaderUnavailable,
+    NoSuchTopic,
+    RestoreRunning,
+    RestoreTakenOver,
+    TargetNotEmpty,
+)
 from offsite.model.selections.selection import TopicSelection
+from offsite.repository.backup import Backup
+from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.outcome import RestoreOutcome, put_outcome
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.snapshots.group_change import (
+    GroupChange,
+    GroupChangeLayout,
+    get_before,
+    open_changes,
+    put_group_change,
+)
+from offsite.services.archives.kept_changes import KeptChanges
 from offsite.services.archives.staging import (
     Staging,
     dead_copies,
@@ -19,6 +42,7 @@ from offsite.services.archives.staging import (
     remove_dead_copy,
     staging_copies,
 )
+from offsite.services.own_writes import is_written_here
 from offsite.stores.open_store import open_store
 
 EVERYTHING = TopicSelection(include=("*",))
@@ -108,6 +132,137 @@ def test_what_a_killed_restore_left_unused_goes_with_the_next_one_of_any_archive
     assert third.folder is not None
     assert len(left) == 2 + began
     assert (killed.folder.name in left) is began
+
+
+ENDED = RestoreOutcome(records=0, size_bytes=0, verified=True, findings=(), partitions=())
+CHANGE = GroupChange(change="c", cluster_id="cluster", restore="r", commit=1, created_at_ms=5)
+
+
+def restored_from(staging: Staging, *, ended: bool, changed: bool = True) -> None:
+    """The copy, of which a restore was begun by a process that is no more, and that set groups."""
+    fill(staging)
+    layout, store = BackupLayout(backup=staging.backup), staging.repository.store
+    staging.terms.claim(replace(ProcessIdentity.mine(), pid=str(ended_process())), "w", take_over=False)
+    store.put_if_absent(RestoreLayout(backup=layout, restore="r").record_key, b"{}")
+    if changed:
+        put_group_change(store, layout, CHANGE, {})
+    if ended:
+        put_outcome(store, RestoreLayout(backup=layout, restore="r"), ENDED)
+
+
+def folders(cache: Path) -> set[str]:
+    return {each.name for each in (cache / "offsite" / "staging").iterdir()}
+
+
+@pytest.fixture
+def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def undoable(states: Path, backup: str) -> list[str]:
+    kept = Repository.open(open_store(str(states / "offsite" / "restored"))).backup(backup)
+    return [each.change for each in open_changes(kept.record_store, kept.layout) if is_ours(kept, each)]
+
+
+def is_ours(backup: Backup, change: GroupChange) -> bool:
+    layout = GroupChangeLayout(backup=backup.layout, change=change.change)
+    assert get_before(backup.record_store, backup.layout, change) == {}
+    return is_written_here(backup.record_store, layout.record_key)
+
+
+@pytest.mark.parametrize(("ended", "kept"), [(True, False), (True, True), (False, False)])
+def test_what_was_killed_after_its_restore_had_ended_goes_with_the_next_one(
+    cache: Path, states: Path, ended: bool, kept: bool
+) -> None:
+    killed = open_staging(None, format_name="avro", archive="/a")
+    killed.keep(kept=kept)
+    restored_from(killed, ended=ended)
+    next_one = open_staging(None, format_name="avro", archive="/b")
+    with next_one.in_hand() as held:
+        next_one.keep(kept=False)
+        next_one.remove(held)
+    assert killed.folder is not None
+    if ended and not kept:
+        assert folders(cache) == set()
+        assert undoable(states, killed.backup) == ["c"]
+    else:
+        assert killed.folder.name in folders(cache)
+
+
+def test_who_removes_a_copy_is_told_how_to_go_back(cache: Path, states: Path) -> None:
+    for _ in range(2):  # the same command again, with a backup of the same name
+        staging = open_staging(None, format_name="avro", archive="/a")
+        restored_from(staging, ended=True)
+        with staging.in_hand() as held:
+            changes = staging.remove(held)
+        assert changes == KeptChanges(place=str(states / "offsite" / "restored"), backup=staging.backup, changes=("c",))
+    assert folders(cache) == set()
+    assert undoable(states, staging.backup) == ["c"]
+
+
+def test_a_copy_stays_where_what_undoes_its_changes_can_be_kept_nowhere(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    staging = open_staging(None, format_name="avro", archive="/a")
+    restored_from(staging, ended=True)
+    with staging.in_hand() as held, pytest.raises(BadOption, match="undoes the changes"):
+        staging.remove(held)
+    assert len(folders(cache)) == 1
+    quiet = open_staging(None, format_name="avro", archive="/b")
+    restored_from(quiet, ended=True, changed=False)
+    with quiet.in_hand() as held:
+        quiet.remove(held)
+    assert len(folders(cache)) == 1, "there is nothing to undo"
+
+
+ENDS: dict[str, tuple[BaseException, bool, bool]] = {
+    "what came back differs": (typer.Exit(13), True, False),
+    "groups were refused": (typer.Exit(3), True, True),
+    "no such topic": (NoSuchTopic("no"), False, False),
+    "topics are there": (TargetNotEmpty("no"), False, True),
+    "a damaged archive": (DamagedArchive("no"), False, False),
+    "not confirmed": (ConfirmationMissing("no"), False, True),
+    "no broker": (LeaderUnavailable("no"), False, True),
+    "stopped": (KeyboardInterrupt(), False, True),
+}
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_however_a_command_ends_its_copy_stays_only_where_something_needs_it(
+    cache: Path, states: Path, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error, begun, stays = ENDS[end]
+    staging = open_staging(None, format_name="avro", archive="/a")
+    restored_from(staging, ended=True) if begun else fill(staging)
+    with staging.in_hand(take_over=True) as held:
+        staging.keep(kept=False)
+        end_copy(staging, held, error)
+    assert bool(folders(cache) - {f"{staging.folder.name}.passing" if staging.folder else ""}) is stays
+    said = capsys.readouterr().err
+    assert ("is kept in" in said) is stays
+    assert ("groups undo --repo" in said) is (begun and not stays)
+    assert states
+
+
+def test_a_copy_that_is_to_be_kept_is_kept_whatever_the_error(cache: Path) -> None:
+    staging = open_staging(None, format_name="avro", archive="/a")
+    fill(staging)
+    with staging.in_hand() as held:
+        staging.keep(kept=True)
+        end_copy(staging, held, NoSuchTopic("no"))
+    assert len(folders(cache)) == 1
+
+
+def test_a_restore_that_has_begun_keeps_its_copy_whatever_the_error(cache: Path) -> None:
+    staging = open_staging(None, format_name="avro", archive="/a")
+    restored_from(staging, ended=False)
+    with staging.in_hand(take_over=True) as held:
+        staging.keep(kept=False)
+        end_copy(staging, held, TargetNotEmpty("no"))
+    assert len(folders(cache)) == 2, "and the mark beside it"
 
 
 def test_in_a_repository_that_was_given_only_the_copy_is_removed(tmp_path: Path) -> None:

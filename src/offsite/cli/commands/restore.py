@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,10 +123,12 @@ def run(
             confirm(f"restore into cluster {prepared.record.cluster_id}?")
         result = _restored(prepared, cluster, runner, verify=verify, take_over=take_over)
         render = partial(_render_result, records=options.words.get("records"))
-        emit(result, output=output, render=render if options.keeps_backup else render_what_came_back)
+        emit(result, output=output, render=render if options.keeps_backup else _render_without_backup)
         if result.verified is False:
             raise typer.Exit(Damaged.exit_code)
-    if (verify and result.verified is None) or (result.groups is not None and not result.groups.complete):
+        if result.groups is not None and not result.groups.complete:
+            raise typer.Exit(EXIT_PARTIAL)
+    if verify and result.verified is None:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -166,6 +169,13 @@ def _render_result(console: Console, result: RestoreResult, *, records: str | No
         console.print(f"next: offsite groups plan --backup {result.backup} --restore {result.restore}{same(records)}")
     else:
         render_groups(console, result.groups, records=records)
+
+
+def _render_without_backup(console: Console, result: RestoreResult) -> None:
+    """Where the backup goes: how to go back is told when it has gone."""
+    render_what_came_back(console, result)
+    if result.groups is not None:
+        render_groups(console, replace(result.groups, change=""))
 
 
 def _partition(text: str) -> TopicPartition:

@@ -14,12 +14,14 @@ import typer
 from offsite.cli.options.archive import SkipDamaged
 from offsite.cli.options.common import checked_places
 from offsite.cli.options.restore import RestoreOptions, named_backup
-from offsite.cli.output import emit_notice, note
-from offsite.model.errors import BadOption
+from offsite.cli.output import EXIT_PARTIAL, emit_notice, note
+from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenOver, UserError
 from offsite.services.restore.options import parse_restore
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
+    from offsite.services.archives.staging import Staging
+    from offsite.services.restore.lease import HeldRestore
     from offsite.spark.runner import Runner
 
 Archive = Annotated[
@@ -28,7 +30,7 @@ Archive = Annotated[
         "--archive",
         help="Restore this archive of another tool (a folder or a URL, with --format) instead of a backup. It is "
         "imported first: all of it is read and stored once more, in about its size; that copy goes when the restore "
-        "has succeeded.",
+        "has ended.",
         callback=checked_places,
     ),
 ]
@@ -60,17 +62,17 @@ class RestoreRunOptions(RestoreOptions):
 
     @property
     def keeps_backup(self) -> bool:
-        """Whether the backup stays, with what is known of the restore: the record by which changes of groups can be
-        undone is in it."""
-        return self.archive is None or self.keep_staging or bool(self.words.get("groups"))
+        """Whether the backup stays, with what is known of the restore: in a repository that was given, the record by
+        which changes of groups can be undone stays in it."""
+        return self.archive is None or self.keep_staging or bool(self.staging and self.words.get("groups"))
 
 
 @contextmanager
 def backup_to_restore(
     options: RestoreRunOptions, runner: Runner, *, cluster_id: Callable[[], str] = str, take_over: bool = False
 ) -> Iterator[Backup]:
-    """A block that has the backup to restore. When it ends by an exception, the copy of an archive is kept: the same
-    command goes on with it. `cluster_id`, of where it is restored to, is asked for with archives only; `take_over`:
+    """A block that has the backup to restore. The copy of an archive goes when the block ends, unless the same command
+    goes on with it. `cluster_id`, of where it is restored to, is asked for with archives only; `take_over`:
     also where another process has the copy."""
     if options.archive is None:
         if options.format or options.staging or options.keep_staging or options.skip_damaged:
@@ -111,8 +113,9 @@ def _staged(  # the archive, and all that says what becomes of it
         backup=staging.backup, format=format_name, place=source.place, skip_damaged=options.skip_damaged
     )
     with staging.in_hand(take_over=take_over) as held:
-        plan = plan_import(staging.repository, source.reader, request)
+        staging.keep(kept=options.keep_staging)
         try:
+            plan = plan_import(staging.repository, source.reader, request)
             with progress(f"import {archive}", total_bytes=plan.estimated_bytes) as on_progress:
                 result = run_import(
                     plan,
@@ -123,12 +126,39 @@ def _staged(  # the archive, and all that says what becomes of it
                 )
             emit_notice(result, render=render_import)
             yield staging.repository.backup(staging.backup)
-        except BaseException:
-            place = f"{staging.place}, backup {staging.backup}"
-            note(f"the copy of the archive is kept in {place}: the same command goes on")
+        except BaseException as error:
+            end_copy(staging, held, error)
             raise
         if options.keeps_backup:
             note(f"the copy of the archive is kept in {staging.place}, backup {staging.backup}")
         else:
-            staging.remove(held)
-            note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")
+            _remove(staging, held)
+
+
+def end_copy(staging: Staging, held: HeldRestore, error: BaseException) -> None:
+    """What becomes of the copy where the restore did not come to its end, or not all of it came back."""
+    place = f"{staging.place}, backup {staging.backup}"
+    if staging.is_wanted or staging.is_kept:
+        note(f"the copy of the archive is kept in {place}: the same command goes on")
+    elif isinstance(error, typer.Exit) and error.exit_code == EXIT_PARTIAL:
+        staging.keep(kept=True)
+        note(f"the copy of the archive is kept in {place}, for the groups that were not set; delete it afterwards")
+    elif isinstance(error, typer.Exit | UserError | Damaged):  # the same command would end so again
+        _remove(staging, held)
+    else:
+        note(f"the copy of the archive is kept in {place}: the same command goes on, or any goes without it in a day")
+
+
+def _remove(staging: Staging, held: HeldRestore) -> None:
+    try:
+        changes = staging.remove(held)
+    except RestoreTakenOver:
+        raise
+    except (OffsiteError, OSError) as error:  # the restore has ended all the same
+        note(f"the copy of the archive is still in {staging.place}: {error}")
+        return
+    note("the copy of the archive was removed, with the map of offsets; --keep-staging keeps them")
+    if changes is None:
+        return
+    for change in changes.changes:
+        note(f"to go back: offsite groups undo --repo {changes.place} --backup {changes.backup} --change {change}")

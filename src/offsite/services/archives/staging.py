@@ -2,7 +2,8 @@
 
 Each restore has its own: its name follows from the archive and from what is restored of it, and where to. So a command
 that failed, or was killed, finds its copy again and goes on, and no other one reads or removes it. Without a repository
-to use it lies in the user's cache, where a later restore of any archive removes what killed ones left unused.
+to use it lies in the user's cache, where a later restore of any archive removes what killed ones left: what nothing was
+restored from, and what all restores from have ended, unless somebody said that it is to be kept.
 """
 
 from __future__ import annotations
@@ -16,23 +17,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsite.model.errors import BadOption, Denied, OffsiteError, RepositoryExists, RepositoryNotFound, StoreUnavailable
+from offsite.model.errors import BadOption, Denied, OffsiteError, StoreUnavailable
 from offsite.model.ids import random_id
 from offsite.model.journal import decided
 from offsite.repository.layout import BackupLayout, own
 from offsite.repository.leftovers import LEFT_AFTER_MS, Folder, folder_of, store_time_ms
 from offsite.repository.repository import Repository, backup_folders
-from offsite.repository.restores.layout import LeaseLayout
+from offsite.repository.restores.layout import LeaseLayout, RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.archives.kept_changes import KeptChanges, keep_changes, open_or_make
 from offsite.services.restore.lease import HeldRestore
 from offsite.stores.open_store import open_store
+from offsite.stores.posix_errors import wrapped
 from offsite.stores.store import Store
 
 _DIGITS = 16
 _NAME = re.compile(rf"staging-[0-9a-f]{{{_DIGITS}}}")
 _GOING = ".going"
 """Suffix of the name of a folder that is being removed."""
+_PASSING = ".passing"
+"""Suffix of a file beside a folder in the cache: nobody said that its copy is to be kept when the restore has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +70,39 @@ class Staging:
         finally:
             held.give_up()
 
-    def remove(self, held: HeldRestore) -> None:
-        """Remove the backup, and nothing else of a repository that was given. Raises `RestoreTakenOver`."""
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a restore from the copy has begun and not ended: it needs the copy to go on."""
+        return _unfinished(self.repository.store, BackupLayout(backup=self.backup))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the copy stays when its restore has ended: in a repository that was given, or by somebody's word."""
+        return self.folder is None or not _mark(self.folder).exists()
+
+    def keep(self, *, kept: bool) -> None:
+        """Say whether the copy stays when the restore has ended; before that it is not known to be let go."""
+        if self.folder is None:
+            return
+        mark = _mark(self.folder)
+        with wrapped("write", str(mark)):
+            mark.unlink(missing_ok=True) if kept else mark.touch(mode=0o600)
+
+    def remove(self, held: HeldRestore) -> KeptChanges | None:
+        """Remove the backup, and nothing else of a repository that was given. What undoes changes of groups is kept,
+        and told, when the copy was in the cache. Raises `RestoreTakenOver`, and as `keep_changes`."""
         held.check()
+        is_backup = self.backup in self.repository.backups()
+        changes = keep_changes(self.repository.backup(self.backup)) if self.folder and is_backup else None
         held.fall_silent()
         if self.folder is not None:
             _remove(self.folder)
-            return
+            return changes
         store = self.repository.store
         keys = [info.key for info in own(store.list(BackupLayout(backup=self.backup).prefix))]
         for key in (*(each for each in keys if each not in held.last_keys), *held.last_keys):
             store.delete(key)
+        return changes
 
 
 def open_staging(place: str | None, *, format_name: str, archive: str, purpose: str = "") -> Staging:
@@ -87,12 +114,16 @@ def open_staging(place: str | None, *, format_name: str, archive: str, purpose: 
     if folder is not None:
         _make(folder.parent)
         sweep_cache(but=folder)
-    return Staging(repository=_opened(place or str(folder)), backup=_backup_name(digest), folder=folder)
+    return Staging(repository=open_or_make(place or str(folder)), backup=_backup_name(digest), folder=folder)
 
 
 def sweep_cache(*, but: Path) -> None:
-    """Remove from the user's cache the copies that nobody has in hand and no restore was begun with: an import that was
-    killed before its commit at once, any other after a day. `but` is about to be used."""
+    """Remove from the user's cache the copies that nobody has in hand and that are of no use any more: an import that
+    was killed before its commit at once, one that no restore was begun with after a day, and those whose restores have
+    ended, if they are not to be kept. `but` is about to be used."""
+    for mark in _cache().glob(f"*{_PASSING}"):
+        if not mark.with_suffix("").exists():
+            mark.unlink(missing_ok=True)
     for folder in _cached():
         if folder.name.endswith(_GOING):
             shutil.rmtree(folder, ignore_errors=True)
@@ -104,9 +135,13 @@ def sweep_cache(*, but: Path) -> None:
 def _sweep(folder: Path) -> None:
     staging = Staging(repository=_found(str(folder)), backup=_backup_name(folder.name), folder=folder)
     store, layout = staging.repository.store, BackupLayout(backup=staging.backup)
-    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or any(
-        own(store.list(f"{layout.prefix}restores/"))
-    ):
+    if staging.terms.holder(asking=ProcessIdentity.mine()) is not None or _unfinished(store, layout):
+        return
+    if any(own(store.list(f"{layout.prefix}restores/"))):
+        if not staging.is_kept:
+            with staging.in_hand() as held:
+                decided("staging_swept", why="its restore has ended", place=str(folder))
+                staging.remove(held)
         return
     was_claimed = any(own(store.list(staging.terms.lease.prefix)))
     is_old = folder_of(store, "").quiet_since_ms < store_time_ms(store, ()) - LEFT_AFTER_MS
@@ -121,6 +156,17 @@ def _remove(folder: Path) -> None:
     going = folder.with_name(f"{folder.name}-{random_id()}{_GOING}")
     folder.rename(going)
     shutil.rmtree(going, ignore_errors=True)
+    _mark(folder).unlink(missing_ok=True)
+
+
+def _mark(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}{_PASSING}")
+
+
+def _unfinished(store: Store, layout: BackupLayout) -> bool:
+    prefix = f"{layout.prefix}restores/"
+    names = {info.key.removeprefix(prefix).partition("/")[0] for info in own(store.list(prefix))}
+    return any(store.head(RestoreLayout(backup=layout, restore=name).report_key) is None for name in names)
 
 
 def _backup_name(digest: str) -> str:
@@ -190,15 +236,6 @@ def _cached() -> Sequence[Path]:
 
 def _found(place: str) -> Repository:
     return Repository.open(open_store(place))
-
-
-def _opened(place: str) -> Repository:
-    try:
-        return _found(place)
-    except RepositoryNotFound:
-        with suppress(RepositoryExists):  # another process was first
-            return Repository.init(open_store(place))
-    return _found(place)
 
 
 def _make(cache: Path) -> None:
