@@ -23,10 +23,10 @@ from offsite.cli.streams import EXIT_UNREAD
 from offsite.model import errors
 from offsite.model.errors import OffsiteError
 from offsite.model.option import declared
-from offsite.operator.kubernetes.monitor import KIND, OPERATOR_SERIES
 from offsite.operator.resources.definition import DEFINITIONS, Definition
 from offsite.operator.resources.model import API_VERSION, NUMBER_MAX
 from offsite.operator.resources.schema import Schema, structural_schema
+from offsite.operator.world.monitor import KIND, OPERATOR_SERIES
 from offsite.services.backup.options import BackupWords
 from offsite.services.monitor.declared import DURATION_SERIES, SERIES, TOPIC_SERIES, TOPICS_LEFT_OUT
 from offsite.services.monitor.exposition import TOPICS_MAX
@@ -111,7 +111,7 @@ def metrics_page() -> str:
         "What `offsite metastore backup --follow --metrics-port` offers: each series has the label `topic` alone.",
         _table(head, ((f"`{each.name}`", each.kind, _code([TOPIC]), each.help) for each in METASTORE_SERIES)),
         "## The operator",
-        "What `offsite operator run --kubernetes --metrics-port` offers.",
+        "What `offsite operator run … --metrics-port` offers, of a folder and in Kubernetes.",
         _table(head, ((f"`{each.name}`", "gauge", _code([KIND]), each.help) for each in OPERATOR_SERIES)),
     )
 

@@ -10,7 +10,7 @@ from offsite.model.untrusted.whole_number import whole_number
 
 _AGO = re.compile(r"(\d+)\s*(ms|s|m|h|d|w)[ -]ago")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _HINT = "write it as 2026-11-20T14:00:00Z, '2026-11-20 14:00' (UTC), epoch milliseconds, or 2h-ago"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_AGO = 10**9  # of any unit: weeks of that number still fit 64 bits of milliseconds
@@ -24,7 +24,7 @@ def parse_time(text: str, *, now_ms: int) -> int:
     if (epoch_ms := whole_number(text)) is not None and len(text) >= _MIN_EPOCH_DIGITS:
         return epoch_ms
     if ago := _AGO.fullmatch(text):
-        return now_ms - _number_ago(ago[1]) * _UNIT_MS[ago[2]]
+        return now_ms - _number_ago(ago[1]) * UNIT_MS[ago[2]]
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -45,7 +45,7 @@ def parse_duration_s(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise BadOption(f"{text!r} is not a duration", hint="write it as 500ms, 10s, 5m or 2h")
-    duration_s = float(found[1]) * _UNIT_MS[found[2]] / 1000
+    duration_s = float(found[1]) * UNIT_MS[found[2]] / 1000
     if duration_s > _MAX_DURATION_S:
         raise BadOption(f"{text[:100]} is longer than anything can wait", hint="write it as 500ms, 10s, 5m or 2h")
     return duration_s

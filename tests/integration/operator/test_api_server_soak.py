@@ -18,6 +18,7 @@ from tests.processes import wait_until
 from tests.unit.operator.resources.documents import (
     ACCEPTED,
     REFUSED,
+    REFUSED_AS_CONTRADICTIONS,
     REFUSED_BY_KEYS,
     REFUSED_BY_LISTS,
     REFUSED_BY_RULES,
@@ -32,7 +33,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 POINT = {"commit": 1, "timestamp": "2026-11-24T12:00:00Z"}
 LATER = {"commit": 9, "timestamp": "2026-11-24T13:00:00Z"}
-ALL_REFUSED = REFUSED | REFUSED_BY_RULES | REFUSED_BY_KEYS | REFUSED_BY_LISTS
+ALL_REFUSED = REFUSED | REFUSED_BY_RULES | REFUSED_BY_KEYS | REFUSED_BY_LISTS | REFUSED_AS_CONTRADICTIONS
 
 _names = (f"shop-{number}" for number in itertools.count())
 
@@ -182,6 +183,15 @@ def test_a_list_shows_what_the_design_asks_for(client: httpx.Client) -> None:
     assert columns == ["Name", "Generation", "Reconciled", "Oldest", "Restorable", "Age"]
     assert (cells["Name"], cells["Generation"], cells["Reconciled"]) == (it["metadata"]["name"], 1, True)
     assert (cells["Oldest"], cells["Restorable"]) == (POINT["timestamp"], LATER["timestamp"])
+
+
+def test_of_a_backup_on_its_way_out_nothing_is_the_newest(client: httpx.Client) -> None:
+    it = make(client, "Backup", {})
+    backups = [{"oldestData": POINT, "latestRestorable": LATER}, {"phase": "running"}]
+    assert change(client, it, {"status": {"backups": backups}}, "status").is_success
+    table = client.get(path("Backup", it["metadata"]["name"]), headers=TABLE).json()
+    cells = dict(zip((each["name"] for each in table["columnDefinitions"]), table["rows"][0]["cells"], strict=True))
+    assert (cells["Oldest"], cells["Restorable"]) == (POINT["timestamp"], None)
 
 
 @pytest.mark.parametrize("kind", ["Restore", "Schedule"])

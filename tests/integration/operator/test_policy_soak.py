@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -10,13 +11,17 @@ import pytest
 import yaml
 
 from offsite.model.version import __version__
+from offsite.operator.decide.wanted import AgentsWanted, Place
+from offsite.operator.kubernetes.agents import FOR_AGENTS, PodAgents
+from offsite.operator.kubernetes.cluster import Body, Named
 from offsite.operator.kubernetes.http_cluster import NAMES_ALONE
 from offsite.operator.kubernetes.manifests import by_default, namespace_manifests, operator_manifests
+from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from tests.fetched_tools import NoTool
 from tests.integration.operator.api_server import DEFINITIONS_PATH, api_server, fetched_whole_programs
 from tests.processes import wait_until
-from tests.unit.operator.resources.documents import RESTORE, document
+from tests.unit.operator.resources.documents import POD_TEMPLATE, RESTORE, document
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # the server is compiled once, which takes ten minutes
 
@@ -75,10 +80,14 @@ def declared(client: httpx.Client, name: str, spec: dict[str, Any], *, dry: bool
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (EVIL, "is none that agents may run"),
+        (EVIL, "an image that agents may not run"),
         ({"destination": {"endpoint": "s3://bucket/kafka?endpoint=http://evil"}}, "what follows ?"),
         (template(sparkConf={"spark.jars": "x"}), "a resource may set no others"),
         (template(environment={"LD_PRELOAD": "x"}), "a resource may set no others"),
+        (template(spec={"containers": [{"name": "agent", "image": "evil/image"}]}), "an image that agents may not run"),
+        (template(metadata={"labels": {"app": "web"}}), "a label or annotation"),
+        (template(metadata={"annotations": {"iam.amazonaws.com/role": "admin"}}), "a label or annotation"),
+        (template(spec={"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}), "a volume has one of"),
     ],
 )
 def test_what_the_operator_would_refuse_is_refused_at_once(
@@ -99,6 +108,82 @@ def test_so_is_a_restore_from_somewhere_else(client: httpx.Client) -> None:
 @pytest.mark.parametrize("spec", [{}, template(image=f"offsite:{__version__}"), template(environment={"TZ": "UTC"})])
 def test_what_it_takes_is_taken(client: httpx.Client, spec: dict[str, Any]) -> None:
     assert declared(client, "taken", spec, dry=True).status_code == 201
+
+
+def test_a_pod_template_is_taken_by_kubernetes_as_it_is_merged(client: httpx.Client) -> None:
+    """What the definition lets pass makes pods that an API server takes; what is taken out of it goes from them."""
+    asked = {**POD_TEMPLATE["spec"], "containers": [{**POD_TEMPLATE["spec"]["containers"][0], "image": ""}]}
+    made = declared(client, "shop", template(spec=asked))
+    assert made.status_code == 201, made.text
+    named, agents = Named.of(made.json()), PodAgents(cluster=AskedCluster(client), image="offsite:1")
+    agents.named[named.uid] = named
+    for kind, name in (
+        *(("secrets", name) for name in ("keys", "offsite-cluster-shop")),
+        ("persistentvolumeclaims", "share"),
+    ):
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {
+            "metadata": {"name": name, "labels": {FOR_AGENTS: "true"}},
+            **({"spec": spec} if name == "share" else {}),
+        }
+        assert client.post(f"/api/v1/namespaces/{NAMESPACE}/{kind}", json=body).status_code == 201
+
+    def configure(spec: dict[str, Any]) -> dict[str, Any]:
+        wanted = AgentsWanted(
+            replicas=1,
+            template=AgentTemplate.model_validate({"spec": spec}),
+            place=Place(account="", repository="/mnt/share"),
+            cluster="shop",
+        )
+        agents.configure(named.uid, wanted)
+        assert agents.seen(named.uid).configured == wanted
+        found: dict[str, Any] = client.get(named.deployment_path).json()["spec"]["template"]["spec"]
+        return found
+
+    pod = configure(made.json()["spec"]["agents"]["template"]["spec"])
+    for name in ("serviceAccountName", "nodeSelector", "tolerations"):
+        assert pod[name] == asked[name]
+    (agent,) = pod["containers"]
+    assert {"name": "share", "mountPath": "/mnt/share"} in agent["volumeMounts"]
+    assert agent["resources"]["limits"] == {"memory": "4Gi"}
+    assert [volume["name"] for volume in pod["volumes"]] == ["temporary", "cluster", "authority", "keys", "share"]
+    assert (pod["automountServiceAccountToken"], pod["securityContext"]["runAsNonRoot"]) == (False, True)
+
+    plain = configure({})
+    assert not {"nodeSelector", "tolerations", "affinity", "serviceAccountName"} & plain.keys()
+    assert [volume["name"] for volume in plain["volumes"]] == ["temporary", "cluster"]
+    assert plain["volumes"][0] == {"name": "temporary", "emptyDir": {}}
+
+
+@dataclass(frozen=True)
+class AskedCluster:
+    """The port `Cluster` over the client of the test."""
+
+    client: httpx.Client
+
+    def get(self, path: str) -> Body | None:
+        found = self.client.get(path)
+        return None if found.status_code == 404 else found.json()
+
+    def labels(self, path: str) -> Mapping[str, str] | None:
+        found = self.client.get(path, headers={"Accept": NAMES_ALONE})
+        return None if found.status_code == 404 else found.json()["metadata"].get("labels", {})
+
+    def list(self, path: str) -> Iterable[Body]:
+        found: list[Body] = self.client.get(path).json()["items"]
+        return found
+
+    def create(self, path: str, body: Body) -> None:
+        made = self.client.post(path, json=body, params={"fieldValidation": "Strict"})
+        assert made.status_code == 201, made.text
+
+    def patch(self, path: str, patch: Body) -> bool:
+        changed = self.client.patch(path, json=patch, headers=MERGE, params={"fieldValidation": "Strict"})
+        assert changed.is_success, changed.text
+        return True
+
+    def delete(self, path: str, *, uid: str) -> None:
+        raise AssertionError(f"nothing is deleted: {path} {uid}")
 
 
 def test_a_namespace_that_nobody_looks_after_is_not_asked(client: httpx.Client) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from offsite.cli.app import app
 from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions
 from offsite.model.errors import BadOption, KubernetesUnavailable
-from offsite.operator.kubernetes.monitor import SILENT_MAX_S, HomeShown
+from offsite.operator.world.monitor import SILENT_MAX_S, HomeShown
 from offsite.services.monitor.address import parse_address
 from offsite.services.monitor.http import StatusServer
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
@@ -33,36 +33,48 @@ def test_it_goes_with_neither_a_folder_nor_what_is_of_one(more: tuple[str, ...])
     assert "--kubernetes goes with neither" in done.exception.message
 
 
-@pytest.mark.parametrize("more", [("--namespace", "a"), ("--state", "s3://b/c"), ("--metrics-port", "9464")])
+@pytest.mark.parametrize("more", [("--namespace", "a"), ("--state", "s3://b/c")])
 def test_what_is_of_kubernetes_is_refused_without_it(tmp_path: Path, more: tuple[str, str]) -> None:
     done = run(str(tmp_path), "--once", *more)
     assert isinstance(done.exception, BadOption)
     assert done.exception.message.startswith(more[0])
 
 
+def test_one_look_shows_no_metrics(tmp_path: Path) -> None:
+    done = run(str(tmp_path), "--once", "--metrics-port", "9464")
+    assert isinstance(done.exception, BadOption)
+    assert "--once goes without --metrics-port" in done.exception.message
+
+
 @pytest.mark.parametrize(
-    ("variables", "words", "namespaces", "images"),
+    ("variables", "words", "found_words"),
     [
-        (("", ""), (), [], []),
-        (("shops fairs", "a:1 b:2"), (), ["shops", "fairs"], ["a:1", "b:2"]),
-        (("shops", "a:1"), ("--namespace", "x", "--allow-image", "y"), ["x"], ["y"]),
+        (("", "", ""), (), ([], [], [])),
+        (("shops fairs", "a:1 b:2", "team"), (), (["shops", "fairs"], ["a:1", "b:2"], ["team"])),
+        (
+            ("shops", "a:1", "team"),
+            ("--namespace", "x", "--allow-image", "y", "--allow-metadata", "z"),
+            (["x"], ["y"], ["z"]),
+        ),
     ],
 )
-def test_namespaces_and_images_are_words_of_variables_or_options(
+def test_lists_are_words_of_variables_or_options(
     monkeypatch: pytest.MonkeyPatch,
-    variables: tuple[str, str],
+    variables: tuple[str, str, str],
     words: tuple[str, ...],
-    namespaces: list[str],
-    images: list[str],
+    found_words: tuple[list[str], list[str], list[str]],
 ) -> None:
     found: list[KubernetesOptions] = []
     monkeypatch.setattr(
         "offsite.cli.commands.operator.run_in_kubernetes", lambda options, *_, **__: found.append(options)
     )
-    for name, value in zip(("OFFSITE_NAMESPACES", "OFFSITE_ALLOWED_IMAGES"), variables, strict=True):
+    names = ("OFFSITE_NAMESPACES", "OFFSITE_ALLOWED_IMAGES", "OFFSITE_ALLOWED_METADATA")
+    for name, value in zip(names, variables, strict=True):
         monkeypatch.setenv(name, value)
     assert run("--kubernetes", *words).exit_code == 0
-    assert (list(found[0].namespace or ()), list(found[0].allow_image or ())) == (namespaces, images)
+    options = found[0]
+    lists = (options.namespace, options.allow_image, options.allow_metadata)
+    assert tuple(list(each or ()) for each in lists) == found_words
 
 
 def test_who_is_not_logged_in_is_told_so_at_once(tmp_path: Path) -> None:

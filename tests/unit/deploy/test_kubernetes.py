@@ -183,7 +183,7 @@ def test_every_value_of_the_chart_is_used_and_explained() -> None:
     lines = read("helm/offsite/values.yaml").splitlines()
     told = [before.strip() for before, line in pairwise(lines) if '"' in line and "#" not in line]
     values = [path for path in used if path.startswith("Values.")]
-    assert len(told) == len(values) == 11
+    assert len(told) == len(values) == 12
     assert all(each.startswith("# ") for each in told)
 
 
@@ -222,7 +222,8 @@ def test_the_operator_may_do_little() -> None:
     allowed = allowed_by(documents(read("kubernetes/namespace.yaml"))[0])
     assert {group for group, _ in allowed} == {"offsite.dev", "apps", ""}
     assert not any("*" in (*place, *verbs) for place, verbs in allowed.items())
-    assert allowed["", "secrets"] == {"get"}, "of one that is named, for its labels"
+    for kind in ("secrets", "persistentvolumeclaims"):
+        assert allowed["", kind] == {"get"}, "of one that is named, for its labels"
     assert not any(resource in {"configmaps", "pods"} for _, resource in allowed)
     for kind in KINDS:
         assert allowed["offsite.dev", kind] == {"get", "list", "watch", "patch"}
@@ -256,7 +257,8 @@ def test_one_operator_runs_as_nobody_and_writes_nowhere_but_in_its_own_folders()
     assert writable == ["/tmp", "/var/lib/offsite"]
     folders = {each["name"]: each["value"] for each in container["env"]}
     assert folders.pop("OFFSITE_AGENT_IMAGE") == container["image"]
-    assert (folders.pop("OFFSITE_ALLOWED_IMAGES"), folders.pop("OFFSITE_NAMESPACES")) == ("", "offsite")
+    lists = ("OFFSITE_ALLOWED_IMAGES", "OFFSITE_ALLOWED_METADATA", "OFFSITE_NAMESPACES")
+    assert [folders.pop(name) for name in lists] == ["", "", "offsite"]
     assert all(each.startswith(("/tmp", "/var/lib/offsite")) for each in folders.values())
 
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsite.model.clock import SystemClock
+from offsite.operator.world.monitor import HomeShown, Rounds
 from offsite.services.metastore.view import BackupView, Verdict
 from offsite.services.monitor.exposition import expose
 from offsite.services.monitor.metastore import MetastoreShown
@@ -42,12 +43,21 @@ def tool() -> Path:
         pytest.skip(str(error))
 
 
+@dataclass(frozen=True)
+class OperatorHome:
+    rounds: Rounds
+
+
+def operator_shown() -> HomeShown:
+    return HomeShown(home=OperatorHome(rounds=Rounds(ended_s=0.0)), clock=SystemClock())
+
+
 def scraped() -> Mapping[str, frozenset[str]]:
     """The labels of each series of a real scrape in which everything is told, as Prometheus stores them."""
     found: dict[str, set[str]] = defaultdict(set)
     metastore = BackupView(topic="t", verdict=Verdict.CURRENT, file=None, last_command_ms=NOW_MS, seen_ms=NOW_MS)
     shown = MetastoreShown(metastore, clock=SystemClock())
-    texts = expose(FULL, now_ms=NOW_MS).text + shown.metrics("").text
+    texts = expose(FULL, now_ms=NOW_MS).text + shown.metrics("").text + operator_shown().metrics("").text
     for family in text_string_to_metric_families(texts.decode()):
         for sample in family.samples:
             found[sample.name].update(sample.labels)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offsite.cli.commands.coordinator import operator_work
-from offsite.cli.commands.coordinator.operator_kubernetes import KubernetesOptions, check_not_given, run_in_kubernetes
+from offsite.cli.commands.coordinator.operator_kubernetes import (
+    KubernetesOptions,
+    check_not_given,
+    run_in_kubernetes,
+    shown,
+)
 from offsite.cli.options.common import Output, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import OutputFormat, confirm, emit, emit_notice, note
@@ -88,7 +93,7 @@ def run(
     from offsite.model.clock import SystemClock
     from offsite.operator.folder.operator import run as go_on
 
-    clock, every_s, shown = SystemClock(), parse_duration_s(options.every), _Shown(output)
+    clock, every_s, lines = SystemClock(), parse_duration_s(options.every), _Shown(output)
     if options.kubernetes:
         if folder is not None or once or stop_agents:
             raise BadOption("--kubernetes goes with neither a folder, --once nor --stop-agents")
@@ -97,6 +102,8 @@ def run(
     check_not_given(options)
     if folder is None:
         raise BadOption("there is nothing to look after", hint="name a folder, or add --kubernetes")
+    if once and options.metrics_port:
+        raise BadOption("--once goes without --metrics-port", hint="metrics are of an operator that goes on")
     if once and stop_agents:
         raise BadOption("--once goes without --stop-agents", hint="agents are to copy until the next look")
     operator = _operator(folder, options)
@@ -105,7 +112,8 @@ def run(
         emit(operator.look(), output=output, render=render_look)
         return
     try:
-        go_on(operator, every_s=every_s, clock=clock, on_look=shown.look)
+        with shown(operator, options.metrics_port, clock):
+            go_on(operator, every_s=every_s, clock=clock, on_look=lines.look)
     except KeyboardInterrupt:
         if stop_agents:
             note("the agents are told to end")

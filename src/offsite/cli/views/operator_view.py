@@ -56,12 +56,12 @@ def render_resources(console: Console, found: ResourceList) -> None:
     if not found.resources:
         console.print("nothing is declared; begin with: offsite operator apply -f FILE")
         return
-    table = Table("KIND", "NAME", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE")
+    table = Table("KIND", "NAME", "GENERATION", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE")
     for each in found.resources:
         age = format_duration(each.age_s) if each.age_s >= 0 else "-"
         is_good = "yes" if each.reconciled else "no"
         times = (each.oldest_data[:19] or "-", each.latest_restorable[:19] or "-")
-        table.add_row(each.kind, each.name, each.state, is_good, *times, age)
+        table.add_row(each.kind, each.name, str(each.generation or "-"), each.state, is_good, *times, age)
     console.print(table)
     for each in found.resources:
         if each.message:

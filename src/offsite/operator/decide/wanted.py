@@ -21,13 +21,15 @@ _DOTS = re.compile(r"\.{2,}")
 class Account:
     """A place for backups: a repository, and what opens it. `environment`: names and values of variables; they go to
     the endpoint, to what it `opens` beside it, and to what lies below, and nowhere else. `namespaces`: whose resources
-    may name it. `closed`: why those that are looked at may not."""
+    may name it. `service_accounts`: of Kubernetes, which agents may have that use it. `closed`: why resources that are
+    looked at may not name it."""
 
     name: str
     endpoint: str
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     opens: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    service_accounts: tuple[str, ...] = ()
     closed: str = ""
 
     @property
@@ -156,8 +158,12 @@ def place_of(account: Account, url: str) -> Place:
 
 
 def refusal(spec: BackupSpec) -> str:
-    """What a resource may not cause, whatever it declares; empty: nothing of it."""
-    return spec.agents.template.forbidden() or foreign_query(spec.destination.endpoint, "spec.destination.endpoint")
+    """What a resource cannot mean, or may not cause; empty: nothing of it. Whatever declares it, it is refused."""
+    return (
+        spec.expiry.contradiction()
+        or spec.agents.template.forbidden()
+        or foreign_query(spec.destination.endpoint, "spec.destination.endpoint")
+    )
 
 
 def foreign_query(url: str, field_name: str) -> str:

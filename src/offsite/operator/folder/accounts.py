@@ -50,6 +50,8 @@ class AccountEntry(Strict):
     """What resources may name beside it: folders and URLs, each with all below it. What follows `?` says how these are
     reached."""
     namespaces: Namespaces = ()
+    service_accounts: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    """In Kubernetes: whose rights in a cloud agents may have that use it."""
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
     """Variables that open it."""
     environment_file: Text = ""
@@ -72,7 +74,7 @@ def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
     if not layout.accounts.exists():
         return ()
     _warn_if_readable(layout.accounts)
-    hint = "write a list of accounts: name, endpoint, opens, namespaces, environment, environmentFile"
+    hint = "write a list of accounts: name, endpoint, opens, namespaces, serviceAccounts, environment, environmentFile"
     return tuple(_account(entry, layout.root) for entry in _entries(layout.accounts, _ACCOUNTS, hint))
 
 
@@ -179,6 +181,7 @@ def _account(entry: AccountEntry, root: Path) -> Account:
         environment=tuple(sorted(variables.items())),
         opens=entry.opens,
         namespaces=entry.namespaces,
+        service_accounts=entry.service_accounts,
     )
 
 

@@ -105,7 +105,7 @@ def contradiction(resource: Resource) -> str:
     """Which of its own parts a resource speaks against; empty: none."""
     match resource:
         case Backup(spec=spec):
-            return spec.expiry.contradiction() or refusal(spec)
+            return refusal(spec)
         case Restore(spec=spec):
             return foreign_query(spec.backup_url.rpartition("#")[0], "spec.backupUrl")
         case _:

@@ -16,7 +16,7 @@ from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import Place, Wanted, stopping, wanted_of
+from offsite.operator.decide.wanted import Place, Wanted, refusal, stopping, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
@@ -106,7 +106,8 @@ class BackupKeeper:
         calm = self._calm.get(record.uid)
         if calm is not None and self._is_calm(calm, record, backup):
             return calm.kept
-        self.jobs.stop_other(record.uid, _words(backup))
+        if not refusal(backup.spec):  # what is refused is not in force
+            self.jobs.stop_other(record.uid, _words(backup))
         wanted = self._wanted(hands, launches, backup, record)
         launches.check(wanted.agents)
         if backup.spec.state is not BackupState.STOPPED:
@@ -121,8 +122,6 @@ class BackupKeeper:
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
         told = _told(done.conditions)
-        if problem := backup.spec.expiry.contradiction():  # in Kubernetes nobody refuses it
-            told = _with(told, Told(type=ConditionType.MISCONFIGURED_BACKUP.value, message=problem))
         told += _older_kept(hands, record.uid, wanted.place, done.seen)
         told += self._failing(record.uid)
         kept = Kept(told=told, fields={**fields, "backups": backups_of(done.seen)})
@@ -261,13 +260,6 @@ def _older_kept(hands: Hands, uid: str, place: Place, seen: BackupSeen) -> Itera
     if told:
         hint = "it goes when this is mended, or once a person lets it go: offsite operator release"
         yield Told(type=OLDER_KEPT, message=f"{named(told, most=_NAMED_MAX)}; {hint}", is_note=True)
-
-
-def _with(told: list[Told], more: Told) -> list[Told]:
-    """One of each type: what is there says both then."""
-    before = next((each for each in told if each.type == more.type), None)
-    message = f"{before.message}; {more.message}" if before is not None else more.message
-    return [*(each for each in told if each is not before), replace(more, message=message)]
 
 
 def _told(conditions: tuple[Condition, ...]) -> list[Told]:

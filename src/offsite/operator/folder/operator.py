@@ -6,6 +6,7 @@ An error in one resource is told in its status, and never stops the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from offsite.operator.folder.accounts import Accounts, read_accounts
 from offsite.operator.folder.admission import ABSENT_AFTER_S, SETTLE_S
 from offsite.operator.folder.admissions import Admissions
 from offsite.operator.folder.agents import LocalAgents
+from offsite.operator.folder.backups import EXPIRY_FAILING
 from offsite.operator.folder.documents import Key, read_declared
 from offsite.operator.folder.edits import is_whole
 from offsite.operator.folder.expiry_jobs import ExpiryJobs
@@ -31,6 +33,7 @@ from offsite.operator.folder.moves import bind, check_own
 from offsite.operator.folder.records import Record, Records
 from offsite.operator.folder.status import LAST_LOOK, Statuses, Told, status_of
 from offsite.operator.world.job_processes import local_processes
+from offsite.operator.world.monitor import Rounds
 from offsite.stores.plain_files import make_private_root
 from offsite.stores.posix_errors import wrapped
 from offsite.stores.posix_store import PosixStore
@@ -70,7 +73,7 @@ class Look:
 
 
 class FolderOperator:
-    """To make one raises `FolderCopied` where the folder is a copy."""
+    """To make one raises `FolderCopied` where the folder is a copy. `rounds` may be read by other threads."""
 
     def __init__(self, layout: FolderLayout, rules: OperatorRules, *, clock: Clock) -> None:
         self._layout, self._rules, self._clock = layout, rules, clock
@@ -91,6 +94,8 @@ class FolderOperator:
             settle_s=rules.settle_s,
         )
         self._accounts_seen = Steady(enough_s=rules.settle_s)
+        self._failing: set[Key] = set()
+        self.rounds = Rounds(ended_s=clock.monotonic_s())
 
     def settle(self) -> None:
         """Look at files alone, for as long as they have to be the same: for who makes one look and ends."""
@@ -107,6 +112,7 @@ class FolderOperator:
         unclear = {**self._open_hands(), **declared.unclear}
         self._tell_unclear(unclear)
         problems = self._admissions.admit_all(declared)
+        self._failing = set()
         waiting = {record.key: self._look_after(record, problems) for record in self.records.all()}
         for key, problem in problems.items():
             if key not in waiting:
@@ -115,6 +121,12 @@ class FolderOperator:
             self.statuses.keep_only([*problems, *(each.key for each in self.records.all())])
         self.agents.tend(self.records.uids)
         self._step_queue()
+        self.rounds = Rounds(
+            ended_s=self._clock.monotonic_s(),
+            resources=Counter(kind for kind, _ in waiting),
+            waiting=Counter(kind for (kind, _), why in waiting.items() if why),
+            failing=Counter(kind for kind, _ in self._failing),
+        )
         resources = [NotYet(kind=kind, name=name, why=why) for (kind, name), why in sorted(waiting.items()) if why]
         files = [NotYet(kind="file", name=name, why=why) for name, why in sorted(unclear.items())]
         return Look(resources=len(waiting), waiting=(*resources, *files))
@@ -175,6 +187,8 @@ class FolderOperator:
         """`problem`: of what files declare; it says more than what a look found."""
         types = {each.type for each in problem}
         told, fields = [*problem, *(each for each in kept.told if each.type not in types)], kept.fields
+        if any(condition.type == EXPIRY_FAILING for condition in told):
+            self._failing.add(key)
         before = self.statuses.read(*key).get("status")
         before = {n: v for n, v in before.items() if n != LAST_LOOK} if isinstance(before, Mapping) else {}
         if key[0] == "Restore" and f"Misconfigured{key[0]}" in types:

@@ -29,9 +29,10 @@ NOT_LOOKED_AT = "not looked at yet: does an operator run?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLine:
-    """One line of `get`. Times as the status has them, empty for none; `age_s`: since the resource was first seen, -1
-    where it was not; `looked_s`: since an operator looked at it, -1 where none told. `silent`: that is so long ago that
-    what is told may be no more. `message`: why it is not as declared."""
+    """One line of `get`. Times as the status has them, empty for none; `latest_restorable`: of the backup that goes on,
+    not of one that is on its way out. `age_s`: since the resource was first seen, -1 where it was not; `looked_s`:
+    since an operator looked at it, -1 where none told. `silent`: that is so long ago that what is told may be no more.
+    `message`: why it is not as declared."""
 
     kind: str
     name: str
@@ -163,7 +164,7 @@ def _line(key: Key, record: Record | None, document: Fields, now_ms: int) -> Res
         generation=record.generation if record is not None else 0,
         reconciled=status.get("reconciled") is True and _is_of(document, record),
         oldest_data=min(_times(backups, "oldestData"), default=""),
-        latest_restorable=max(_times(backups, "latestRestorable"), default=""),
+        latest_restorable=next(_times(backups[-1:], "latestRestorable"), ""),
         age_s=_since_s(record.created_ms, now_ms) if record is not None else -1,
         looked_s=looked_s,
         silent=not 0 <= looked_s <= SILENT_S,

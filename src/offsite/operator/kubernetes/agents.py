@@ -2,8 +2,10 @@
 
 What agents need lies in Secrets of the namespace of the resource, by name: `offsite-account-<account>` holds the
 variables that open the repository, `offsite-cluster-<cluster>` the file `client.properties` that reaches the brokers.
-Both have a label that says they are for agents: a name in a resource alone mounts nothing. Of them the operator asks
-for the labels, and reads no data.
+Both have a label that says they are for agents: a name in a resource alone mounts nothing, nor do the Secrets and
+claims that its pod template names. Of them the operator asks for the labels, and reads no data.
+
+What a pod template says is merged into the pod that is made here (`resources.pod_template` has what it may say).
 
 What agents run for is noted in an annotation, so a look needs nothing but the Deployment. It may be changed, scaled or
 deleted by hand: the next look puts it right.
@@ -29,6 +31,7 @@ from offsite.operator.kubernetes.manifests import (
     Manifest,
     variables,
 )
+from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
 from offsite.operator.resources.backup import AgentTemplate
 from offsite.operator.resources.model import API_VERSION, GROUP
 
@@ -39,7 +42,7 @@ MADE_OF = f"{GROUP}/made-of"
 UID = f"{GROUP}/backup-uid"
 """Label: the resource whose agents these are."""
 FOR_AGENTS = f"{GROUP}/for-agents"
-"""Label of a Secret, `true`: agents may have what it holds. Whoever may write Secrets says so."""
+"""Label of a Secret or a claim, `true`: agents may have what it holds. Whoever may write these says so."""
 OTHERWISE = -1
 """The replicas of a Deployment that is not as the operator would make it: another version of it did, or somebody has
 scaled it by hand, or taken a label from its Secrets. So it is configured again."""
@@ -98,16 +101,16 @@ class PodAgents:
         return "; ".join(filter(None, said))
 
     def _unlabelled(self, named: Named, agents: AgentsWanted) -> str:
-        """What is wrong with the Secrets that agents would get; empty: nothing."""
-        for secret in secrets_of(agents):
-            labels = self.cluster.labels(f"{named.secrets_path}/{secret}")
+        """What is wrong with the Secrets and claims that agents would get; empty: nothing."""
+        for kind, name in labelled_of(agents):
+            labels = self.cluster.labels(named.core_path(f"{kind.lower()}s", name))
             if labels is None:
                 return (
-                    f"there is no Secret {secret} in namespace {named.namespace}: make it, with label {FOR_AGENTS}=true"
+                    f"there is no {kind} {name} in namespace {named.namespace}: make it, with label {FOR_AGENTS}=true"
                 )
             if labels.get(FOR_AGENTS) != "true":
-                command = f"kubectl -n {named.namespace} label secret {secret} {FOR_AGENTS}=true"
-                return f"Secret {secret} is not for agents; if it is to be: {command}"
+                command = f"kubectl -n {named.namespace} label {kind.lower()} {name} {FOR_AGENTS}=true"
+                return f"{kind} {name} is not for agents; if it is to be: {command}"
         return ""
 
     def _own(self, uid: str) -> Body | None:
@@ -119,9 +122,12 @@ class PodAgents:
         return now is not None and Named.of(now) == named
 
     def _patch(self, named: Named, found: Body, agents: AgentsWanted) -> None:
-        made = agent_deployment(named, agents, self.image)
-        metadata = {**made["metadata"], "uid": found["metadata"]["uid"]}
-        self.cluster.patch(named.deployment_path, {**made, "metadata": metadata})
+        """As `kubectl apply`: what the operator gave it and does not give it any more goes, and what others put there
+        stays."""
+        before, after = agents_of(found), agent_deployment(named, agents, self.image)
+        patch = merge_patch(agent_deployment(named, before or agents, self.image), after)
+        patch["metadata"]["uid"] = found["metadata"]["uid"]
+        self.cluster.patch(named.deployment_path, patch)
 
     def _make_room(self, named: Named, found: Body) -> None:
         """For a Deployment whose resource of the same name is gone. Raises `ResourceConflict` for one that is none of
@@ -161,7 +167,7 @@ def agent_deployment(named: Named, agents: AgentsWanted, image: str) -> Manifest
         "selector": {"matchLabels": selected},
         # one more would only stand by: the backup goes on while agents are replaced one after the other
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(named, agents, image)},
+        "template": _pod_template(named, agents, image, labels),
     }
     owner = {"apiVersion": API_VERSION, "kind": "Backup", "name": named.name, "uid": named.uid}
     metadata = {
@@ -178,6 +184,34 @@ def secrets_of(agents: AgentsWanted) -> tuple[str, ...]:
     """The names of what they are given: that of the cluster, and of the account if there is one."""
     account = (f"offsite-account-{agents.place.account}",) if agents.place.account else ()
     return (f"offsite-cluster-{agents.cluster}", *account)
+
+
+def labelled_of(agents: AgentsWanted) -> tuple[tuple[str, str], ...]:
+    """The kinds and names of all that has to have the label."""
+    volumes = agents.template.spec.volumes
+    return (
+        *(("Secret", name) for name in secrets_of(agents)),
+        *(("Secret", volume.secret.secret_name) for volume in volumes if volume.secret),
+        *(
+            ("PersistentVolumeClaim", volume.persistent_volume_claim.claim_name)
+            for volume in volumes
+            if volume.persistent_volume_claim
+        ),
+    )
+
+
+def _pod_template(named: Named, agents: AgentsWanted, image: str, labels: Mapping[str, str]) -> Manifest:
+    """What the resource asks for is merged into what agents are. Labels by which pods are found stay as they are."""
+    own = {"metadata": {"labels": {**labels}}, "spec": _pod(named, agents, image)}
+    asked = agents.template.model_dump(mode="json", by_alias=True, include={"metadata", "spec"}, exclude_defaults=True)
+    for container in asked.get("spec", {}).get("containers", ()):
+        for variable in container.get("env", ()):
+            variable["value"] = _as_it_is(variable.get("value", ""))
+    made = strategic_merge(own, asked)
+    made["metadata"]["labels"] |= labels
+    if name := made["spec"].get("serviceAccountName"):
+        made["spec"]["serviceAccount"] = name  # its old name: an API server takes one from the other, and keeps it
+    return made
 
 
 def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:

@@ -56,9 +56,9 @@ class Named:
     def path(self) -> str:
         return f"{resources_path(self.kind, self.namespace)}/{self.name}"
 
-    @property
-    def secrets_path(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/secrets"
+    def core_path(self, plural: str, name: str) -> str:
+        """Of an object of the core group in the same namespace."""
+        return f"/api/v1/namespaces/{self.namespace}/{plural}/{name}"
 
     @property
     def deployments_path(self) -> str:

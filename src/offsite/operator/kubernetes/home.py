@@ -11,7 +11,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, KubernetesDenied, OffsiteError
@@ -32,6 +32,7 @@ from offsite.operator.kubernetes.status import status_patch, status_told
 from offsite.operator.resources.backup import FINALIZER
 from offsite.operator.resources.parse import KINDS
 from offsite.operator.world.job_processes import JobProcesses, local_processes
+from offsite.operator.world.monitor import Rounds
 from offsite.operator.world.slots import Slots
 
 ROUND_MAX_S = 120.0
@@ -40,17 +41,6 @@ WENT_MAX = 100
 """Resources that went without their finalizer since the last round: they are remembered as they were."""
 SELDOM_MS = 30_000
 """Between two looks at a resource that is as declared, or done for good."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rounds:
-    """The last round: when it ended by the monotonic clock, resources by their kind, how many of them were not as
-    declared, and of how many expiry jobs fail again and again."""
-
-    ended_s: float
-    resources: Mapping[str, int] = field(default_factory=dict)
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    failing: Mapping[str, int] = field(default_factory=dict)
 
 
 class KubernetesHome:

@@ -21,8 +21,11 @@ USER_ID = 65532
 CONFIGURATION_FOLDER = "/etc/offsite"
 AGENT_IMAGE = "OFFSITE_AGENT_IMAGE"
 """The variable that tells the operator which image agents run, where a resource names none: its own."""
-ALLOWED_IMAGES, LOOKED_AFTER = "OFFSITE_ALLOWED_IMAGES", "OFFSITE_NAMESPACES"
-"""Variables with blanks between their words: which other images it may name, and of which namespaces."""
+ALLOWED_IMAGES, ALLOWED_METADATA, LOOKED_AFTER = (
+    *("OFFSITE_ALLOWED_IMAGES", "OFFSITE_ALLOWED_METADATA", "OFFSITE_NAMESPACES"),
+)
+"""Variables with blanks between their words: which other images, labels and annotations it may name, and of which
+namespaces."""
 TEMPORARY_FOLDER = "/tmp"  # noqa: S108  # a folder of the container's own
 FOLDERS = {
     "HOME": TEMPORARY_FOLDER,
@@ -102,12 +105,30 @@ IMAGES = Setting(
     default="",
     help="Images that a Backup may name for its agents beside the operator's own, with blanks between them.",
 )
+METADATA = Setting(
+    path="Values.agents.metadata",
+    default="",
+    help="Names of labels and annotations that a Backup may give to pods of its agents, with blanks between them.",
+)
 REMEMBERED = Setting(
     path="Values.memory.size",
     default="1Gi",
     help="Of the volume on which the operator remembers which state of each backup it has seen. It needs some MB.",
 )
-VALUES = (REPOSITORY, TAG, PULL_POLICY, CPU, MEMORY, MEMORY_MAX, STATE, CONFIGURATION, NAMESPACES, IMAGES, REMEMBERED)
+VALUES = (
+    REPOSITORY,
+    TAG,
+    PULL_POLICY,
+    CPU,
+    MEMORY,
+    MEMORY_MAX,
+    STATE,
+    CONFIGURATION,
+    NAMESPACES,
+    IMAGES,
+    METADATA,
+    REMEMBERED,
+)
 """Those that `values.yaml` holds."""
 
 Tell = Callable[[Setting], str]
@@ -180,14 +201,14 @@ def _bound(tell: Tell, kind: str, binding: Manifest) -> Manifest:
 
 
 def _rules() -> tuple[Manifest, ...]:
-    """The least, in one namespace: it neither makes nor deletes what people declare. Of Secrets it asks for labels, by
-    name; Kubernetes has no right for labels alone. Whoever may make Deployments could mount them anyway."""
+    """The least, in one namespace: it neither makes nor deletes what people declare. Of Secrets and claims it asks for
+    labels, by name; Kubernetes has no right for labels alone. Whoever may make Deployments could mount them anyway."""
     kinds = [each.plural for each in DEFINITIONS.values()]
     return (
         _allow(GROUP, kinds, ["get", "list", "watch", "patch"]),  # patch: finalizers, and the annotations of kopf
         _allow(GROUP, [f"{kind}/status" for kind in kinds], ["get", "patch"]),
         _allow("apps", ["deployments"], ["get", "list", "watch", "create", "patch", "delete"]),  # of agents
-        _allow("", ["secrets"], ["get"]),
+        _allow("", ["secrets", "persistentvolumeclaims"], ["get"]),
     )
 
 
@@ -195,8 +216,12 @@ def _policy(tell: Tell) -> Manifest:
     """What the operator would refuse by its own settings, refused when it is declared. What a definition can say is
     there. Where the spec stays as it was nothing is asked: what was accepted once can be looked after, and deleted."""
     image = f"{tell(REPOSITORY)}:{tell(TAG)}"
-    template = "object.spec.agents.template.image"
-    listed = f"{template} in ['', '{image}'] || {template} in '{tell(IMAGES)}'.split(' ')"
+    template = "object.spec.agents.template"
+    listed = "({0} in ['', '{1}'] || {0} in '{2}'.split(' '))"
+    own, merged = (listed.format(name, image, tell(IMAGES)) for name in (f"{template}.image", "one.image"))
+    images = f"{own} && {template}.spec.containers.all(one, {merged})"
+    named = f"all(name, name in '{tell(METADATA)}'.split(' '))"
+    names = f"{template}.metadata.labels.{named} && {template}.metadata.annotations.{named}"
     query = "{} belongs to the account: leave what follows ? away"
     made = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
     return {
@@ -208,8 +233,12 @@ def _policy(tell: Tell) -> Manifest:
         ],
         "validations": [
             {
-                "expression": f"request.kind.kind != 'Backup' || {listed}",
-                "message": f"spec.agents.template.image is none that agents may run: leave it away, or take {image}",
+                "expression": f"request.kind.kind != 'Backup' || ({images})",
+                "message": f"spec.agents.template names an image that agents may not run: leave it away: {image} runs",
+            },
+            {
+                "expression": f"request.kind.kind != 'Backup' || ({names})",
+                "message": "spec.agents.template.metadata names a label or annotation that pods of agents may not have",
             },
             {
                 "expression": "request.kind.kind != 'Backup' || !object.spec.destination.endpoint.contains('?')",
@@ -275,6 +304,7 @@ def _container(tell: Tell) -> Manifest:
                 "XDG_STATE_HOME": MEMORY_FOLDER,
                 AGENT_IMAGE: image,
                 ALLOWED_IMAGES: tell(IMAGES),
+                ALLOWED_METADATA: tell(METADATA),
                 LOOKED_AFTER: tell(NAMESPACES),
             }
         ),

@@ -11,7 +11,7 @@ from pathlib import Path
 from offsite.model.clock import Clock
 from offsite.model.errors import BadResource, ClusterClosed, StoreUnreachable
 from offsite.operator.decide.expiry_queue import QueueRules
-from offsite.operator.decide.wanted import Account, AgentsWanted
+from offsite.operator.decide.wanted import Account, AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts, read_accounts, read_clusters, variables_of
 from offsite.operator.folder.keepers import Shared
 from offsite.operator.folder.launches import OFFSITE, Launches
@@ -30,12 +30,14 @@ class HomeRules:
     """What the operator is told. `namespaces`: of the resources, none for all; `accounts`: a file, which has those of
     the clusters beside it; `folder`: of this process, for its expiry jobs; `state`: the store that all operators of
     these resources share, empty for the folder; `image`: of agents, and `images` that a resource may name beside it;
+    `metadata`: names of labels and annotations that it may give to their pods;
     `jobs_at_once`: restores, checkpoints and drills that run here at a time (each has a Spark of its own)."""
 
     accounts: Path
     folder: Path
     image: str
     images: Sequence[str] = ()
+    metadata: Sequence[str] = ()
     namespaces: Sequence[str] = ()
     state: str = ""
     initial_copies: int = 1
@@ -61,19 +63,39 @@ class PodLayout(FolderLayout):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLaunches(Launches):
     """Agents find their cluster in a Secret that the operator does not read. `images`: all that agents may run;
-    `closed`: why resources of the namespace may not use a cluster of the operator's, empty where they may."""
+    `metadata`: names of labels and annotations that their pods may have; `closed`: why resources of the namespace may
+    not use a cluster of the operator's, empty where they may."""
 
     images: Sequence[str]
+    metadata: Sequence[str]
     closed: Callable[[str], str]
 
     def check(self, agents: AgentsWanted) -> None:
         Launches.check(self, agents)  # slots make another class, which super() does not know
-        image = agents.template.image
-        if image and image not in self.images:  # it would run with the Secrets of its namespace
+        template = agents.template
+        if images := template.images - {*self.images}:  # it would run with the Secrets of its namespace
             raise BadResource(
-                f"spec.agents.template.image {image!r} is none that agents may run: {', '.join(self.images)}",
+                f"spec.agents.template: image {min(images)!r} is none that agents may run: {', '.join(self.images)}",
                 hint="leave it away, or start the operator with --allow-image",
             )
+        if names := {*template.metadata.labels, *template.metadata.annotations} - {*self.metadata}:
+            listed = ", ".join(self.metadata) or "none"
+            raise BadResource(
+                f"spec.agents.template.metadata: {min(names)!r} is none that pods of agents may have: {listed}",
+                hint="leave it away, or start the operator with --allow-metadata",
+            )
+        self._check_service_account(template.spec.service_account_name, agents.place)
+
+    def _check_service_account(self, name: str, place: Place) -> None:
+        """Pods have its rights in a cloud: those are for the account to say, as its secrets are."""
+        account = self.accounts.account(place) if name else None
+        if not name or (account is not None and name in account.service_accounts):
+            return
+        where = f"account {account.name}" if account is not None else "an account with this endpoint"
+        raise BadResource(
+            f"spec.agents.template.spec.serviceAccountName {name!r} is none that agents may have",
+            hint=f"leave it away, or write into {where} in accounts.yaml: serviceAccounts: [{name}]",
+        )
 
     def properties(self, cluster: str) -> bytes:  # noqa: ARG002  # as the base class has it
         return b""
@@ -123,7 +145,12 @@ class Pod:
             return self._closed(namespace, bound, line)
 
         launches = PodLaunches(
-            layout=self._layout, accounts=accounts, command=self._rules.command, images=images, closed=closed
+            layout=self._layout,
+            accounts=accounts,
+            command=self._rules.command,
+            images=images,
+            metadata=self._rules.metadata,
+            closed=closed,
         )
         return launches, self.shared[namespace]
 

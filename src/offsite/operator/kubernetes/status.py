@@ -10,6 +10,7 @@ from offsite.operator.decide.backup import ConditionType
 from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.status import Told, status_of
 from offsite.operator.kubernetes.cluster import Body
+from offsite.operator.kubernetes.merge import merge_patch
 
 
 def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
@@ -26,21 +27,11 @@ def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
 
 
 def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes `status` of the one that `body` has; empty where they are the same. Maps in it are merged, so what is
-    gone is named."""
+    """What makes `status` of the one that `body` has; empty where they are the same."""
     before = body.get("status") or {}
     if before == status:
         return {}
-    return {"metadata": {"uid": body["metadata"]["uid"]}, "status": _merging(before, status)}
-
-
-def _merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
-    for name, value in after.items():
-        was = before.get(name)
-        is_merged = isinstance(value, Mapping) and isinstance(was, Mapping)
-        found[name] = _merging(was, value) if is_merged else value  # type: ignore[arg-type]  # as was asked
-    return found
+    return {"metadata": {"uid": body["metadata"]["uid"]}, "status": merge_patch(before, status)}
 
 
 def _with_reason(told: Told, fields: Mapping[str, Any]) -> Told:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
+from offsite.model.errors import BadOption
 from offsite.model.named import named
 from offsite.model.time import parse_duration_s
 from offsite.operator.resources.model import (
@@ -21,6 +22,7 @@ from offsite.operator.resources.model import (
     Strict,
     Text,
 )
+from offsite.operator.resources.pod_template import VARIABLE_NAMES, PodMetadata, PodSpec
 from offsite.operator.resources.told import shortened
 from offsite.spark.choice import SparkChoice
 
@@ -64,11 +66,6 @@ SPARK_NAMES = (
 )
 """Settings of Spark that a resource may have: sizes, numbers, times. Others choose code, or where data and secrets
 go."""
-VARIABLE_NAMES = (
-    *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
-    *("MALLOC_ARENA_MAX", "OFFSITE_CLIENT_RACK", "OMP_NUM_THREADS", "TZ"),
-)
-"""Variables that a resource may set. A list of those that it may not would never be whole."""
 _SIZE = re.compile(r"[0-9A-Za-z.]*")
 _LOCAL = re.compile(r"local(\[[0-9*]+( *, *[0-9]+)?\])?")
 _NAMED_MAX = 8
@@ -113,6 +110,17 @@ class AgentTemplate(Strict):
     """More environment variables: of language, time zone, rack and threads. Their values are no paths."""
     resources: Annotated[dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20)]], Field()] = {}
     """In Kubernetes: what is requested for each."""
+    metadata: PodMetadata = PodMetadata()
+    """In Kubernetes: labels and annotations of pods."""
+    spec: PodSpec = PodSpec()
+    """In Kubernetes: what else pods are, merged into what the operator makes them as `kubectl apply` merges:
+    containers, variables and volumes by their names, mounts by their paths, all other lists as a whole."""
+
+    @property
+    def images(self) -> frozenset[str]:
+        """The images that it names."""
+        named = (self.image, *(container.image for container in self.spec.containers))
+        return frozenset(image for image in named if image)
 
     def spark_environment(self) -> dict[str, str]:
         """The variables that tell an agent of its Spark, of those that are set. How executors come by secrets is for
@@ -128,7 +136,10 @@ class AgentTemplate(Strict):
     def forbidden(self) -> str:
         """What is not for a resource to choose: names of settings and variables that may lead to code, or secrets
         elsewhere. Empty: nothing. No rule of the model: what was accepted once stays readable."""
-        settings, variables = self.spark_conf, self.environment
+        settings = self.spark_conf
+        variables = self.environment | {
+            variable.name: variable.value for container in self.spec.containers for variable in container.env
+        }
         where = "spec.agents.template"
         if names := settings.keys() - {*SPARK_NAMES}:
             own = "the operator's own file of settings (OFFSITE_SPARK_PROPERTIES)"
@@ -139,9 +150,11 @@ class AgentTemplate(Strict):
             return f"{where}.sparkConf: {_named(names)} takes a size, a number or a time; more is for the operator"
         if names := variables.keys() - {*VARIABLE_NAMES}:
             own = "what opens a repository belongs into accounts.yaml, the rest into the environment of the operator"
-            return f"{where}.environment may not set {_named(names)}: {own}; allowed are {', '.join(VARIABLE_NAMES)}"
+            return (
+                f"{where}: the environment may not set {_named(names)}: {own}; allowed are {', '.join(VARIABLE_NAMES)}"
+            )
         if names := {name for name, value in variables.items() if not _is_word(value)}:
-            return f"{where}.environment: {_named(names)} takes a word and no path; more is for the operator"
+            return f"{where}: the variable {_named(names)} takes a word and no path; more is for the operator"
         return ""
 
 
@@ -166,13 +179,21 @@ class Expiry(Strict):
 
     def contradiction(self) -> str:
         """Why both cannot be meant; empty: they can. No rule of the model: what was accepted once stays readable."""
-        most, least = self.maximum_retention, self.minimum_restorable
+        return expiry_contradiction(self.maximum_retention, self.minimum_restorable)
+
+
+def expiry_contradiction(most: str, least: str) -> str:
+    """Why a `maximumRetention` and a `minimumRestorable` cannot both be meant; empty: they can, or one is not given.
+    The definition for Kubernetes has the same in CEL."""
+    try:
         if not most or not least or parse_duration_s(least) <= parse_duration_s(most):
             return ""
-        return (
-            f"spec.expiry: minimumRestorable ({least}) is longer than maximumRetention ({most}): what is older than "
-            f"{most} would be let go and kept; were they mixed up?"
-        )
+    except BadOption:  # it is told where it is read
+        return ""
+    return (
+        f"spec.expiry: minimumRestorable ({least}) is longer than maximumRetention ({most}): what is older than "
+        f"{most} would be let go and kept; were they mixed up?"
+    )
 
 
 class BackupSpec(Strict):

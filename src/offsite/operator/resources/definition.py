@@ -12,9 +12,23 @@ from typing import Any
 
 from offsite.operator.resources.backup import Backup
 from offsite.operator.resources.model import GROUP, VERSION, Metadata, Resource
+from offsite.operator.resources.pod_template import (
+    CLUSTER,
+    MOUNT_OF_NOTHING,
+    ONE_SOURCE,
+    TEMPORARY,
+    VOLUME_TAKEN,
+    Volume,
+)
 from offsite.operator.resources.restore import Restore, RestoreSpec
 from offsite.operator.resources.schedule import FACTORY, Schedule
-from offsite.operator.resources.schema import Schema, structural_schema, unchanged, without_defaults
+from offsite.operator.resources.schema import (
+    Schema,
+    duration_ms,
+    structural_schema,
+    unchanged,
+    without_defaults,
+)
 from offsite.operator.resources.status import BackupStatus, RestoreStatus, ScheduleStatus, Status
 
 CATEGORY = "offsite"
@@ -60,13 +74,40 @@ class Definition:
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _GENERATION = Column("Generation", ".metadata.generation", "integer", "Counts the changes of spec.")
+_POD = "self.agents.template.spec"
+_SOURCES = ", ".join(f"has(v.{field.alias})" for name, field in Volume.model_fields.items() if name != "name")
 _RESTORE_FIELDS = [field.alias or name for name, field in RestoreSpec.model_fields.items() if name != "state"]
+
+
+def _filled_in(field: str, rule: str, message: str) -> Rule:
+    """The default of a whole spec, `{}`, is judged as well, before its fields are filled in."""
+    return Rule(rule=f"!has(self.{field}) || {rule}", message=message)
+
 
 BACKUP = Definition(
     model=Backup,
     status=BackupStatus,
     short_name="obk",
-    rules=(Rule(rule=unchanged(["cluster"]), message="cluster is immutable: make another Backup"),),
+    rules=(
+        Rule(rule=unchanged(["cluster"]), message="cluster is immutable: make another Backup"),
+        _filled_in(
+            "expiry",
+            f"self.expiry.maximumRetention == '' || self.expiry.minimumRestorable == '' || "
+            f"{duration_ms('self.expiry.minimumRestorable')} <= {duration_ms('self.expiry.maximumRetention')}",
+            "expiry.minimumRestorable is longer than expiry.maximumRetention: were they mixed up?",
+        ),
+        _filled_in(
+            "agents",
+            f"{_POD}.volumes.all(v, v.name != '{CLUSTER}' && (v.name != '{TEMPORARY}' || has(v.emptyDir)))",
+            VOLUME_TAKEN,
+        ),
+        _filled_in("agents", f"{_POD}.volumes.all(v, [{_SOURCES}].exists_one(is_given, is_given))", ONE_SOURCE),
+        _filled_in(
+            "agents",
+            f"{_POD}.containers.all(c, c.volumeMounts.all(m, {_POD}.volumes.exists(v, v.name == m.name)))",
+            MOUNT_OF_NOTHING,
+        ),
+    ),
     columns=(
         _GENERATION,
         Column("Reconciled", ".status.reconciled", "boolean", "Whether all is as declared."),

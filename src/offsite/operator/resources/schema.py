@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from offsite.model.check import check
+from offsite.model.time import UNIT_MS
 from offsite.operator.resources.model import VERSION, Resource
 
 Schema = dict[str, Any]
@@ -28,7 +29,7 @@ _STATUS: Schema = {"type": "object", "description": "What the operator told last
 
 def json_schema(model: type[Resource]) -> Schema:
     """The JSON Schema (draft 2020-12) of a whole document: as strict as the model, but for what only code checks."""
-    made = _untitled(model.model_json_schema())
+    made = _without_words_of_kubernetes(_untitled(model.model_json_schema()))
     properties = {**made.pop("properties"), "status": _STATUS}
     return {"$schema": DIALECT, "$id": f"urn:offsite:{VERSION}:{model.__name__}", **made, "properties": properties}
 
@@ -60,6 +61,8 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     if others and "enum" in names and "maxLength" not in names:
         children, others = {name: _structural(others, definitions) for name in names["enum"]}, None
     made = {key: node[key] for key in _KEPT if node.get(key) is not None}
+    if "const" in node:
+        made["enum"] = [node["const"]]
     if children:
         made |= {"properties": children} | ({"default": {}} if "default" in made else {})
     if others:
@@ -117,8 +120,23 @@ def _untitled(schema: Schema) -> Schema:
     return made
 
 
+def _without_words_of_kubernetes(schema: Schema) -> Schema:
+    """Editors know none of them."""
+    made = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
+    return {
+        key: _each(value, _without_words_of_kubernetes) if key in {"properties", "$defs"} else value
+        for key, value in made.items()
+    }
+
+
 def _each(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> Schema:
     return {name: change(schema) for name, schema in schemas.items()}
+
+
+def duration_ms(field: str) -> str:
+    """CEL: the milliseconds of a duration such as `1.5h`. An API server reads hours at most by itself."""
+    units = ", ".join(f"'{unit}': {float(size_ms)}" for unit, size_ms in UNIT_MS.items())
+    return f"double({field}.find('^[0-9.]+')) * {{{units}}}[{field}.find('[a-z]+$')]"
 
 
 def unchanged(fields: Sequence[str]) -> str:

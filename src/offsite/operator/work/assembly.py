@@ -11,6 +11,7 @@ from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import stored_patterns
 from offsite.model.time import parse_duration_s
 from offsite.operator.decide.parameters import Parameters, parse_parameters
+from offsite.operator.resources.backup import expiry_contradiction
 from offsite.operator.work.agent import Agent, AgentParts, Guard
 from offsite.operator.work.expire import Expiry
 from offsite.operator.work.heard_runner import HeardRunner
@@ -103,6 +104,8 @@ def expiry_policy(maximum_retention: str | None, minimum_restorable: str | None)
     """What is let go by age; None: nothing. Raises `BadOption`."""
     if not maximum_retention:
         return None
+    if problem := expiry_contradiction(maximum_retention, minimum_restorable or ""):
+        raise BadOption(problem, hint="mend the resource; until then nothing is let go by it")
     return parse_policy(keep_age=maximum_retention, floor=minimum_restorable or None)
 
 

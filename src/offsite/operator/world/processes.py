@@ -24,6 +24,8 @@ LOG_MAX_BYTES = 1024 * 1024
 """Of the log of a process; then it goes on in an empty one, and the full one is kept beside as `.1`."""
 
 _WORDS_MAX = 500
+_TAIL_BYTES = 64 * 1024
+"""Of a log: an error that names much is far longer than the hint behind it."""
 
 _RUN = 'read -r _ || exit 1; exec "$@" </dev/null'
 _RUN_AND_TELL = 'read -r _ || exit 1; told=$1; shift; "$@" </dev/null; echo $? >"$told~" && mv "$told~" "$told"'
@@ -131,8 +133,8 @@ def last_words(log: Path) -> str:
 def _tail(log: Path) -> list[str]:
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 4096))
-            return file.read(4096).decode(errors="replace").strip().splitlines()
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode(errors="replace").strip().splitlines()
     except OSError:
         return []
 

@@ -12,6 +12,8 @@ import yaml
 
 from offsite.model.errors import StoreDenied
 from offsite.operator.folder.operator import FolderOperator
+from offsite.operator.folder.views import describe
+from offsite.operator.world.monitor import HomeShown
 from offsite.repository.declared.history import Phase
 from offsite.repository.repository import Repository
 from offsite.stores.posix_store import PosixStore
@@ -149,7 +151,7 @@ def test_minimum_larger_than_maximum_is_refused_and_the_last_spec_stays(home: Ho
 
 def test_expiry_jobs_that_fail_again_and_again_are_told(home: Home) -> None:
     operator, uid = running(home, expiry={"maximumRetention": "7d"})
-    home.flag("exit", "11")
+    ends = home.flag("ends", "error[OFF-1602]: the store may not be written\nhint: see its policy")
 
     def failures() -> int:
         operator.look()
@@ -161,14 +163,17 @@ def test_expiry_jobs_that_fail_again_and_again_are_told(home: Home) -> None:
     assert "ExpiryFailing" not in home.conditions("shop")
     wait_until(lambda: failures() >= 2, "another one")
     looked(home, operator, times=2)
-    assert (
-        "expiry jobs failed, so nothing of it may be let go: it ended with 11"
-        in home.conditions("shop")["ExpiryFailing"]
-    )
-    home.flag("exit", "0")
+    said = "error[OFF-1602]: the store may not be written; hint: see its policy"
+    assert f"expiry jobs failed, so nothing of it may be let go: {said}" in home.conditions("shop")["ExpiryFailing"]
+    found = describe(home.layout, kind="Backup", name="shop", clock=home.clock)
+    assert said in found.line.message
+    shown = HomeShown(home=operator, clock=home.clock).metrics("").text.decode()
+    assert 'offsite_operator_failing_expiries{kind="Backup"} 1' in shown
+    ends.unlink()
     wait_until(lambda: failures() == 0, "one that ends well")
     looked(home, operator, times=2)
     assert home.conditions("shop") == {}
+    assert operator.rounds.failing == {}
 
 
 def test_a_job_is_stopped_when_the_spec_changes_that_it_goes_by(home: Home) -> None:

@@ -228,3 +228,9 @@ def test_an_error_is_told_with_its_message_and_its_hint(tmp_path: Path) -> None:
     log.write_text("a\n3 restore points were let go\n")
     assert last_words(log) == "3 restore points were let go"
     assert last_words(tmp_path / "none") == ""
+
+
+def test_an_error_that_names_much_is_told_from_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(f"a\nerror[OFF-0910]: the lease is held by {'x' * 6000}\nhint: wait\n")
+    assert last_words(log).startswith("error[OFF-0910]: the lease is held by x")

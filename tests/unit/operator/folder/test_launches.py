@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from offsite.model.errors import BadOption
 from offsite.operator.decide.wanted import Account, AgentsWanted, Place
 from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.launches import Launches, place_environments
@@ -94,6 +95,12 @@ def test_agents_are_told_the_retention_that_they_agree_to(launches: Launches) ->
     assert expiry_policy("30d", "7d") == RetentionPolicy(keep_age_ms=30 * 86_400_000, floor_ms=7 * 86_400_000)
 
 
+def test_an_agent_and_a_job_refuse_a_minimum_above_the_maximum() -> None:
+    with pytest.raises(BadOption, match=r"minimumRestorable \(60d\) is longer than maximumRetention \(30d\)"):
+        expiry_policy("30d", "60d")
+    assert expiry_policy("", "60d") is None
+
+
 def test_no_secret_shows_when_a_launch_is_printed(launches: Launches) -> None:
     found = [launches.agent("uid", wanted()), launches.expiry("uid", [ONE, TWO], Expiry(), is_deletion=False)]
 
@@ -134,3 +141,10 @@ def test_a_fingerprint_tells_changes_and_no_secret(launches: Launches) -> None:
 
     assert one.fingerprint("salt") == same.fingerprint("salt") != other.fingerprint("salt")
     assert one.fingerprint("salt") != one.fingerprint("other")
+
+
+def test_another_version_of_the_operator_replaces_agents(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = launches.agent("uid", wanted()).fingerprint("salt")
+    monkeypatch.setattr("offsite.operator.folder.launches.__version__", "99")
+
+    assert launches.agent("uid", wanted()).fingerprint("salt") != before

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from offsite.cli.app import app
 from offsite.operator.decide.backup import Turn
 from offsite.operator.decide.wanted import Wanted
 from offsite.operator.folder.operator import FolderOperator, Look, run
@@ -15,6 +18,7 @@ from offsite.repository.declared.history import Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.layout import BackupLayout
+from offsite.sandbox.ports import free_ports
 from offsite.services.declared.status import declared_status
 from tests.backups import SELECTION
 from tests.processes import wait_until
@@ -303,6 +307,27 @@ def test_why_an_older_backup_stays_is_told_and_it_is_reconciled_all_the_same(hom
     assert (found.line.reconciled, "it is not covered" in found.line.message) == (True, True)
     put_kept(store, layout, ())
     wait_until(lambda: not is_told() and not home.conditions("shop"), "its end")
+
+
+def test_an_operator_of_a_folder_shows_the_metrics_of_all_homes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.put("shop.yaml", resource(agents={"replicas": 0}))
+    (port,), told = free_ports(1), list[str]()
+
+    def looked_once(operator: FolderOperator, **_: object) -> None:
+        operator.look()
+        for path in ("metrics", "healthz"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+                told.append(answer.read().decode())
+
+    monkeypatch.setattr("offsite.operator.folder.operator.run", looked_once)
+    words = ["operator", "run", str(home.root), "--settle", "0s", "--metrics-port", f"127.0.0.1:{port}"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    metrics, health = told
+    assert 'offsite_operator_resources{kind="Backup"} 1' in metrics
+    assert 'offsite_operator_unreconciled_resources{kind="Backup"} 1' in metrics
+    assert 'offsite_operator_failing_expiries{kind="Backup"} 0' in metrics
+    assert health.startswith("alive")
 
 
 def test_without_the_finalizer_it_goes_at_once_and_the_backups_stay(home: Home) -> None:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import io
 import os
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from offsite.cli.views.operator_view import render_resources
 from offsite.operator.folder.layout import FolderLayout
+from offsite.operator.folder.records import Record, Records
 from offsite.operator.folder.status import Statuses, looked_ms
+from offsite.operator.folder.views import ResourceList, list_resources
 from tests.unit.operator.resources.bombs import BOMBS
 
 KEY = ("Backup", "shop")
@@ -60,3 +65,37 @@ def test_a_status_that_has_no_time_of_a_look_is_of_no_time(statuses: Statuses, t
     (tmp_path / "backup-shop.status.yaml").write_text(text)
 
     assert looked_ms(statuses.read(*KEY)) == -1
+
+
+def backup(phase: str, **points: int) -> dict[str, object]:
+    """As a status tells it, with points of so many hours."""
+    told = {name: {"commit": 1, "timestamp": f"2026-11-24T{hour:02}:00:00Z"} for name, hour in points.items()}
+    return {"backup": phase, "phase": phase, **told}
+
+
+@pytest.mark.parametrize(
+    ("going", "latest"),
+    [({}, ""), ({"oldestData": 20, "latestRestorable": 21}, "2026-11-24T21:00:00Z")],
+    ids=["in its first copy", "copied"],
+)
+def test_a_list_tells_the_newest_point_of_what_goes_on_and_not_of_what_is_on_its_way_out(
+    statuses: Statuses, tmp_path: Path, going: dict[str, int], latest: str
+) -> None:
+    status = {
+        "state": "running",
+        "backups": [backup("stopped", oldestData=1, latestRestorable=23), backup("running", **going)],
+    }
+    statuses.write(KEY, None, status, now_ms=NOW_MS)  # type: ignore[arg-type]  # a status is any JSON
+    record = Record(kind="Backup", name="shop", uid="u", generation=7, spec={}, source="", created_ms=0)
+    Records(layout=statuses.layout).change(*KEY, lambda _: record)
+
+    (line,) = list_resources(statuses.layout, kind=None, name=None, now_ms=NOW_MS).resources
+    assert (line.oldest_data, line.latest_restorable) == ("2026-11-24T01:00:00Z", latest)
+    console = Console(file=io.StringIO(), width=200)
+    render_resources(console, ResourceList(folder="f", resources=(line,)))
+    head, row = [text for text in console.file.getvalue().splitlines() if "GENERATION" in text or "shop" in text][:2]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    names = [cell.strip() for cell in head.strip("┃").split("┃")]
+    assert names == ["KIND", "NAME", "GENERATION", "STATE", "RECONCILED", "OLDEST DATA", "LATEST RESTORABLE", "AGE"]
+    assert cells[1:4] == ["shop", "7", "running"]
+    assert cells[6] == (latest[:19] or "-")

@@ -16,8 +16,9 @@ from offsite.operator.folder.accounts import Accounts
 from offsite.operator.folder.edits import apply
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.layout import FolderLayout
-from offsite.operator.resources.backup import SPARK_NAMES, VARIABLE_NAMES, AgentTemplate, Backup
+from offsite.operator.resources.backup import SPARK_NAMES, AgentTemplate, Backup
 from offsite.operator.resources.definition import BACKUP, resource_definition
+from offsite.operator.resources.pod_template import VARIABLE_NAMES
 from offsite.operator.resources.schema import json_schema
 from tests.unit.operator.folder.home import QUICK, Home, opened_home, resource
 from tests.unit.operator.world.world import new_backup

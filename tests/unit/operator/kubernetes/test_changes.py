@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsite.operator.kubernetes.monitor import OPERATOR_SERIES, HomeShown
 from offsite.operator.kubernetes.record import record_of
+from offsite.operator.world.monitor import OPERATOR_SERIES, HomeShown
 from offsite.repository.declared.history import Phase
 from tests.processes import wait_until
 from tests.unit.operator.kubernetes.kubernetes_home import World, opened_world
@@ -38,12 +38,16 @@ def test_the_order_of_accounts_moves_nothing_and_another_spelling_is_noted_inste
     assert [place.repository for place in record_of(world.body()).places] == [str(world.root / "link")]
 
 
-def test_a_contradiction_is_told_and_stops_nothing(world: World) -> None:
+def test_a_contradiction_that_a_definition_let_pass_is_refused_and_stops_nothing(world: World) -> None:
+    """As one of before does: who applied an older definition."""
     home, uid = world.running()
+    before = world.deployment()["spec"]
     world.change(expiry={"maximumRetention": "5s", "minimumRestorable": "1h"})
     world.look(home)
     assert "is longer than maximumRetention (5s)" in world.conditions()["MisconfiguredBackup"]
     assert [low.phase for low in world.lows(uid)] == [Phase.RUNNING]
+    assert world.deployment()["spec"] == before
+    assert world.begun() == [], "no job goes by it"
 
 
 def test_expiry_jobs_that_fail_are_a_condition_and_a_metric(world: World) -> None:

@@ -19,9 +19,9 @@ from offsite.operator.kubernetes import home as homes
 from offsite.operator.kubernetes import status
 from offsite.operator.kubernetes.cluster import Body, Named
 from offsite.operator.kubernetes.home import ROUND_MAX_S, WENT_MAX, KubernetesHome
-from offsite.operator.kubernetes.monitor import SILENT_MAX_S, HomeShown
 from offsite.operator.kubernetes.pod import LOOK_MAX_S
 from offsite.operator.world import look
+from offsite.operator.world.monitor import SILENT_MAX_S, HomeShown
 from offsite.stores.object_store import CloudStore
 from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import Store

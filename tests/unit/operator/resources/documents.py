@@ -13,6 +13,64 @@ def document(kind: str, spec: dict[str, Any] | None, *, name: str = "shop") -> d
     return made if spec is None else made | {"spec": spec}
 
 
+POD_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"team": "shop"}, "annotations": {"example.com/owner": "shop"}},
+    "spec": {
+        "serviceAccountName": "shop-backup",
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "backups", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
+                }
+            },
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 100,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": {"app.kubernetes.io/instance": "shop"}},
+                        },
+                    }
+                ]
+            },
+        },
+        "containers": [
+            {
+                "name": "agent",
+                "image": "mirror/offsite:1",
+                "env": [{"name": "TZ", "value": "Europe/Zurich"}],
+                "resources": {"requests": {"cpu": "500m", "ephemeral-storage": "2Gi"}, "limits": {"memory": "4Gi"}},
+                "volumeMounts": [
+                    {"name": "authority", "mountPath": "/mnt/authority", "readOnly": True},
+                    {"name": "keys", "mountPath": "/mnt/keys/of/shop"},
+                    {"name": "share", "mountPath": "/mnt/share"},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "temporary", "emptyDir": {"sizeLimit": "20Gi"}},
+            {"name": "authority", "configMap": {"name": "authority", "items": [{"key": "ca.pem", "path": "ca.pem"}]}},
+            {"name": "keys", "secret": {"secretName": "keys", "defaultMode": 288}},
+            {"name": "share", "persistentVolumeClaim": {"claimName": "share"}},
+        ],
+    },
+}
+"""With everything that is allowed."""
+
+
+def template(spec: dict[str, Any]) -> dict[str, Any]:
+    """A backup with such pods."""
+    return document("Backup", {"agents": {"template": {"spec": spec}}})
+
+
+def mount(path: str, volume: str) -> dict[str, Any]:
+    """An agent with a volume at a path."""
+    return {"containers": [{"name": "agent", "volumeMounts": [{"name": volume, "mountPath": path}]}]}
+
+
 ACCEPTED: dict[str, dict[str, Any]] = {
     "a backup without a spec": document("Backup", None),
     "a backup of defaults": document("Backup", {}),
@@ -46,6 +104,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "expiry": {"maximumRetention": "30d", "minimumRestorable": "7d", "deletionFinalizer": False},
         },
     ),
+    "a pod template": document("Backup", {"agents": {"template": POD_TEMPLATE}}),
+    "a minimum as long as the maximum, in another unit": document(
+        "Backup", {"expiry": {"maximumRetention": "1.5h", "minimumRestorable": "90m"}}
+    ),
+    "a minimum without a maximum": document("Backup", {"expiry": {"minimumRestorable": "7d"}}),
     "a backup of no topics": document("Backup", {"topics": []}),
     "names at their longest": document("Backup", {"tag": "t" * 63, "parameters": {"p" * 40: ""}}),
     "a restore of the newest": document("Restore", RESTORE),
@@ -66,6 +129,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a field beside the spec": document("Backup", {}) | {"spcc": {}},
     "a resource that is not requested so": document("Backup", {"agents": {"template": {"resources": {"gpu": "1"}}}}),
     "a setting of two lines": document("Backup", {"agents": {"template": {"sparkConf": {"spark.a": "b\nspark.c=d"}}}}),
+    "a folder of the node": template({"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}),
+    "the network of the node": template({"hostNetwork": True}),
+    "another container": template({"containers": [{"name": "sidecar"}]}),
+    "a privilege": template({"containers": [{"name": "agent", "securityContext": {"privileged": True}}]}),
+    "a mount over the image": template({**mount("/usr/lib", "a"), "volumes": [{"name": "a", "emptyDir": {}}]}),
+    "a mount that leads out": template({**mount("/mnt/../usr", "a"), "volumes": [{"name": "a", "emptyDir": {}}]}),
+    "an amount of nothing": template({"containers": [{"name": "agent", "resources": {"limits": {"cpu": "much"}}}]}),
     "a state that there is not": document("Backup", {"state": "runing"}),
     "a duration in words": document("Backup", {"snapshotDuration": "7 days"}),
     "no snapshot duration": document("Backup", {"snapshotDuration": ""}),
@@ -97,6 +167,12 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 REFUSED_BY_RULES: dict[str, dict[str, Any]] = {
+    "a volume of two sources": template({"volumes": [{"name": "a", "emptyDir": {}, "configMap": {"name": "a"}}]}),
+    "a volume of nothing": template({"volumes": [{"name": "a"}]}),
+    "the volume of the cluster": template({"volumes": [{"name": "cluster", "emptyDir": {}}]}),
+    "temporary files out of a config map": template({"volumes": [{"name": "temporary", "configMap": {"name": "a"}}]}),
+    "a mount of what is not there": template(mount("/mnt/a", "a")),
+    "a volume twice": template({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}),
     "a time of no cluster": document("Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z"}),
 }
 """A schema cannot say why. The models and the rules in CEL do."""
@@ -116,3 +192,11 @@ REFUSED_BY_LISTS: dict[str, dict[str, Any]] = {
     "a variable that chooses code": document("Backup", {"agents": {"template": {"environment": {"LD_PRELOAD": "x"}}}}),
 }
 """The models take them, for what was accepted once stays readable; nothing is done by them."""
+
+REFUSED_AS_CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    f"a minimum of {least} and a maximum of {most}": document(
+        "Backup", {"expiry": {"maximumRetention": most, "minimumRestorable": least}}
+    )
+    for most, least in (("1h", "2h"), ("1h", "90m"), ("6.5d", "1w"), ("999ms", "1s"), ("0s", "1ms"), ("7d", "169h"))
+}
+"""The same, of what a schema cannot compare: a rule in CEL does."""

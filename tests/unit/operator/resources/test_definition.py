@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from offsite.model.time import UNIT_MS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from offsite.operator.resources.parse import KINDS, parse_resource
 from offsite.operator.resources.restore import RestoreSpec
@@ -52,6 +53,8 @@ def strict(schema: Schema) -> Schema:
 
 def filled_in(value: Any, schema: Schema) -> Any:
     """With the defaults, as the API server fills them in."""
+    if isinstance(value, list):
+        return [filled_in(each, schema.get("items", {})) for each in value]
     if not isinstance(value, dict):
         return value
     children = schema.get("properties", {})
@@ -92,7 +95,7 @@ def test_every_string_every_list_and_every_map_is_bounded() -> None:
 
 
 def test_every_field_says_what_it_is_for() -> None:
-    known = ("[]", ".spec", ".status", ".metadata", ".cpu", ".memory")
+    known = ("[]", ".spec", ".status", ".metadata", ".cpu", ".memory", ".ephemeral-storage")
     assert [path for path, node in ALL if "description" not in node and not path.endswith(known)] == []
 
 
@@ -113,7 +116,7 @@ def test_what_the_models_refuse_is_refused(name: str) -> None:
 
 
 def test_the_cluster_of_a_backup_is_immutable() -> None:
-    (rule,) = rules("Backup")
+    rule, *_ = rules("Backup")
     assert (
         rule == "has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)"
     )
@@ -129,6 +132,11 @@ def test_of_a_restore_all_is_immutable_but_its_state_which_may_be_stopped() -> N
 
 def test_a_time_to_restore_needs_its_cluster_unless_a_commit_is_given() -> None:
     assert rules("Restore")[2] == "self.timestamp == '' || self.commit > 0 || self.sourceCluster != ''"
+
+
+def test_durations_are_compared_in_the_units_that_the_models_know() -> None:
+    (rule,) = [rule for rule in rules("Backup") if "minimumRestorable" in rule]
+    assert all(f"'{unit}': {float(size_ms)}" in rule for unit, size_ms in UNIT_MS.items())
 
 
 def test_names_in_maps_are_bounded_by_a_rule() -> None:

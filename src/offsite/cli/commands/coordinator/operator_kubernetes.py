@@ -18,8 +18,8 @@ from offsite.model.errors import BadOption
 
 if TYPE_CHECKING:
     from offsite.operator.decide.expiry_queue import QueueRules
-    from offsite.operator.kubernetes.home import KubernetesHome
     from offsite.operator.kubernetes.pod import HomeRules
+    from offsite.operator.world.monitor import Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,18 @@ class KubernetesOptions:
             "variable has blanks between them.",
         ),
     ] = None
+    allow_metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-metadata",
+            envvar="OFFSITE_ALLOWED_METADATA",
+            help="With --kubernetes: the name of a label or an annotation that templates may give to pods of agents; "
+            "may be repeated. The variable has blanks between them.",
+        ),
+    ] = None
     metrics_port: Annotated[
         str | None,
-        typer.Option("--metrics-port", help="With --kubernetes: where to answer probes, as 9464 or 0.0.0.0:9464."),
+        typer.Option("--metrics-port", help="Where to show metrics and answer probes, as 9464 or 0.0.0.0:9464."),
     ] = None
 
 
@@ -84,14 +93,14 @@ def run_in_kubernetes(options: KubernetesOptions, queue: QueueRules, *, every_s:
     log_in()  # who cannot is told so now: later it may pass
     clock = SystemClock()
     home = KubernetesHome(HttpCluster(log_in), _rules(options, queue, initial_copies), clock=clock)
-    with _shown(home, options.metrics_port, clock):
+    with shown(home, options.metrics_port, clock):
         run(home, namespaces=options.namespace or (), every_s=every_s)
     note("stopped; agents go on")
 
 
 def check_not_given(options: KubernetesOptions) -> None:
     """What counts in Kubernetes alone is not taken for something else. Raises `BadOption`."""
-    given = {"--namespace": options.namespace, "--state": options.state, "--metrics-port": options.metrics_port}
+    given = {"--namespace": options.namespace, "--state": options.state}
     if wrong := [name for name, value in given.items() if value]:
         raise BadOption(f"{', '.join(wrong)} goes with --kubernetes alone", hint="add --kubernetes, or leave it away")
 
@@ -105,6 +114,7 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
         folder=_folder(),
         image=options.agent_image or f"offsite:{__version__}",
         images=options.allow_image or (),
+        metadata=options.allow_metadata or (),
         namespaces=options.namespace or (),
         state=options.state or "",
         initial_copies=initial_copies,
@@ -113,9 +123,9 @@ def _rules(options: KubernetesOptions, queue: QueueRules, initial_copies: int) -
 
 
 @contextmanager
-def _shown(home: KubernetesHome, port: str | None, clock: Clock) -> Iterator[None]:
+def shown(home: Home, port: str | None, clock: Clock) -> Iterator[None]:
     """A block in which probes are answered, where they were asked for."""
-    from offsite.operator.kubernetes.monitor import HomeShown
+    from offsite.operator.world.monitor import HomeShown
     from offsite.services.monitor.address import parse_address
     from offsite.services.monitor.http import StatusServer
 

@@ -1,12 +1,12 @@
-"""What probes and Prometheus see of the operator in Kubernetes."""
+"""What probes and Prometheus see of an operator, in any home."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from offsite.model.clock import Clock
-from offsite.operator.kubernetes.home import KubernetesHome, Rounds
 from offsite.operator.resources.parse import KINDS
 from offsite.services.monitor.exposition import Exposition
 from offsite.services.monitor.health import Health
@@ -16,6 +16,25 @@ SILENT_MAX_S = 600.0
 KIND = "kind"
 """The label of all series."""
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """The last round: when it ended by the monotonic clock, resources by their kind, how many of them were not as
+    declared, and of how many expiry jobs fail again and again."""
+
+    ended_s: float
+    resources: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    failing: Mapping[str, int] = field(default_factory=dict)
+
+
+class Home(Protocol):
+    """Where resources are looked after."""
+
+    @property
+    def rounds(self) -> Rounds:
+        """The last round. It may be read by other threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +70,7 @@ OPERATOR_SERIES = (
 class HomeShown:
     """The port `Shows`."""
 
-    home: KubernetesHome
+    home: Home
     clock: Clock
 
     def metrics(self, accept: str) -> Exposition:  # noqa: ARG002  # there is one form
