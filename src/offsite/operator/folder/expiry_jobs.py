@@ -149,23 +149,26 @@ class ExpiryJobs:
         bound_log(folder / "job.log")
         (folder / "job.told").unlink(missing_ok=True)
 
+        fresh = ExpiryJob(
+            uid=uid,
+            identity=ProcessIdentity.mine(),
+            is_deletion=asked.is_deletion,
+            started_ms=now_ms,
+            failures=before.failures if before is not None else 0,
+            failure=before.failure if before is not None else "",
+            words=asked.words,
+        )
+
         def note(identity: ProcessIdentity) -> None:
-            fresh = ExpiryJob(
-                uid=uid,
-                identity=identity,
-                is_deletion=asked.is_deletion,
-                started_ms=now_ms,
-                failures=before.failures if before is not None else 0,
-                failure=before.failure if before is not None else "",
-                words=asked.words,
-            )
             self._begun[_key(fresh)] = self._clock.monotonic_s()
-            self._sign_s(self._noted(fresh), self._clock.monotonic_s())
+            self._sign_s(self._noted(replace(fresh, identity=identity)), self._clock.monotonic_s())
 
         try:
             begin(asked.launch(), log=folder / "job.log", told=folder / "job.told", note=note)
         except OffsiteError as error:
             warned("expiry_not_begun", error=error.id, why=error.message, uid=uid)
+            hint = f"; hint: {error.hint}" if error.hint else ""
+            self._noted(_failed(replace(fresh, ended_ms=now_ms), f"error[{error.id}]: {error.message}{hint}"))
         else:
             decided("expiry_begun", why="its turn in the queue", uid=uid, deletion=asked.is_deletion)
 
@@ -190,10 +193,8 @@ class ExpiryJobs:
         told = (read_whole(folder / "job.told") or b"").strip()
         code = int(told) if told.isdigit() else UNKNOWN
         said = last_words(folder / "job.log")
-        ended = replace(job, ended_ms=self._clock.now_ms(), exit_code=code, said=said)
-        if code == 0:
-            return replace(ended, failures=0, failure="")
-        return replace(ended, failures=job.failures + 1, failure=said or f"it ended with {code}, and said nothing")
+        ended = replace(job, ended_ms=self._clock.now_ms(), exit_code=code)
+        return replace(ended, said=said, failures=0, failure="") if code == 0 else _failed(ended, said)
 
     def _noted(self, job: ExpiryJob) -> ExpiryJob:
         write_json(
@@ -229,6 +230,12 @@ class ExpiryJobs:
 def _key(job: ExpiryJob) -> tuple[str, int]:
     """Tells a job from the next one of the same backup."""
     return job.uid, job.started_ms
+
+
+def _failed(job: ExpiryJob, said: str) -> ExpiryJob:
+    """A job that did not end well, or could not be begun."""
+    failure = said or f"it ended with {job.exit_code}, and said nothing"
+    return replace(job, said=said, failures=job.failures + 1, failure=failure)
 
 
 def _job(uid: str, item: JsonObject) -> ExpiryJob:

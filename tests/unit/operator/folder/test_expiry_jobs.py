@@ -205,6 +205,20 @@ def test_failures_in_a_row_are_counted_until_one_ends_well(home: Home) -> None:
         home.pass_s(61)
 
 
+def test_one_that_cannot_be_begun_has_failed_as_well(home: Home) -> None:
+    def launch() -> Launch:
+        raise BadResource("there is no account 'main' any more", hint="known: none")
+
+    jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
+    for failures in (1, 2):
+        jobs.step({ONE: Asked(launch=launch, is_deletion=False)})
+        job = jobs.job(ONE)
+        assert job is not None
+        assert (job.failures, job.ended_ms > 0) == (failures, True)
+        assert job.failure == "error[OFF-0218]: there is no account 'main' any more; hint: known: none"
+        home.pass_s(61)
+
+
 def test_a_job_that_goes_by_another_spec_is_stopped_and_counts_as_no_failure(home: Home) -> None:
     jobs = ExpiryJobs(home.layout, QUICK, clock=home.clock)
     home.flag("hangs")

@@ -17,7 +17,7 @@ from offsite.operator.decide.wanted import AgentsWanted, Place
 from offsite.operator.kubernetes.agents import agent_deployment
 from offsite.operator.kubernetes.cluster import Named
 from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
-from offsite.operator.resources.backup import AgentTemplate
+from offsite.operator.resources.backup import Agents, AgentTemplate
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, World, opened_world
 from tests.unit.operator.kubernetes.memory_cluster import merge
 from tests.unit.operator.resources.documents import POD_TEMPLATE
@@ -383,3 +383,12 @@ def test_a_patch_makes_one_state_of_another() -> None:
     found = json.loads(json.dumps(before))
     merge(found, merge_patch(before, after))
     assert found == after
+
+
+def test_the_template_of_the_how_to_is_taken() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
+    (text,) = [block for block in page.split("```yaml\n") if block.startswith("agents:")]
+    agents = Agents.model_validate(yaml.safe_load(text.partition("```")[0])["agents"])
+
+    assert agents.template.spec.tolerations
+    assert made_of(agents.template.model_dump(mode="json", by_alias=True))["spec"]["serviceAccountName"]
