@@ -13,6 +13,7 @@ import typer
 from offsite.cli.options.common import BackupName, Bootstrap, KafkaConfigFile, Output, Records, Repo, Yes
 from offsite.cli.options.option_group import takes
 from offsite.cli.output import EXIT_PARTIAL, OutputFormat, confirm, emit, emit_notice
+from offsite.cli.views.groups_view import render_gone
 from offsite.cli.wiring import connect, open_repository
 from offsite.model.errors import BadOption
 from offsite.model.selections.pattern_list import split_all
@@ -204,6 +205,7 @@ def _render_show(console: Console, shown: GroupsShown) -> None:
     console.print(table)
     _render_rest(console, len(rows))
     _render_notes(console, shown.notes)
+    render_gone(console, shown.gone)
     console.print(f"{len(shown.groups):,} groups of backup {shown.backup} as of commit {shown.commit} ({shown.origin})")
 
 
@@ -221,6 +223,7 @@ def _render_plan(console: Console, report: GroupPlanReport) -> None:
     for topic in report.absent_topics:
         console.print(f"  topic {topic} is not on the cluster: its offsets are left out")
     _render_notes(console, report.notes)
+    render_gone(console, report.gone)
     _render_failed(console, report.failed)
     counts = report.counts
     console.print(
@@ -261,6 +264,7 @@ def render_applied(console: Console, result: GroupsApplied, *, records: str | No
     for topic in result.absent_topics:
         console.print(f"  topic {topic} is not on the cluster: its offsets were left out")
     _render_notes(console, result.notes)
+    render_gone(console, result.gone)
     _render_failed(console, result.failed)
     if result.change:
         console.print(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsite.cli.views.consistency_view import render_consistency
+from offsite.cli.views.groups_view import render_gone
 from offsite.cli.views.proof_view import render_lacking, render_open
 from offsite.cli.views.settings_view import render_applied, render_metadata_plan, render_topic_diffs
 from offsite.model.choices import OffsetsMode
@@ -167,6 +168,7 @@ def render_outlook(console: Console, outlook: GroupOutlook, *, backup: str) -> N
         console.print(f"    the restore will end with exit code {outlook.exit_code}, because of {names}")
     for note in outlook.notes:
         console.print(f"    note: {note}")
+    render_gone(console, outlook.gone)
 
 
 def _render_group(console: Console, group: ForeseenGroup) -> None:

@@ -151,6 +151,11 @@ class GroupPatterns:
         """Literal names that are not among `groups`, sorted."""
         return TopicSelection(include=self.include).missing(groups)
 
+    @property
+    def literals(self) -> frozenset[str]:
+        """The groups that are named in full."""
+        return frozenset(filter(is_literal, self.include))
+
 
 ALL_GROUPS = GroupPatterns(include=("*",))
 NO_GROUPS = GroupPatterns(include=())

@@ -24,6 +24,8 @@ from offsite.stores.store import PutResult, Store
 
 _UNREADABLE = (DamagedObject, FormatTooNew)
 
+_LAST_STEPS = frozenset({"groups"})
+
 _STAMP_CHARS = len("20260101-000000")
 """A restore's name begins with the second in which it began."""
 
@@ -54,6 +56,12 @@ class RestoreRecord:
     incarnations: tuple[tuple[str, str], ...] = ()
     cut: CutChoice = CutChoice.AS_COPIED
 
+    @property
+    def wanted(self) -> tuple[object, ...]:
+        """What makes two restores the same one: the cluster, and what was asked for, but for what is done when all
+        records are there. That may be asked for otherwise by whoever goes on with it."""
+        return self.cluster_id, without_last_steps(self.request)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTargets:
@@ -76,6 +84,11 @@ class UnreadableRestore:
         """What to tell whoever cannot go on without it."""
         folder = backup.restores_prefix(self.restore)
         return DamagedObject(self.problem, hint=f"look at it; where it is no restore of yours, delete {folder}")
+
+
+def without_last_steps(request: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """What of a request says which records come back, and how."""
+    return tuple((name, text) for name, text in request if name not in _LAST_STEPS)
 
 
 def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> None:
@@ -144,7 +157,7 @@ def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreR
 
 def try_unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord | UnreadableRestore]:
     """The same, and in the place of each one that cannot be read what is wrong with it."""
-    for name in sorted(_restore_names(store, backup)):
+    for name in sorted(restore_names(store, backup)):
         layout = RestoreLayout(backup=backup, restore=name)
         try:
             if store.head(layout.report_key) is None and (record := find_record(store, layout)) is not None:
@@ -163,7 +176,7 @@ def succeeding(
     """A restore of the same request into the same cluster that began after `record`, ended or not: then `record` is
     given up, and what is there is the later one's. Reads none that began before it. `counts`: of what was read, which
     ones count; then what cannot be read does not. Raises `DamagedObject` otherwise."""
-    for name in sorted(_restore_names(store, backup)):
+    for name in sorted(restore_names(store, backup)):
         if name[:_STAMP_CHARS] < record.restore[:_STAMP_CHARS] or name == record.restore:
             continue
         try:
@@ -172,7 +185,7 @@ def succeeding(
             if counts is None:
                 raise
             continue
-        if other is None or _order(other) <= _order(record) or _wanted(other) != _wanted(record):
+        if other is None or _order(other) <= _order(record) or other.wanted != record.wanted:
             continue
         if counts is None or counts(other):
             return other
@@ -183,12 +196,8 @@ def _order(record: RestoreRecord) -> tuple[int, str]:
     return (record.created_at_ms, record.restore)
 
 
-def _wanted(record: RestoreRecord) -> tuple[object, ...]:
-    return (record.cluster_id, record.request)
-
-
-def _restore_names(store: Store, backup: BackupLayout) -> set[str]:
-    """Those that a restore can have: what else lies there is none of ours."""
+def restore_names(store: Store, backup: BackupLayout) -> set[str]:
+    """The names of all restores that lie there, those that a restore can have: what else there is, is none of ours."""
     prefix = f"{backup.prefix}restores/"
     names = {info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}
     return set(filter(is_backup_name, names))

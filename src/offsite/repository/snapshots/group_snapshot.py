@@ -3,18 +3,22 @@
 A snapshot's name ends in the beginning of its own hash, so that a reader of the commit that names it sees damage.
 Columns, all sorted by group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries),
 `partition` (int32), `offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: there was no commit.
-pyarrow is imported where it is used.
+Groups that are gone are named beside the rows, with the commit from which on they are missing: their offsets are in the
+snapshot of the commit before that one. pyarrow is imported where it is used.
 """
 
 from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.errors import DamagedObject
+from offsite.model.untrusted.json_object import JsonObject, JsonValue
+from offsite.repository.commit import TopicIncarnation
 from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 from offsite.repository.layout import BackupLayout
 from offsite.repository.segments.body import HASH_NAME, content_hash
@@ -25,22 +29,53 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 _ABOUT = b"offsite.groups"
+_GONE = "gone"
 _ATTEMPT_DIGITS = 8
 _GROUP_TEXTS, _TOPIC_TEXTS = ("group", "kind", "state"), ("topic", "topic_id")
 _NUMBERS = {"partition": "i", "offset": "q", "leader_epoch": "i"}
 _COLUMNS = (*_GROUP_TEXTS, *_TOPIC_TEXTS, *_NUMBERS, "metadata")
 
 
-def put_group_snapshot(store: Store, layout: BackupLayout, seq: int, groups: GroupTable) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneGroup:
+    """A group that had offsets on a topic in the commit before `since`, and none in commit `since`, although the topic
+    was there."""
+
+    group: str
+    topic: str
+    topic_id: str
+    since: int
+
+    @property
+    def incarnation(self) -> TopicIncarnation:
+        return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSnapshot:
+    """The groups of a commit by name, sorted, and those that are `gone`, the newest first."""
+
+    groups: GroupTable
+    gone: tuple[GoneGroup, ...] = ()
+
+
+def put_group_snapshot(
+    store: Store, layout: BackupLayout, seq: int, groups: GroupTable, gone: Sequence[GoneGroup] = ()
+) -> str:
     """Store the snapshot that commit `seq` is going to name; returns its key. A crash before that leaves an orphan."""
-    data = encode_groups(groups)
+    data = encode_groups(groups, gone)
     key = layout.groups_key(seq, _digits(data))
     if store.put_if_absent(key, data) is PutResult.OTHER:
         raise _damaged(f"{key} exists with other bytes")
     return key
 
 
-def get_group_snapshot(store: Store, key: str) -> dict[str, GroupOffsets]:
+def get_group_snapshot(store: Store, key: str) -> GroupTable:
+    """The groups of the snapshot that a commit names. Raises as `read_group_snapshot`."""
+    return read_group_snapshot(store, key).groups
+
+
+def read_group_snapshot(store: Store, key: str) -> GroupSnapshot:
     """The snapshot that a commit names. Raises `DamagedObject` when it is missing or not what was written,
     `FormatTooNew`."""
     data = store.get(key)
@@ -48,28 +83,39 @@ def get_group_snapshot(store: Store, key: str) -> dict[str, GroupOffsets]:
         raise _damaged(f"{key} is missing")
     if not key.endswith(f"-{_digits(data)}.parquet"):
         raise _damaged(f"{key} does not have the hash that its name tells")
-    return decode_groups(data, key=key)
+    return decode_snapshot(data, key=key)
 
 
-def encode_groups(groups: GroupTable) -> bytes:
+def encode_groups(groups: GroupTable, gone: Sequence[GoneGroup] = ()) -> bytes:
     """Equal tables give equal bytes (of one version of pyarrow)."""
     from pyarrow import parquet
 
     sink = io.BytesIO()
+    about: dict[str, JsonValue] = {"format": FORMAT}
+    if gone:
+        about[_GONE] = [
+            {"group": each.group, "topic": each.topic, "topic_id": each.topic_id, "since": each.since} for each in gone
+        ]
     table = _table([groups[name] for name in sorted(groups)])
+    table = table.replace_schema_metadata({_ABOUT: encode_canonical(about)})
     parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 
-def decode_groups(data: bytes, *, key: str) -> dict[str, GroupOffsets]:
+def decode_groups(data: bytes, *, key: str) -> GroupTable:
     """Groups by name, sorted. Raises `DamagedObject`, `FormatTooNew`."""
+    return decode_snapshot(data, key=key).groups
+
+
+def decode_snapshot(data: bytes, *, key: str) -> GroupSnapshot:
+    """What `encode_groups` made. Raises `DamagedObject`, `FormatTooNew`."""
     import pyarrow as pa
 
     try:
         stored = read_parquet(data)
-        about = (stored.schema.metadata or {}).get(_ABOUT, b"")
-        parse_part(about, source=key, damaged=_damaged)
-        return _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
+        about = parse_part((stored.schema.metadata or {}).get(_ABOUT, b""), source=key, damaged=_damaged)
+        groups = _groups(stored.select(list(_COLUMNS)).unify_dictionaries())
+        return GroupSnapshot(groups=groups, gone=tuple(_gone(about)))
     except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
         raise _damaged(f"{key}: {error}") from error
 
@@ -91,7 +137,7 @@ def _table(groups: list[GroupOffsets]) -> pa.Table:
     columns = {name: column.to_arrow() for name, column in texts.items()}
     columns |= {name: _to_arrow(column) for name, column in numbers.items()}
     columns["metadata"] = pa.array(metadata, type=pa.string()).dictionary_encode()
-    return pa.table(columns).replace_schema_metadata({_ABOUT: encode_canonical({"format": FORMAT})})
+    return pa.table(columns)
 
 
 class _TextColumn:
@@ -139,6 +185,17 @@ def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
         group: GroupOffsets(group=group, kind=abouts[group][0], state=abouts[group][1], topics=tuple(topics))
         for group, topics in found.items()
     }
+
+
+def _gone(about: JsonObject) -> Iterator[GoneGroup]:
+    """None in snapshots of earlier versions."""
+    for item in about.children(_GONE):
+        yield GoneGroup(
+            group=item.text("group"),
+            topic=item.topic(),
+            topic_id=item.text("topic_id"),
+            since=item.count("since"),
+        )
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:

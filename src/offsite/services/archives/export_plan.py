@@ -15,7 +15,7 @@ from offsite.copy.chain import PartitionChain, SelectedChains, select_chains
 from offsite.copy.export import ExportTask
 from offsite.copy.incarnations import incarnation_notes
 from offsite.copy.point_in_time import PointInTime
-from offsite.copy.restore_point import PointRequest, find_point
+from offsite.copy.restore_point import FixedPoint, PointRequest, find_point
 from offsite.log.groups.offsets import GroupOffsets, on_topics
 from offsite.log.range import LogRange, TopicPartition
 from offsite.model.errors import TopicReplaced
@@ -25,10 +25,9 @@ from offsite.repository.backup import Backup
 from offsite.repository.branches import Branch
 from offsite.repository.commit import PartitionId, TopicShape
 from offsite.repository.segments.segment import Segment
-from offsite.repository.snapshots.group_snapshot import get_group_snapshot
 from offsite.repository.state import BackupState
 from offsite.services.archives.same_topic import of_backup, other_topics
-from offsite.services.groups.source import SNAPSHOT, GroupsAsOf
+from offsite.services.groups.source import SNAPSHOT, GroupsAsOf, groups_as_of
 from offsite.services.hole_report import HoleReport, hole_reports
 from offsite.services.point_report import incarnations_of
 
@@ -204,10 +203,10 @@ def _holes(selected: SelectedChains, ends: Ends) -> Iterator[HoleReport]:
 
 def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns: GroupPatterns) -> GroupsAsOf:
     """The groups' offsets on the topics of these ids, by name."""
-    known = get_group_snapshot(backup.store, state.groups) if patterns and state.groups is not None else {}
-    chosen = {name: known[name] for name in patterns.select(known)}
-    found = GroupsAsOf(groups=chosen, point=state, origin=SNAPSHOT).of_incarnations(ids)
-    return replace(found, groups=on_topics(found.groups, ids))
+    if not patterns or state.groups is None:
+        return GroupsAsOf(groups={}, point=state, origin=SNAPSHOT)
+    found = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), patterns=patterns, topic_ids=ids)
+    return replace(found.on_topics(ids), groups=on_topics(found.groups, ids))
 
 
 def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:

@@ -99,8 +99,15 @@ class PassCommits:
         has the groups and the partitions that failed, and is judged by the `whole` of it."""
         snapshot, cut, judged = None, None, None
         if whole is not None:
+            plan = self._plan
             snapshot, self.groups = save_groups(
-                self._backup, base, self._plan.groups, self._plan.source.shapes, before=self._former.groups
+                self._backup,
+                base,
+                plan.groups,
+                plan.source.shapes,
+                unseen=plan.unseen,
+                patterns=plan.group_patterns,
+                before=self._former.groups,
             )
             judged = self._judged(whole)
             self._explain(whole, judged)

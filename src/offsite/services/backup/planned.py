@@ -20,7 +20,7 @@ from offsite.model.selections.selection import GroupPatterns, TopicSelection, dr
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.backup import Backup
 from offsite.repository.checkpoints.marker import TakenCheckpoint
-from offsite.repository.commit import Changes, CutBack, PartitionId
+from offsite.repository.commit import Changes, CutBack, PartitionId, TopicIncarnation
 from offsite.repository.layout import BackupLayout
 from offsite.repository.repository import Repository
 from offsite.repository.state import BackupState
@@ -71,6 +71,11 @@ class BackupPlan:
     checkpoint: TakenCheckpoint | None = None
     stamps: StampWindows | None = None
     caught: Mapping[int, CaughtRange] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> frozenset[TopicIncarnation]:
+        """The topics of the backup that this run did not see, and that are not known to be deleted."""
+        return self.base.alive() - {shape.incarnation for shape in self.source.shapes} - set(self.gone.deleted)
 
     @property
     def for_workers(self) -> tuple[CopyBundle, ...]:

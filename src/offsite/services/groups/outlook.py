@@ -14,7 +14,7 @@ from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.record import RestoreRecord
 from offsite.services.groups.missing_records import HeldRecords, RefusedOffset, commit_cut, held_records
-from offsite.services.groups.source import groups_as_of
+from offsite.services.groups.source import EarlierCommit, GoneSince, groups_as_of
 
 
 class Verdict(StrEnum):
@@ -65,13 +65,16 @@ class ForeseenGroup:
 class GroupOutlook:
     """All groups of a restore that have read what is restored, by name. `verdicts`: how many of each. `exit_code`: what
     the restore will end with because of them, as far as that is known before. `origin`: snapshot of the commit, or
-    history."""
+    history. `earlier`: offsets that are of an earlier commit. `gone`: groups that are gone from restored topics, and
+    would be put in place if they were named in full."""
 
     groups: tuple[ForeseenGroup, ...]
     verdicts: Mapping[str, int]
     exit_code: int
     origin: str
     notes: tuple[str, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
 
 _PARTIAL = 3
@@ -81,14 +84,14 @@ def foresee_groups(
     backup: Backup, record: RestoreRecord, plan: RestorePlan, patterns: GroupPatterns
 ) -> GroupOutlook | None:
     """The groups that a restore will put in place; None where none are asked for. Raises `NoSuchRestorePoint` for a
-    group named in full that is not there, `DamagedObject`."""
+    group named in full that nobody knows, `DamagedObject`."""
     if not patterns:
         return None
-    as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(record)).only(patterns)
     topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}
-    as_of = as_of.of_incarnations(topics)
+    fixed = FixedPoint.of_restore(record)
+    as_of = groups_as_of(backup, PointRequest(), fixed, patterns=patterns, topic_ids=topics)
     ends = {chain.source: chain.end for chain in plan.partitions}
-    held = held_records(as_of.point, ends, commit_cut(backup.store, as_of.point))
+    held = held_records(as_of.point, ends, commit_cut(backup.store, as_of.point), earlier=as_of.earlier)
     foreseen = (_foreseen(group, held, ends, topics) for group in as_of.groups.values())
     groups = tuple(group for group in foreseen if group.offsets)
     counts = {verdict.value: sum(group.verdict is verdict for group in groups) for verdict in Verdict}
@@ -98,6 +101,8 @@ def foresee_groups(
         exit_code=_PARTIAL if counts[Verdict.CANNOT_GO_ON] else 0,
         origin=as_of.origin,
         notes=as_of.notes,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
     )
 
 

@@ -14,18 +14,20 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.state import BackupState
 from offsite.services.groups.plan import GroupCounts, GroupMove
 from offsite.services.groups.run import PlannedGroups
-from offsite.services.groups.source import SNAPSHOT, groups_as_of
+from offsite.services.groups.source import SNAPSHOT, EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTopic:
     """One group on one topic: `offsets` and `metadata` (where there is any) by partition. `lag`: the records between
-    the offsets and the end of the backup; None as of a time that is not a commit's."""
+    the offsets and the end of the backup; None as of a time that is not a commit's. `commit`: the earlier one that the
+    offsets are of, because the topic was deleted since, or the group is gone; 0 where they are as of the others."""
 
     topic: str
     offsets: Mapping[int, int]
     metadata: Mapping[int, str]
     lag: int | None
+    commit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +48,16 @@ class ShownGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsShown:
-    """The groups of a backup. `origin`: snapshot (of that commit) or history (of that time)."""
+    """The groups of a backup. `origin`: snapshot (of that commit) or history (of that time). `earlier`: which offsets
+    are of an earlier commit; `gone`: groups that are gone, and are shown where they are named in full."""
 
     backup: str
     commit: int
     origin: str
     groups: tuple[ShownGroup, ...]
     notes: tuple[str, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
     def without_metadata(self) -> GroupsShown:
         """The same for whoever may see no record: applications write there what they like."""
@@ -98,20 +103,24 @@ class GroupPlanReport:
     absent_topics: tuple[str, ...]
     notes: tuple[str, ...]
     failed: tuple[GroupFailure, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
 
 def show_groups(
     backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
 ) -> GroupsShown:
     """The groups that the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
-    found = groups_as_of(backup, PointRequest(commit=commit, at=at)).only(groups)
+    found = groups_as_of(backup, PointRequest(commit=commit, at=at), patterns=groups)
     ends = found.point if found.origin == SNAPSHOT else None
     return GroupsShown(
         backup=backup.descriptor.name,
         commit=found.point.seq,
         origin=found.origin,
-        groups=tuple(_shown(group, ends) for group in found.groups.values()),
+        groups=tuple(_shown(group, ends, found) for group in found.groups.values()),
         notes=found.notes,
+        earlier=found.earlier_commits,
+        gone=found.gone,
     )
 
 
@@ -128,20 +137,23 @@ def report_groups(planned: PlannedGroups) -> GroupPlanReport:
         absent_topics=planned.plan.absent_topics,
         notes=planned.plan.notes,
         failed=planned.unreadable,
+        earlier=planned.earlier,
+        gone=planned.gone,
     )
 
 
-def _shown(group: GroupOffsets, ends: BackupState | None) -> ShownGroup:
-    topics = tuple(_shown_topic(topic, ends) for topic in group.topics)
+def _shown(group: GroupOffsets, ends: BackupState | None, as_of: GroupsAsOf) -> ShownGroup:
+    topics = tuple(_shown_topic(topic, ends, as_of.earlier_commit(group.group, topic)) for topic in group.topics)
     return ShownGroup(group=group.group, kind=group.kind, state=group.state, topics=topics)
 
 
-def _shown_topic(topic: TopicOffsets, ends: BackupState | None) -> ShownTopic:
+def _shown_topic(topic: TopicOffsets, ends: BackupState | None, commit: int) -> ShownTopic:
     return ShownTopic(
         topic=topic.topic,
         offsets=topic.by_partition(),
         metadata={row.partition: row.metadata for row in topic if row.metadata},
         lag=None if ends is None else sum(_lags(topic, ends)),
+        commit=commit,
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
-from offsite.model.errors import BadOption, DamagedObject, NoSuchRestore
+from offsite.model.errors import BadOption, Damaged, DamagedObject, FormatTooNew, NoSuchRestore
 from offsite.repository.backup import Backup
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreRecord, find_record, get_targets
+from offsite.repository.restores.record import RestoreRecord, find_record, get_targets, restore_names
 from offsite.repository.state import BackupState
-from offsite.services.groups.missing_records import HeldRecords, commit_cut, held_records
+from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, commit_cut, held_records
 from offsite.services.records_place import GIVEN_AGAIN
 from offsite.stores.store import Store
 
@@ -56,12 +56,13 @@ class RestoredOffsets:
     makings: Mapping[str, int]
     held: HeldRecords | None = None
 
-    def judged_by(self, groups_of: BackupState) -> RestoredOffsets:
-        """The same, where offsets of groups are held against what the state `groups_of`, which they are of, knows to be
-        missing."""
+    def judged_by(self, groups_of: BackupState, earlier: tuple[EarlierOffsets, ...] = ()) -> RestoredOffsets:
+        """The same, where offsets of groups are held against what the state `groups_of`, which they are of but for
+        `earlier` ones, knows to be missing."""
         own = {(topic, mapped.topic_id) for topic, mapped in self.topics.items()}
         partitions = [each for each in groups_of.positions if (each.topic, each.topic_id) in own]
-        return replace(self, held=held_records(groups_of, partitions, commit_cut(self.store, groups_of)))
+        held = held_records(groups_of, partitions, commit_cut(self.store, groups_of), earlier=earlier)
+        return replace(self, held=held)
 
     def target(self, topic: str) -> str | None:
         """The name that `topic` was restored under, or None when it was not."""
@@ -125,6 +126,19 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
         starts=dict(targets.starts),
         makings=dict(targets.makings),
     )
+
+
+def restore_that_made(backup: Backup, topic: str, topic_id: str) -> RestoreRecord | None:
+    """The restore of this backup that made a topic of that name and id; None where none is known to have."""
+    for name in restore_names(backup.record_store, backup.layout):
+        layout = RestoreLayout(backup=backup.layout, restore=name)
+        try:
+            targets, record = get_targets(backup.record_store, layout), find_record(backup.record_store, layout)
+        except (Damaged, FormatTooNew):
+            continue  # it proves nothing
+        if targets is not None and dict(targets.topic_ids).get(topic) == topic_id:
+            return record
+    return None
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:

@@ -36,8 +36,8 @@ from offsite.repository.snapshots.group_change import (
 )
 from offsite.services.groups.missing_records import RefusedOffset, commit_cut
 from offsite.services.groups.plan import GroupPlan, plan_groups
-from offsite.services.groups.restored_offsets import RestoredOffsets, restored_offsets
-from offsite.services.groups.source import GroupsAsOf, groups_as_of
+from offsite.services.groups.restored_offsets import RestoredOffsets, restore_that_made, restored_offsets
+from offsite.services.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
 from offsite.services.own_writes import is_written_here, note_written
@@ -63,13 +63,16 @@ class GroupsRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroups:
     """A decided change: nothing was touched yet. `unreadable` are groups of the target whose offsets it did not tell:
-    they are left alone."""
+    they are left alone. `earlier`: which offsets are of an earlier commit; `gone`: groups that are gone, and would be
+    put in place if they were named in full."""
 
     backup: Backup
     change: GroupChange
     origin: str
     plan: GroupPlan
     unreadable: tuple[GroupFailure, ...]
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,8 @@ class GroupsApplied:
     """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
     are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. `behind`: so many go on at the
-    next record there is, because the source had deleted the ones before it unread."""
+    next record there is, because the source had deleted the ones before it unread. `earlier`: which offsets are of an
+    earlier commit than the others; `gone`: groups that are gone, and were not named in full."""
 
     change: str
     backup: str
@@ -94,6 +98,8 @@ class GroupsApplied:
     failed: tuple[GroupFailure, ...]
     refused: tuple[RefusedOffset, ...] = ()
     behind: int = 0
+    earlier: tuple[EarlierCommit, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -134,7 +140,15 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
         refused=translation.refused,
     )
     change = _new_change(backup, request, cluster_id, as_of.point.seq)
-    return PlannedGroups(backup=backup, change=change, origin=as_of.origin, plan=plan, unreadable=current.failed)
+    return PlannedGroups(
+        backup=backup,
+        change=change,
+        origin=as_of.origin,
+        plan=plan,
+        unreadable=current.failed,
+        earlier=as_of.earlier_commits,
+        gone=as_of.gone,
+    )
 
 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
@@ -166,6 +180,8 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         failed=(*planned.unreadable, *failed),
         refused=planned.plan.refused,
         behind=counts.behind,
+        earlier=planned.earlier,
+        gone=planned.gone,
     )
 
 
@@ -240,13 +256,18 @@ def _as_of_and_mapping(
     if request.restore is not None:
         return _of_restore(backup, request, cluster_id, topics)
     point = PointRequest(commit=request.commit, at=request.at)
-    as_of = groups_as_of(backup, point, _default(backup, request)).only(request.groups)
-    as_of = as_of.of_incarnations(_known_ids(backup, admin, request.renames))
+    as_of = groups_as_of(backup, point, _default(backup, request), patterns=request.groups)
+    if not request.renames.rules:
+        as_of = as_of.of_incarnations(_known_ids(backup, admin))
+        is_own = cluster_id == backup.descriptor.cluster_id
+        as_of = as_of.without_topics(dict(_strangers(backup, admin, as_of))) if is_own else as_of
     read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
     if unused := request.renames.unused({*read, *(each.topic for each in as_of.point.topics)}):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
     mapping = _same_offsets(admin, as_of.groups, request.renames, topics)
-    return as_of, mapping if request.clamp else mapping.judged_by(as_of.point, commit_cut(backup.store, as_of.point))
+    if not request.clamp:
+        mapping = mapping.judged_by(as_of.point, commit_cut(backup.store, as_of.point), as_of.earlier)
+    return as_of, mapping
 
 
 def _default(backup: Backup, request: GroupsRequest) -> FixedPoint | None:
@@ -264,19 +285,40 @@ def _of_restore(
         raise BadOption("--restore names its own point and names", hint="leave out --commit, --at and --rename")
     maps = restored_offsets(backup, request.restore or "")
     _check_cluster(maps.record.cluster_id, cluster_id, f"restore {request.restore}")
-    as_of = groups_as_of(backup, PointRequest(), FixedPoint.of_restore(maps.record)).only(request.groups)
-    as_of = as_of.of_incarnations({name: each.topic_id for name, each in maps.topics.items()})
+    ids = {name: each.topic_id for name, each in maps.topics.items()}
+    fixed = FixedPoint.of_restore(maps.record)
+    as_of = groups_as_of(backup, PointRequest(), fixed, patterns=request.groups, topic_ids=ids).on_topics(ids)
     there = {name: each for name, each in maps.topics.items() if each.target in topics}
-    maps = maps if request.clamp else maps.judged_by(as_of.point)
+    maps = maps if request.clamp else maps.judged_by(as_of.point, as_of.earlier)
     notes = tuple(_repartitioned(as_of.groups, maps, topics))
-    return replace(as_of, notes=(*as_of.notes, *notes)), replace(maps, topics=there)
+    return replace(as_of, own_notes=(*as_of.own_notes, *notes)), replace(maps, topics=there)
 
 
-def _known_ids(backup: Backup, admin: ClusterAdmin, renames: Renames) -> Mapping[str, str]:
+def _known_ids(backup: Backup, admin: ClusterAdmin) -> Mapping[str, str]:
     """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
     known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
-    there = ((name, str(topic.topic_id or "")) for name, topic in admin.topics().items())
-    return {name: topic_id for name, topic_id in there if (name, topic_id) in known and not renames.rules}
+    return {name: topic_id for name, topic_id in _ids(admin).items() if (name, topic_id) in known}
+
+
+def _ids(admin: ClusterAdmin) -> dict[str, str]:
+    return {name: str(topic.topic_id or "") for name, topic in admin.topics().items()}
+
+
+def _strangers(backup: Backup, admin: ClusterAdmin, as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
+    """Topics of the backup's own cluster that are others than the groups have read, with the reason: unless a restore
+    of this backup made them with the same offsets, nobody knows what their offsets stand for."""
+    there = _ids(admin)
+    read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
+    for name, topic_id in sorted(read):
+        now = there.get(name, "")
+        if not now or not topic_id or now == topic_id:
+            continue
+        record = restore_that_made(backup, name, now)
+        if record is None:
+            why = "is another topic than the one that its groups have read, and no restore of this backup made it"
+            yield (name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})")
+        elif name not in record.preserved or dict(record.incarnations).get(name) != topic_id:
+            yield name, f"{name} was made by restore {record.restore}: set its groups with --restore {record.restore}"
 
 
 def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:

@@ -1,22 +1,31 @@
 """The groups of a backup: read from the source before its end offsets, stored with the commit they belong to.
 
 A snapshot that is as the one before is not stored again. Nothing that was read badly replaces what was read well: a
-group that does not answer keeps its former offsets, and no groups at all where there were some change nothing.
+group that does not answer keeps its former offsets, and so do groups on a topic that was not seen; no groups at all
+where there were some change nothing. A group that is gone although its topic is there is remembered by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
-from offsite.log.groups.offsets import GroupOffsets, GroupTable, offset_count, on_topics
+from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, on_topics
 from offsite.model.errors import DamagedObject
-from offsite.model.selections.selection import GroupPatterns
+from offsite.model.selections.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
-from offsite.repository.commit import TopicShape
-from offsite.repository.snapshots.group_snapshot import get_group_snapshot, put_group_snapshot
+from offsite.repository.commit import TopicIncarnation, TopicShape
+from offsite.repository.snapshots.group_snapshot import (
+    GoneGroup,
+    GroupSnapshot,
+    put_group_snapshot,
+    read_group_snapshot,
+)
 from offsite.repository.state import BackupState
+
+GONE_MAX = 1_000
+"""Groups that are gone and remembered, the newest: some 80 KB in each snapshot at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,30 +41,30 @@ class GroupsSaved:
 
 
 class FormerGroups:
-    """The groups of the snapshot that a commit has, read once and kept for the rounds of a run that follows."""
+    """The snapshot of groups that a commit has, read once and kept for the rounds of a run that follows."""
 
     def __init__(self) -> None:
         self._key: str | None = None
-        self._groups: GroupTable = {}
+        self._snapshot = GroupSnapshot(groups={})
 
-    def get(self, backup: Backup, base: BackupState) -> tuple[GroupTable, str]:
+    def get(self, backup: Backup, base: BackupState) -> tuple[GroupSnapshot, str]:
         """The groups as of `base`, and what is wrong with their snapshot, if so."""
         if base.groups is None:
-            return {}, ""
+            return GroupSnapshot(groups={}), ""
         if base.groups != self._key:
             try:
-                self.keep(base.groups, get_group_snapshot(backup.store, base.groups))
+                self.keep(base.groups, read_group_snapshot(backup.store, base.groups))
             except DamagedObject as error:
-                return {}, f"the former snapshot cannot be read ({error.message})"
-        return self._groups, ""
+                return GroupSnapshot(groups={}), f"the former snapshot cannot be read ({error.message})"
+        return self._snapshot, ""
 
     @property
     def newest(self) -> GroupTable:
         """The groups of the snapshot that was read or kept last."""
-        return self._groups
+        return self._snapshot.groups
 
-    def keep(self, key: str, groups: GroupTable) -> None:
-        self._key, self._groups = key, groups
+    def keep(self, key: str, snapshot: GroupSnapshot) -> None:
+        self._key, self._snapshot = key, snapshot
 
 
 def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups | None:
@@ -67,30 +76,37 @@ def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups |
     return client.offsets(listed[name] for name in patterns.select(listed))
 
 
-def save_groups(
+def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which commit, and of which topics
     backup: Backup,
     base: BackupState,
     fetched: FetchedGroups | None,
     topics: Iterable[TopicShape],
     *,
+    unseen: Collection[TopicIncarnation] = (),
+    patterns: GroupPatterns = NO_GROUPS,
     before: FormerGroups | None = None,
 ) -> tuple[str | None, GroupsSaved | None]:
     """Store what of `fetched` lies on `topics` for the commit after `base`: the key that it has to name (None: the
-    former snapshot still holds), and what there is to say."""
+    former snapshot still holds), and what there is to say. On topics that are `unseen`, and not known to be deleted,
+    groups keep what they had. `patterns`: the groups that were asked for, of which one that is missing is gone."""
     if fetched is None:
         return None, None
-    before = before or FormerGroups()
+    before, topics = before or FormerGroups(), tuple(topics)
     former, problem = before.get(backup, base)
     note = problem
     found = on_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
-    groups = _with_former(found, former, fetched.failed)
-    if former and not groups:
-        note = f"no group was found where there were {len(former)}: the former snapshot was kept"
-        groups = former
-    holds = base.groups is not None and not problem and groups == former
-    key = None if holds else put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups)
-    if key is not None:
-        before.keep(key, groups)
+    groups = _with_former(found, former.groups, fetched.failed)
+    groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
+    if former.groups and not groups:
+        note = f"no group was found where there were {len(former.groups)}: the former snapshot was kept"
+        groups = former.groups
+    if base.groups is not None and not problem and groups == former.groups:
+        key = None
+    else:
+        alive = {*(shape.incarnation for shape in topics), *unseen}
+        gone = tuple(_gone(former, groups, alive, patterns, seq=base.seq + 1))[:GONE_MAX]
+        key = put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups, gone)
+        before.keep(key, GroupSnapshot(groups=groups, gone=gone))
     return key, GroupsSaved(
         groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=fetched.failed, note=note
     )
@@ -99,3 +115,46 @@ def save_groups(
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:
     kept = {each.group: former[each.group] for each in failed if each.group in former}
     return dict(sorted((groups | kept).items()))
+
+
+def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:
+    """`groups` with what `former` ones had on topics that are `unseen`: nobody could look there."""
+    kept = {
+        name: tuple(topic for topic in group.topics if _incarnation(topic) in unseen) for name, group in former.items()
+    }
+    joined = {
+        name: _joined(groups.get(name, replace(former[name], topics=())), topics)
+        for name, topics in kept.items()
+        if topics
+    }
+    return dict(sorted({**groups, **joined}.items()))
+
+
+def _joined(group: GroupOffsets, topics: Iterable[TopicOffsets]) -> GroupOffsets:
+    by_name = {topic.topic: topic for topic in (*topics, *group.topics)}
+    return replace(group, topics=tuple(by_name[name] for name in sorted(by_name)))
+
+
+def _gone(
+    former: GroupSnapshot,
+    groups: GroupTable,
+    alive: Collection[TopicIncarnation],
+    patterns: GroupPatterns,
+    *,
+    seq: int,
+) -> Iterator[GoneGroup]:
+    """The groups that are gone from topics which are there, those that are missing first since commit `seq` before the
+    others."""
+    there = {name: {_incarnation(topic) for topic in group.topics} for name, group in groups.items()}
+    for name in patterns.select(former.groups):
+        for topic in former.groups[name].topics:
+            incarnation = _incarnation(topic)
+            if incarnation in alive and incarnation not in there.get(name, ()):
+                yield GoneGroup(group=name, topic=topic.topic, topic_id=topic.topic_id, since=seq)
+    for each in former.gone:
+        if each.incarnation in alive and each.incarnation not in there.get(each.group, ()):
+            yield each
+
+
+def _incarnation(topic: TopicOffsets) -> TopicIncarnation:
+    return TopicIncarnation(topic=topic.topic, topic_id=topic.topic_id)

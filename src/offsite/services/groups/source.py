@@ -1,9 +1,10 @@
 """The committed offsets of groups as of a restore point: from the snapshot of a commit, or from the groups' own
-history."""
+history; on topics that were deleted by then, from the newest commit that had them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.copy.point_cut import choose_cut
@@ -11,52 +12,115 @@ from offsite.copy.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.choices import CutChoice
 from offsite.model.errors import NoSuchRestorePoint
-from offsite.model.selections.selection import GroupPatterns
+from offsite.model.named import named
+from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
-from offsite.repository.snapshots.group_snapshot import get_group_snapshot
+from offsite.repository.commit import TopicIncarnation
+from offsite.repository.snapshots.group_snapshot import GoneGroup
 from offsite.repository.state import BackupState
 from offsite.services.groups.cut_offsets import as_of_cut
+from offsite.services.groups.earlier import EarlierGroups, GroupCommits
 from offsite.services.groups.history import has_history, read_history
+from offsite.services.groups.missing_records import EarlierOffsets
 
 SNAPSHOT, HISTORY = "snapshot", "history"
+_NAMED_MAX = 12
+"""Topics named in one sentence."""
+_NEAR_MAX = 3
+"""Names told that are near to one that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCommit:
+    """Offsets on `topic` are those of `commit`, made at `committed_at_ms` by the store's clock (epoch ms): of all
+    groups, because the topic was deleted since, or of one `group`, which is gone since commit `gone_since` (else 0)."""
+
+    topic: str
+    group: str
+    commit: int
+    committed_at_ms: int
+    gone_since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneSince:
+    """A group that has no offsets on `topic` since `commit`, and had some in the commit before, although the topic was
+    there. `since_ms`: when that was, by the store's clock (epoch ms); -1: nobody can say."""
+
+    group: str
+    topic: str
+    commit: int
+    since_ms: int
+
+    def __str__(self) -> str:
+        at = f" of {format_time(self.since_ms)}" if self.since_ms >= 0 else ""
+        return f"{self.group} on {self.topic}, gone since commit {self.commit}{at}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsAsOf:
-    """The groups as of `point`: from the `history` those of a time, from a `snapshot` those of its commit."""
+    """The groups as of `point`: from the `history` those of a time, from a `snapshot` those of its commit. `earlier`:
+    which offsets are of an earlier commit. `gone`: groups that are meant and gone, and were not named in full."""
 
     groups: GroupTable
     point: BackupState
     origin: str
-    notes: tuple[str, ...] = ()
+    own_notes: tuple[str, ...] = ()
+    earlier: tuple[EarlierOffsets, ...] = ()
+    gone: tuple[GoneSince, ...] = ()
 
-    def only(self, patterns: GroupPatterns) -> GroupsAsOf:
-        """The chosen ones. Raises `NoSuchRestorePoint` for a literal name that is not there."""
-        if missing := patterns.missing(self.groups):
-            raise NoSuchRestorePoint(
-                f"backup {self.point.backup} knows no group {', '.join(missing)} at commit {self.point.seq}",
-                hint=f"see its groups with: offsite groups show --backup {self.point.backup}",
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for a person."""
+        return (*self.own_notes, *_earlier_notes(self.earlier))
+
+    @property
+    def earlier_commits(self) -> tuple[EarlierCommit, ...]:
+        """Which offsets are of an earlier commit, for people and scripts."""
+        return tuple(
+            EarlierCommit(
+                topic=each.incarnation.topic,
+                group=each.group,
+                commit=each.commit,
+                committed_at_ms=each.committed_at_ms,
+                gone_since=each.gone_since,
             )
-        return replace(self, groups={name: self.groups[name] for name in patterns.select(self.groups)})
+            for each in self.earlier
+        )
+
+    def earlier_commit(self, group: str, offsets: TopicOffsets) -> int:
+        """The earlier commit that the offsets of a group on a topic are of; 0 where they are of the point's own."""
+        of = TopicIncarnation(topic=offsets.topic, topic_id=offsets.topic_id)
+        return next((each.commit for each in self.earlier if each.covers(group, of)), 0)
 
     def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
         """The same groups without offsets on topics that are known to be others than these (name → id): in another log
         they would point at other records."""
-        kept = {name: replace(group, topics=tuple(_on(group, topic_ids))) for name, group in self.groups.items()}
         others = {
             f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of "
-            f"it ({each.topic_id[:8]}); a restore of a commit or a time when that lived has its groups"
+            f"it ({each.topic_id[:8]}); a restore of that one has its groups"
             for group in self.groups.values()
             for each in group.topics
             if not _is_on(each, topic_ids)
         }
-        groups = {name: group for name, group in kept.items() if group.topics}
-        return replace(self, groups=groups, notes=(*self.notes, *sorted(others))) if others else self
+        return self._only(lambda topic: _is_on(topic, topic_ids), sorted(others)) if others else self
 
+    def on_topics(self, topics: Container[str]) -> GroupsAsOf:
+        """The same groups without offsets on other topics: nobody asked for those."""
+        return self._only(lambda topic: topic.topic in topics)
 
-def _on(group: GroupOffsets, topic_ids: Mapping[str, str]) -> Iterator[TopicOffsets]:
-    return (each for each in group.topics if _is_on(each, topic_ids))
+    def without_topics(self, reasons: Mapping[str, str]) -> GroupsAsOf:
+        """The same groups without offsets on these topics (name → why)."""
+        read = {topic.topic for group in self.groups.values() for topic in group.topics}
+        told = [reasons[name] for name in sorted(reasons) if name in read]
+        return self._only(lambda topic: topic.topic not in reasons, told) if told else self
+
+    def _only(self, is_meant: Callable[[TopicOffsets], bool], notes: Iterable[str] = ()) -> GroupsAsOf:
+        groups = _filtered(self.groups, is_meant)
+        left = {topic.topic for group in groups.values() for topic in group.topics}
+        earlier = tuple(each for each in self.earlier if each.incarnation.topic in left)
+        return replace(self, groups=groups, earlier=earlier, own_notes=(*self.own_notes, *notes))
 
 
 def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
@@ -64,20 +128,44 @@ def _is_on(offsets: TopicOffsets, topic_ids: Mapping[str, str]) -> bool:
     return not offsets.topic_id or not wanted or offsets.topic_id == wanted
 
 
-def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None = None) -> GroupsAsOf:
-    """The groups as of the commit that `request` means, or of its time `at`; or as of `fixed`.
+def _filtered(groups: GroupTable, is_meant: Callable[[TopicOffsets], bool]) -> GroupTable:
+    kept = {name: replace(group, topics=tuple(filter(is_meant, group.topics))) for name, group in groups.items()}
+    return {name: group for name, group in kept.items() if group.topics}
+
+
+def groups_as_of(
+    backup: Backup,
+    request: PointRequest,
+    fixed: FixedPoint | None = None,
+    *,
+    patterns: GroupPatterns = ALL_GROUPS,
+    topic_ids: Mapping[str, str] | None = None,
+) -> GroupsAsOf:
+    """The groups that `patterns` mean as of the commit that `request` means, or of its time `at`; or as of `fixed`.
 
     With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it. As
-    of a consistent cut: with the offsets that belong to it in the place of the commit's own.
-    Raises `NoSuchRestorePoint` where nothing is known of groups, `BadOption` for a time that is none, `DamagedObject`.
+    of a consistent cut: with the offsets that belong to it in the place of the commit's own. On topics that were
+    deleted by then: as of the newest commit that had them. A group that is gone is taken where it is named in full, as
+    of the commit before it was gone. `topic_ids`: the topics that are meant, by name; None: the latest of each name.
+
+    Raises `NoSuchRestorePoint` where nothing is known of groups, and for a group named in full that nobody knows,
+    `BadOption` for a time that is none, `DamagedCommit`, `DamagedObject`.
     """
     backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     head = backup.sound_state()
     fixed = fixed or fix_point(backup, request, head)
     point = head.as_point() if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
-    time_ms = fixed.until_ms
+    commits = GroupCommits(backup=backup, by_cut=fixed.cut in {CutChoice.CONSISTENT, CutChoice.AUTO})
+    found = _found(commits, point, fixed, head)
+    joining = _Joining(commits=commits, found=found, until=_until(commits, found, fixed))
+    return joining.joined(patterns, topic_ids)
+
+
+def _found(commits: GroupCommits, point: BackupState, fixed: FixedPoint, head: BackupState) -> GroupsAsOf:
+    """What the snapshot of the point, or the history, says itself."""
+    backup, time_ms = commits.backup, fixed.until_ms
     if time_ms is None:
-        found, cut = _snapshot(backup, point), choose_cut(backup.store, point, fixed.cut or CutChoice.AS_COPIED)
+        found, cut = _snapshot(commits, point), choose_cut(backup.store, point, fixed.cut or CutChoice.AS_COPIED)
         return found if cut.used is None else replace(found, groups=as_of_cut(found.groups, cut.used.groups))
     if has_history(point):
         history = read_history(backup, point, until_ms=time_ms, head=head)
@@ -85,30 +173,141 @@ def groups_as_of(backup: Backup, request: PointRequest, fixed: FixedPoint | None
             f"{topic} was deleted and made anew about {format_time(time_ms)}: offsets of groups on it are left out"
             for topic in history.unclear
         )
-        return GroupsAsOf(groups=_described(backup, point, history.groups), point=point, origin=HISTORY, notes=notes)
-    return _snapshot_before(backup, point, time_ms, head)
+        groups = _described(commits, point, history.groups)
+        return GroupsAsOf(groups=groups, point=point, origin=HISTORY, own_notes=notes)
+    return _snapshot_before(commits, point, time_ms, head)
 
 
-def _snapshot(backup: Backup, point: BackupState) -> GroupsAsOf:
-    if point.groups is None:
-        raise NoSuchRestorePoint(
-            f"backup {point.backup} knows nothing of groups at commit {point.seq}",
-            hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
-        )
-    return GroupsAsOf(groups=get_group_snapshot(backup.store, point.groups), point=point, origin=SNAPSHOT)
+def _snapshot(commits: GroupCommits, point: BackupState) -> GroupsAsOf:
+    return GroupsAsOf(groups=commits.snapshot(point).groups, point=point, origin=SNAPSHOT)
 
 
-def _snapshot_before(backup: Backup, point: BackupState, time_ms: int, head: BackupState) -> GroupsAsOf:
+def _snapshot_before(commits: GroupCommits, point: BackupState, time_ms: int, head: BackupState) -> GroupsAsOf:
     """Rather an older state than a newer one: groups then see some records again, and miss none."""
     found = point.history.latest_at(time_ms)
     if found is None:
         note = f"no commit is as old as {format_time(time_ms)}: groups are those of commit {point.seq}"
-        return replace(_snapshot(backup, point), notes=(note,))
+        return replace(_snapshot(commits, point), own_notes=(note,))
     note = f"groups are those of commit {found.seq}, the newest before {format_time(time_ms)}"
-    return replace(_snapshot(backup, backup.state_at(found.seq, head=head)), notes=(note,))
+    return replace(_snapshot(commits, commits.backup.state_at(found.seq, head=head)), own_notes=(note,))
 
 
-def _described(backup: Backup, point: BackupState, groups: GroupTable) -> GroupTable:
+def _described(commits: GroupCommits, point: BackupState, groups: GroupTable) -> GroupTable:
     """The history tells no types: those of the snapshot, where it knows the group."""
-    known: Mapping[str, GroupOffsets] = get_group_snapshot(backup.store, point.groups) if point.groups else {}
+    known = commits.snapshot(point).groups if point.groups else {}
     return {name: replace(group, kind=known[name].kind if name in known else "") for name, group in groups.items()}
+
+
+def _until(commits: GroupCommits, found: GroupsAsOf, fixed: FixedPoint) -> BackupState:
+    """The newest commit whose groups may be taken: beside the history of groups the newest one before the time."""
+    if found.origin == SNAPSHOT or fixed.until_ms is None:
+        return found.point
+    before = found.point.history.latest_at(fixed.until_ms)
+    return found.point if before is None else commits.state(before.seq)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Joining:
+    """What was `found`, joined with what earlier commits have. `until`: the newest commit that counts."""
+
+    commits: GroupCommits
+    found: GroupsAsOf
+    until: BackupState
+
+    def joined(self, patterns: GroupPatterns, topic_ids: Mapping[str, str] | None) -> GroupsAsOf:
+        """The groups that are meant, on the topics that are."""
+        found, latest = self.found, self.found.point.latest_shapes().values()
+        named_ids = {shape.topic: shape.topic_id for shape in latest} if topic_ids is None else topic_ids
+        meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
+        deleted = [each for each in map(self._deleted, sorted(meant)) if each is not None]
+        all_gone = [*self._gone(), *(gone for each in deleted for gone in each.gone)]
+        names = {*found.groups, *(name for each in deleted for name in each.groups)}
+        self._check_known(patterns, {*names, *(each.group for each in all_gone)})
+        chosen = frozenset(patterns.select(names))
+        gone = {(each.group, each.topic): each for each in all_gone if each.incarnation in meant}
+        taken = (self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals)
+        wanted = [*(each.only(chosen) for each in deleted), *(each for each in taken if each is not None)]
+        earlier = [each for each in wanted if each.groups]
+        found = replace(found, groups={name: group for name, group in found.groups.items() if name in chosen})
+        names_told = {each.of.incarnation.topic for each in deleted}
+        if names_told:  # what the snapshot says of them is older, or of a newer one of that name
+            found = replace(found, groups=_filtered(found.groups, lambda topic: topic.topic not in names_told))
+        found = found if topic_ids is None else found.of_incarnations(topic_ids)
+        offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
+        return replace(
+            found,
+            groups=_joined(found.groups, earlier),
+            earlier=tuple(each.of for each in earlier),
+            gone=tuple(map(self._told, offered)),
+        )
+
+    def _deleted(self, incarnation: TopicIncarnation) -> EarlierGroups | None:
+        """The groups on a topic that is deleted; None for one that is not, and where the history has some."""
+        point, groups = self.found.point, self.found.groups
+        if incarnation not in point.topics or incarnation in point.alive():
+            return None
+        if self.found.origin == HISTORY and any(_has(group, incarnation) for group in groups.values()):
+            return None
+        return self.commits.on_topic(incarnation, self.until)
+
+    def _gone(self) -> Iterator[GoneGroup]:
+        """The groups that are gone from topics which are there, and that what was found does not have."""
+        alive = self.until.alive()
+        for each in self.commits.snapshot(self.until).gone if self.until.groups is not None else ():
+            group = self.found.groups.get(each.group)
+            if each.incarnation in alive and not (group is not None and _has(group, each.incarnation)):
+                yield each
+
+    def _check_known(self, patterns: GroupPatterns, known: Collection[str]) -> None:
+        if missing := patterns.missing(known):
+            backup = self.found.point.backup
+            raise NoSuchRestorePoint(
+                f"backup {backup} knows no group {', '.join(missing)} at commit {self.found.point.seq}",
+                hint=f"{_near(missing, known)}see its groups with: offsite groups show --backup {backup}",
+            )
+
+    def _told(self, gone: GoneGroup) -> GoneSince:
+        since_ms = self.commits.committed_ms(gone.since)
+        return GoneSince(group=gone.group, topic=gone.topic, commit=gone.since, since_ms=since_ms)
+
+
+def _has(group: GroupOffsets, incarnation: TopicIncarnation) -> bool:
+    return any(
+        _is_on(each, {each.topic: incarnation.topic_id}) for each in group.topics if each.topic == incarnation.topic
+    )
+
+
+def _joined(groups: GroupTable, earlier: Iterable[EarlierGroups]) -> GroupTable:
+    """`groups` with the offsets of earlier commits; what is known of a group itself is of the newest."""
+    joined = dict(groups)
+    for each in earlier:
+        for name, group in each.groups.items():
+            known = joined.get(name, replace(group, topics=()))
+            topics = sorted((*known.topics, *group.topics), key=lambda topic: topic.topic)
+            joined[name] = replace(known, topics=tuple(topics))
+    return dict(sorted(joined.items()))
+
+
+def _near(missing: Iterable[str], known: Iterable[str]) -> str:
+    """The names that were probably meant."""
+    by_lower = {name.lower(): name for name in sorted(known)}
+    found = (difflib.get_close_matches(name.lower(), by_lower, n=_NEAR_MAX) for name in missing)
+    near = list(dict.fromkeys(by_lower[name] for names in found for name in names))
+    return f"did you mean {named(near, most=_NEAR_MAX)}? " if near else ""
+
+
+def _earlier_notes(earlier: Iterable[EarlierOffsets]) -> Iterator[str]:
+    deleted: dict[str, list[str]] = {}
+    for each in earlier:
+        topic, commit = each.incarnation.topic, f"commit {each.commit} of {format_time(each.committed_at_ms)}"
+        if each.gone_since:
+            since = f"{each.group} is gone from {topic} since commit {each.gone_since}"
+            yield f"{since}: its offsets there are those of {commit}"
+        else:
+            deleted.setdefault(commit, []).append(topic)
+    for commit, topics in deleted.items():
+        was, its, it = ("was", "its", "it") if len(topics) == 1 else ("were", "their", "them")
+        yield (
+            f"{named(topics, most=_NAMED_MAX)} {was} deleted at the source: {its} groups are those of {commit}, the "
+            f"newest that had {it}"
+        )

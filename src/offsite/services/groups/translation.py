@@ -20,7 +20,7 @@ from offsite.log.range import TopicPartition
 from offsite.model.journal import decided
 from offsite.repository.snapshots.commit_cut import CommitCut
 from offsite.repository.state import BackupState
-from offsite.services.groups.missing_records import HeldRecords, RefusedOffset, held_records
+from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, RefusedOffset, held_records
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
 """The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target has not;
@@ -67,15 +67,18 @@ class SameOffsets:
     names: Mapping[str, str]
     held: HeldRecords | None = None
 
-    def judged_by(self, groups_of: BackupState, cut: CommitCut | None) -> SameOffsets:
+    def judged_by(
+        self, groups_of: BackupState, cut: CommitCut | None, earlier: tuple[EarlierOffsets, ...] = ()
+    ) -> SameOffsets:
         """The same, with offsets refused below the logs of the target and below holes of the backup. `groups_of`: the
-        state that the groups are of, and the `cut` of its commit."""
+        state that the groups are of, but for `earlier` ones, and the `cut` of its commit."""
         begins = {
             partition_id: self.bounds[key][0]
-            for partition_id in groups_of.positions
+            for shape in groups_of.latest_shapes().values()
+            for partition_id in shape.partition_ids
             if (key := self._on_target(partition_id.topic, partition_id.partition)) in self.bounds
         }
-        return replace(self, held=replace(held_records(groups_of, begins, cut), begins=begins))
+        return replace(self, held=replace(held_records(groups_of, begins, cut, earlier=earlier), begins=begins))
 
     def _on_target(self, topic: str, partition: int) -> TopicPartition:
         return TopicPartition(topic=self.names.get(topic, topic), partition=partition)

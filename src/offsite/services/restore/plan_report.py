@@ -11,7 +11,7 @@ from offsite.log.records.record import LOG_APPEND_TIME
 from offsite.model.choices import OffsetsMode
 from offsite.repository.restores.topic_settings import TopicSettings
 from offsite.services.cut_report import ConsistencyReport, report_consistency
-from offsite.services.groups.outlook import GroupOutlook, foresee_groups
+from offsite.services.groups.outlook import GroupOutlook
 from offsite.services.hole_report import HoleReport, expected_deletions, hole_reports, holes_within
 from offsite.services.point_report import CutReport, incarnations_of, point_notes, report_cuts
 from offsite.services.records_place import NEEDS_PLACE
@@ -122,7 +122,7 @@ def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
         cuts=report_cuts(prepared.point, plan),
         lacking=hole_reports(within),
         expected_deletions=len(expected_deletions(within)),
-        groups=foresee_groups(prepared.backup, record, plan, prepared.groups),
+        groups=prepared.outlook,
         records_at=prepared.backup.record_store.url,
         consistency=report_consistency(prepared.point.cut, plan.source_names),
         incarnations=incarnations_of(prepared.point, plan.source_names),

@@ -29,7 +29,9 @@ from offsite.repository.restores.record import (
     UnreadableRestore,
     succeeding,
     try_unfinished_restores,
+    without_last_steps,
 )
+from offsite.services.groups.outlook import GroupOutlook, foresee_groups
 from offsite.services.groups.restore_groups import check_groups
 from offsite.services.heads import check_to_read
 from offsite.services.records_place import GIVEN_AGAIN, record_places, writing_records
@@ -47,7 +49,8 @@ from offsite.stores.open_store import open_store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestore:
     """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else
-    new; `resumes` says which. `unfinished` are others into this cluster that have settings set aside."""
+    new; `resumes` says which. `unfinished` are others into this cluster that have settings set aside. `outlook`: where
+    the groups that were asked for will go on."""
 
     backup: Backup
     record: RestoreRecord
@@ -58,6 +61,7 @@ class PlannedRestore:
     offsets: tuple[OffsetsVerdict, ...]
     request: RestoreRequest
     unfinished: tuple[UnfinishedAside, ...] = ()
+    outlook: GroupOutlook | None = None
 
     @property
     def adopts(self) -> bool:
@@ -143,6 +147,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         offsets=offsets,
         request=request,
         unfinished=tuple(others),
+        outlook=foresee_groups(backup, record, plan, request.groups),
     )
 
 
@@ -162,9 +167,7 @@ def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cl
     """The newest restore without a report that this very request began here, or that it names, unless there is nothing
     to continue: a later one took its place, or all of its target topics are gone and no process has it in hand."""
     found = [
-        record
-        for record in _readable(backup)
-        if (record.cluster_id, record.request) == (cluster_id, remembered(request))
+        record for record in _readable(backup) if record.wanted == (cluster_id, without_last_steps(remembered(request)))
     ]
     counts = partial(_counts, backup, request)
     newest = max(filter(counts, found), key=lambda record: record.created_at_ms, default=None)

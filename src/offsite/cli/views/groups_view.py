@@ -1,0 +1,28 @@
+"""Groups of a backup that are gone, for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offsite.model.selections.pattern_list import join_patterns
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from offsite.services.groups.source import GoneSince
+
+_NAMED_MAX = 12
+"""Groups named; the JSON output has all."""
+
+
+def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
+    """The groups that are gone, and how to have them all the same."""
+    for each in gone[:_NAMED_MAX]:
+        console.print(f"  gone: {each}")
+    if len(gone) > _NAMED_MAX:
+        console.print(f"  and {len(gone) - _NAMED_MAX:,} more that are gone (-o json has all)")
+    if gone:
+        wanted = join_patterns(["*", *dict.fromkeys(each.group for each in gone[:_NAMED_MAX])])
+        console.print(f"  to take them as they were, name them in full: --groups {shlex.quote(wanted)}")

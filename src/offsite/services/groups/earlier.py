@@ -1,0 +1,138 @@
+"""Offsets of groups that the snapshot of a restore point does not have any more: those on a topic that was deleted, and
+those of a group that is gone.
+
+Both are as of the newest commit that had them, as a restore would have put them in place then: by the default point of
+that commit where the restore goes by cuts. Commits and snapshots are kept for ever, whatever retention lets go of.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from offsite.copy.point_cut import choose_cut, default_point
+from offsite.log.groups.offsets import GroupOffsets, GroupTable
+from offsite.model.choices import CutChoice
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.repository.backup import Backup
+from offsite.repository.commit import TopicIncarnation
+from offsite.repository.snapshots.group_snapshot import GoneGroup, GroupSnapshot, read_group_snapshot
+from offsite.repository.state import BackupState
+from offsite.services.groups.cut_offsets import as_of_cut
+from offsite.services.groups.missing_records import EarlierOffsets, commit_cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierGroups:
+    """The groups on one topic as of an earlier commit, `of`; `gone`: those that were gone by then already."""
+
+    of: EarlierOffsets
+    groups: GroupTable
+    gone: tuple[GoneGroup, ...] = ()
+
+    def only(self, names: Container[str]) -> EarlierGroups:
+        """The same of the groups with these names."""
+        return replace(self, groups={name: group for name, group in self.groups.items() if name in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCommits:
+    """Reads the groups of commits, each once. `by_cut`: as of their consistent cuts, where they have any."""
+
+    backup: Backup
+    by_cut: bool
+    _states: dict[int, BackupState] = field(default_factory=dict)
+    _groups: dict[int, GroupTable] = field(default_factory=dict)
+    _snapshots: dict[str, GroupSnapshot] = field(default_factory=dict)
+
+    def on_topic(self, incarnation: TopicIncarnation, until: BackupState) -> EarlierGroups | None:
+        """The groups on a topic as of the newest commit up to `until` that had it. None where there is no such commit,
+        or nobody had read the groups by then. Raises `DamagedCommit`, `DamagedObject`."""
+        if incarnation not in until.topics:
+            return None
+        last = until if incarnation in until.alive() else self._last_alive(incarnation, until)
+        return None if last is None else self._on(incarnation, last)
+
+    def of_gone(self, gone: GoneGroup) -> EarlierGroups | None:
+        """A group on a topic as of the commit before it was gone. Raises as `on_topic`."""
+        found = self._on(gone.incarnation, self.state(gone.since - 1), group=gone.group)
+        return None if found is None else replace(found, of=replace(found.of, gone_since=gone.since))
+
+    def committed_ms(self, seq: int) -> int:
+        """When a commit was made, by the store's clock (epoch ms); -1 where it cannot be read."""
+        stored = self.backup.log.get(seq)
+        return -1 if stored is None else stored.commit.committed_at_ms
+
+    def snapshot(self, state: BackupState) -> GroupSnapshot:
+        """The groups of a commit as they were copied. Raises `NoSuchRestorePoint` where nobody read them, and
+        `DamagedObject`."""
+        if (key := state.groups) is None:
+            raise NoSuchRestorePoint(
+                f"backup {state.backup} knows nothing of groups at commit {state.seq}",
+                hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
+            )
+        if key not in self._snapshots:
+            self._snapshots[key] = read_group_snapshot(self.backup.store, key)
+        return self._snapshots[key]
+
+    def state(self, seq: int) -> BackupState:
+        """The state after commit `seq`, whether or not retention let go of that. Raises `DamagedCommit`."""
+        if seq not in self._states:
+            self._states[seq] = self.backup.catalog.state(upto=seq)
+        return self._states[seq]
+
+    def _on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
+        """The groups, or one of them, on a topic as a restore would have put them in place when `state` was newest."""
+        point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
+        if incarnation not in point.alive() or point.groups is None:
+            point = state
+        if point.groups is None:
+            return None
+        of = EarlierOffsets(
+            incarnation=incarnation,
+            group=group,
+            commit=point.seq,
+            committed_at_ms=point.committed_at_ms,
+            cut=commit_cut(self.backup.store, point),
+        )
+        groups = {name: found for name, found in self._as_of(point).items() if not group or name == group}
+        kept = {name: kept for name, found in groups.items() if (kept := _only_on(found, incarnation)).topics}
+        gone = tuple(each for each in self.snapshot(point).gone if each.incarnation == incarnation)
+        return EarlierGroups(of=of, groups=kept, gone=gone)
+
+    def _as_of(self, point: BackupState) -> GroupTable:
+        if point.seq not in self._groups:
+            groups = self.snapshot(point).groups
+            cut = choose_cut(self.backup.store, point, CutChoice.AUTO).used if self.by_cut else None
+            self._groups[point.seq] = groups if cut is None else as_of_cut(groups, cut.groups)
+        return self._groups[point.seq]
+
+    def _last_alive(self, incarnation: TopicIncarnation, before: BackupState) -> BackupState | None:
+        """The state of the newest commit in which the topic was there. Usually the commit that marks it as deleted is
+        found by the time in the mark; a search among all states is for what earlier versions wrote."""
+        marked = self._marked(incarnation, before)
+        if marked is None:
+            numbers = range(1, before.seq)
+            marked = 1 + bisect_left(numbers, True, key=lambda seq: _is_dead(self.state(seq), incarnation))
+        last = self.state(marked - 1)
+        return last if incarnation in last.alive() else None
+
+    def _marked(self, incarnation: TopicIncarnation, before: BackupState) -> int | None:
+        shape = before.topics[incarnation]
+        near = before.history.latest_at(shape.deleted_ms) if shape.is_deleted else None
+        for seq in (near.seq, near.seq + 1) if near is not None else ():
+            stored = self.backup.log.get(seq)
+            shapes = stored.commit.changes.topics if stored is not None else ()
+            if any(each.incarnation == incarnation and each.is_deleted for each in shapes):
+                return seq
+        return None
+
+
+def _is_dead(state: BackupState, incarnation: TopicIncarnation) -> bool:
+    return incarnation in state.topics and incarnation not in state.alive()
+
+
+def _only_on(group: GroupOffsets, incarnation: TopicIncarnation) -> GroupOffsets:
+    topics = (each for each in group.topics if each.topic == incarnation.topic)
+    return replace(group, topics=tuple(each for each in topics if each.topic_id in {"", incarnation.topic_id}))

@@ -1,0 +1,391 @@
+"""Groups of topics that were deleted, and groups that are gone: taken from the newest commit that had them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from offsite.kafka import presence
+from offsite.log.groups.fold import GroupPartition
+from offsite.model.clock import SystemClock
+from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.selections.rename import parse_renames
+from offsite.model.selections.selection import ALL_GROUPS, parse_groups
+from offsite.model.time import format_time
+from offsite.repository.commit import Changes
+from offsite.services.collect.leftovers_plan import planned_leftovers
+from offsite.services.groups.report import report_groups, show_groups
+from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.groups.source import GoneSince
+from offsite.services.restore.plan_report import report_plan
+from offsite.services.steps import ended
+from tests.fake_cluster.cluster import FakeCluster
+from tests.fake_cluster.site import Site
+from tests.unit.log.test_group_records import key, value
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+
+
+@pytest.fixture
+def begun(site: Site) -> Site:
+    """`billing` has read 3 of the 5 records of `orders`, `shipping` all of `users`: backed up once."""
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        site.source.write(topic, [b"0", b"1", b"2", b"3", b"4"])
+    site.source.commit_group("billing", "orders", [3])
+    site.source.commit_group("shipping", "users", [5])
+    site.back_up("orders", "users")
+    return site
+
+
+def delete_topic(cluster: FakeCluster, name: str) -> None:
+    """As brokers do: the offsets of groups go with it, and groups without any."""
+    cluster.topics.pop(name)
+    drop_offsets(cluster, name)
+
+
+def remake_topic(cluster: FakeCluster, name: str) -> None:
+    cluster.remake_topic(name)
+    drop_offsets(cluster, name)
+
+
+def drop_offsets(cluster: FakeCluster, topic: str) -> None:
+    for name, group in list(cluster.groups.items()):
+        group.offsets = {where: offset for where, offset in group.offsets.items() if where.topic != topic}
+        if not group.offsets:
+            cluster.groups.pop(name)
+
+
+def deleted_beside_a_living_group(site: Site) -> Site:
+    delete_topic(site.source, "orders")
+    site.source.write("users", [b"5"])
+    site.back_up()
+    return site
+
+
+def applied(site: Site, *, to: FakeCluster | None = None, **request: Any) -> GroupsApplied:
+    admin = (to or site.target).admin
+    return apply_groups(prepare_groups(site.backup, admin, GroupsRequest(**request)), admin)
+
+
+def as_of(site: Site, commit: int) -> str:
+    line = site.backup.state().history.find(commit)
+    assert line is not None
+    return f"commit {commit} of {format_time(line.committed_at_ms)}"
+
+
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_a_restore_of_a_deleted_topic_takes_its_groups_as_of_the_newest_commit_that_had_it(
+    begun: Site, offsets: str
+) -> None:
+    site = deleted_beside_a_living_group(begun)
+    assert "billing" not in site.source.groups
+    planned = site.plan_restore(topics=["orders"], groups=["all"], offsets=offsets)
+    note = f"orders was deleted at the source: its groups are those of {as_of(site, 1)}, the newest that had it"
+    outlook = report_plan(planned).groups
+    assert outlook is not None
+    assert [(each.group, each.verdict, each.unread) for each in outlook.groups] == [("billing", "goes on", 2)]
+    assert outlook.notes == (note,)
+    assert [(each.topic, each.group, each.commit, each.gone_since) for each in outlook.earlier] == [
+        ("orders", "", 1, 0)
+    ]
+    result = site.restore(topics=["orders"], groups=["all"], offsets=offsets)
+    assert result.groups is not None
+    assert (result.records, result.groups.groups, result.groups.offsets_set) == (5, 1, 1)
+    assert (result.groups.notes, result.groups.earlier) == ((note,), outlook.earlier)
+    assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_groups_show_plan_and_apply_know_them_too(begun: Site) -> None:
+    site = deleted_beside_a_living_group(begun)
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    rows = [(each.group, topic.topic, topic.offsets, topic.commit) for each in shown.groups for topic in each.topics]
+    assert rows == [("billing", "orders", {0: 3}, 1), ("shipping", "users", {0: 5}, 0)]
+    assert [each.commit for each in shown.earlier] == [1]
+    restore = site.restore(topics=["orders"], offsets="translate", rename=["orders=copy"]).restore
+    planned = prepare_groups(site.backup, site.target.admin, GroupsRequest(restore=restore))
+    assert [(each.group, len(each.offsets)) for each in report_groups(planned).groups] == [("billing", 1)]
+    assert report_groups(planned).earlier == shown.earlier
+    assert apply_groups(planned, site.target.admin).earlier == shown.earlier
+    assert site.target.committed("billing", "copy") == {0: 3}
+    renamed = applied(site, renames=parse_renames(["orders=copy"]), groups=parse_groups(["billing"]))
+    assert (renamed.unchanged, renamed.offsets_set) == (1, 0), "offsets as they are"
+
+
+def test_an_offset_is_never_beyond_the_records_that_come_back(begun: Site) -> None:
+    site = deleted_beside_a_living_group(begun)
+    words: dict[str, Any] = {
+        "topics": ["orders"],
+        "groups": ["billing"],
+        "before": ["topic=orders,partition=0,offset=2"],
+    }
+    result = site.restore(offsets="translate", **words)
+    assert result.groups is not None
+    assert (result.records, result.groups.clamped) == (2, 1)
+    assert site.target.committed("billing", "orders") == {0: 2}
+
+
+def test_groups_are_known_however_much_later_and_whatever_retention_lets_go(begun: Site) -> None:
+    """Commits and snapshots of groups stay where they stop being restore points."""
+    site = deleted_beside_a_living_group(begun)
+    for number in range(3):
+        site.source.write("users", [b"%d" % number])
+        site.source.commit_group("shipping", "users", [6 + number])
+        site.back_up()
+    head = site.backup.state()
+    site.backup.commit(head.carried_over(Changes(forgotten=((1, 5),))), base=head, writer="retention")
+    state = site.backup.state()
+    assert [line.seq for line in state.history] == [5, 6]
+    plan = ended(planned_leftovers(site.backup, clock=SystemClock(), grace_ms=-(10**9)))
+    assert not [each for each in plan.objects if each.kind == "groups"]
+    result = site.restore(topics=["orders"], groups=["all"])
+    assert site.target.committed("billing", "orders") == {0: 3}
+    assert result.groups is not None
+    assert [each.commit for each in result.groups.earlier] == [1]
+
+
+def test_a_mark_that_no_time_leads_to_is_found_by_what_commits_say(begun: Site) -> None:
+    """As where a clock was put back, or an earlier version wrote no mark."""
+    site = deleted_beside_a_living_group(begun)
+    head = site.backup.state()
+    (shape,) = (shape for shape in head.topics.values() if shape.is_deleted)
+    state = site.backup.commit(
+        head.carried_over(Changes(topics=(replace(shape, deleted_ms=1),))), base=head, writer="strange"
+    )
+    assert state.seq == 3
+    assert [each.commit for each in show_groups(site.backup, groups=ALL_GROUPS).earlier] == [1]
+
+
+def test_offsets_of_one_incarnation_never_go_to_another(begun: Site) -> None:
+    site = begun
+    remake_topic(site.source, "orders")
+    site.source.write("orders", [b"new"])
+    site.source.commit_group("auditing", "orders", [1])
+    site.back_up()
+    new = site.restore(topics=["orders"], groups=["all"], rename=["orders=new"]).groups
+    assert new is not None
+    assert new.earlier == ()
+    assert (site.target.committed("auditing", "new"), site.target.committed("billing", "new")) == ({0: 1}, {})
+    old = site.restore(topics=["orders"], groups=["all"], rename=["orders=old"], incarnation=["orders=1"]).groups
+    assert old is not None
+    assert [(each.topic, each.commit) for each in old.earlier] == [("orders", 1)]
+    assert (site.target.committed("auditing", "old"), site.target.committed("billing", "old")) == ({}, {0: 3})
+    delete_topic(site.source, "orders")
+    site.back_up()
+    last = site.restore(topics=["orders"], groups=["all"], rename=["orders=last"]).groups
+    assert last is not None
+    assert [each.commit for each in last.earlier] == [2]
+    assert (site.target.committed("auditing", "last"), site.target.committed("billing", "last")) == ({0: 1}, {})
+
+
+def test_on_its_own_cluster_a_topic_that_was_made_anew_gets_nothing_of_the_old_one(begun: Site) -> None:
+    site = deleted_beside_a_living_group(begun)
+    site.source.make_topic("orders")
+    site.source.write("orders", [b"somebody else's"] * 9)
+    done = applied(site, to=site.source, groups=parse_groups(["billing"]))
+    assert (done.offsets_set, done.earlier) == (0, ())
+    assert "orders on the cluster is another topic" in done.notes[0]
+    assert "billing" not in site.source.groups
+
+
+@pytest.mark.parametrize(("offsets", "set_"), [("preserve", 1), ("translate", 0)])
+def test_on_its_own_cluster_a_restored_topic_is_known_by_its_restore(begun: Site, offsets: str, set_: int) -> None:
+    """As they are, offsets hold only where they were kept."""
+    site = deleted_beside_a_living_group(begun)
+    restore = site.restore(into=site.source, topics=["orders"], offsets=offsets).restore
+    done = applied(site, to=site.source, groups=parse_groups(["billing"]))
+    assert done.offsets_set == set_
+    assert bool(set_) or f"--restore {restore}" in done.notes[0]
+    assert applied(site, to=site.source, groups=parse_groups(["billing"]), restore=restore).refused == ()
+    assert site.source.committed("billing", "orders") == {0: 3}
+
+
+def test_an_exactly_once_group_that_may_have_read_on_is_refused(begun: Site) -> None:
+    """Its outputs may be there: nobody knows what it did between the last commit and the deletion."""
+    site = begun
+    cut = replace(_cut(site), exactly_once=("billing",))
+    _commit_cut(site, cut)
+    site = deleted_beside_a_living_group(site)
+    outlook = report_plan(site.plan_restore(topics=["orders"], groups=["all"])).groups
+    assert outlook is not None
+    (group,) = outlook.groups
+    assert (group.verdict, outlook.exit_code) == ("cannot go on", 3)
+    assert "may have read on before it was gone" in group.refused[0].why
+    result = site.restore(topics=["orders"], groups=["all"]).groups
+    assert result is not None
+    assert (result.offsets_set, [each.group for each in result.refused]) == (0, ["billing"])
+
+
+def _cut(site: Site) -> Any:
+    from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+
+    ref = site.backup.state().cut
+    return CommitCut() if ref is None else get_commit_cut(site.backup.store, ref)
+
+
+def _commit_cut(site: Site, cut: Any) -> None:
+    from offsite.repository.snapshots.commit_cut import put_commit_cut
+
+    head = site.backup.state()
+    ref = put_commit_cut(site.backup.store, head, cut)
+    site.backup.commit(head.carried_over(Changes(cut=ref, accounted=True)), base=head, writer="cut")
+
+
+def test_a_time_after_the_deletion_has_them_as_well(begun: Site) -> None:
+    site = deleted_beside_a_living_group(begun)
+    shown = show_groups(site.backup, groups=ALL_GROUPS, at=format_time(site.backup.state().committed_at_ms))
+    assert [each.group for each in shown.groups] == ["billing", "shipping"]
+    assert [each.commit for each in shown.earlier] == [1]
+
+
+def test_where_the_history_of_groups_has_lost_them_the_commits_have_them(site: Site) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        site.source.write(topic, [b"0", b"1"])
+    site.source.make_topic("__consumer_offsets")
+    of = GroupPartition("billing", "orders", 0)
+    site.source.write("__consumer_offsets", [value(2)], key=key(of))
+    site.source.commit_group("billing", "orders", [2])
+    site.source.commit_group("shipping", "users", [1])
+    site.back_up("orders", "users", history=True)
+    site.source.write("__consumer_offsets", [None], key=key(of))
+    deleted_beside_a_living_group(site)
+    now = format_time(site.backup.state().committed_at_ms)
+    shown = show_groups(site.backup, groups=parse_groups(["billing"]), at=now)
+    assert (shown.origin, [each.commit for each in shown.earlier]) == ("history", [1])
+    assert shown.groups[0].topics[0].offsets == {0: 2}
+    result = site.restore(topics=["orders"], groups=["all"], at=now).groups
+    assert result is not None
+    assert (result.origin, result.offsets_set) == ("history", 1)
+    assert site.target.committed("billing", "orders") == {0: 2}
+
+
+def test_a_group_that_is_gone_although_its_topic_lives_is_kept_and_offered(begun: Site) -> None:
+    site = begun
+    del site.source.groups["billing"]
+    site.back_up()
+    site.source.commit_group("shipping", "users", [4])
+    site.back_up()
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    (gone,) = shown.gone
+    line = site.backup.state().history.find(2)
+    assert line is not None
+    assert gone == GoneSince(group="billing", topic="orders", commit=2, since_ms=line.committed_at_ms)
+    assert [each.group for each in shown.groups] == ["shipping"]
+    outlook = report_plan(site.plan_restore(topics=["orders"], groups=["all"])).groups
+    assert outlook is not None
+    assert (outlook.groups, outlook.gone) == ((), (gone,))
+    result = site.restore(topics=["orders"], groups=["*", "billing"])
+    assert result.groups is not None
+    assert (result.groups.offsets_set, result.groups.gone) == (1, ())
+    (earlier,) = result.groups.earlier
+    assert (earlier.group, earlier.commit, earlier.gone_since) == ("billing", 1, 2)
+    assert (
+        f"billing is gone from orders since commit 2: its offsets there are those of {as_of(site, 1)}"
+        in result.groups.notes
+    )
+    assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_a_group_that_comes_back_is_not_gone(begun: Site) -> None:
+    site = begun
+    del site.source.groups["billing"]
+    site.back_up()
+    site.source.commit_group("billing", "orders", [4])
+    site.back_up()
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    assert (shown.gone, [each.group for each in shown.groups]) == ((), ["billing", "shipping"])
+
+
+def test_a_group_that_was_gone_before_its_topic_is_offered_and_not_taken(begun: Site) -> None:
+    site = begun
+    site.source.commit_group("auditing", "orders", [1])
+    site.back_up()
+    del site.source.groups["billing"]
+    site.back_up()
+    deleted_beside_a_living_group(site)
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    assert [each.group for each in shown.groups] == ["auditing", "shipping"]
+    assert [(each.group, each.topic, each.commit) for each in shown.gone] == [("billing", "orders", 3)]
+    result = site.restore(topics=["orders"], groups=["*", "billing"]).groups
+    assert result is not None
+    assert [(each.group, each.commit) for each in result.earlier] == [("", 3), ("billing", 2)]
+    assert (site.target.committed("auditing", "orders"), site.target.committed("billing", "orders")) == ({0: 1}, {0: 3})
+
+
+def test_nobody_is_called_gone_who_was_not_looked_for_or_could_not_be_seen(begun: Site) -> None:
+    site = begun
+    site.source.commit_group("shipping", "users", [4])
+    site.back_up(groups=parse_groups(["ship*"]))
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    assert ([each.group for each in shown.groups], shown.gone) == (["shipping"], ())
+
+
+def test_groups_keep_what_they_had_on_a_topic_that_cannot_be_seen(begun: Site) -> None:
+    site = begun
+    site.source.hidden.add("orders")
+    drop_offsets(site.source, "orders")
+    site.source.commit_group("shipping", "users", [4])
+    site.back_up()
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    rows = {each.group: each.topics[0].offsets for each in shown.groups}
+    assert (rows, shown.gone, shown.earlier) == ({"billing": {0: 3}, "shipping": {0: 4}}, (), ())
+
+
+def test_a_name_that_nobody_knows_is_refused_before_anything_is_written(begun: Site) -> None:
+    site = begun
+    for act in (site.plan_restore, site.restore):
+        with pytest.raises(NoSuchRestorePoint, match="knows no group biling") as refused:
+            act(topics=["orders"], groups=["biling"])
+        assert refused.value.hint.startswith("did you mean billing? ")
+    assert site.target.topics == {}
+    assert not list(site.backup.store.list(f"{site.backup.layout.prefix}restores/"))
+
+
+def test_a_group_that_reads_none_of_what_comes_back_is_no_unknown_name(begun: Site) -> None:
+    result = begun.restore(topics=["orders"], groups=["shipping"]).groups
+    assert result is not None
+    assert (result.groups, result.offsets_set, result.absent_topics) == (0, 0, ())
+
+
+def test_a_topic_that_nobody_asked_for_is_not_missed(begun: Site) -> None:
+    result = begun.restore(topics=["orders"], groups=["all"]).groups
+    assert result is not None
+    assert (result.groups, result.absent_topics) == (1, ())
+
+
+def test_a_restore_that_stands_there_goes_on_with_other_groups(begun: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after one of an earlier version, which wrote all records before it looked at the names."""
+    site = begun
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("offsite.services.restore.run.restore_groups", killed)
+        with pytest.raises(KilledError):
+            site.restore(topics=["orders"], groups=["shipping"])
+    result = site.restore(topics=["orders"], groups=["billing"])
+    assert (result.resumed, result.records) == (True, 5)
+    assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_an_export_of_a_deleted_topic_has_its_groups(begun: Site, tmp_path: Any) -> None:
+    from offsite.archives.formats import WriteOptions
+    from offsite.copy.restore_point import PointRequest
+    from offsite.model.selections.selection import parse_selection
+    from offsite.services.archives.export_job import open_target
+    from offsite.services.archives.export_plan import ExportRequest, plan_export
+
+    site = deleted_beside_a_living_group(begun)
+    target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
+    request = ExportRequest(point=PointRequest(selection=parse_selection(["orders"])))
+    assert list(plan_export(site.backup, target.writer, request).groups) == ["billing"]
