@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from offsite.cli.wiring import connect
 from offsite.sandbox import Sandbox
 from offsite.sandbox.ports import free_ports
 from offsite.spark.choice import SparkChoice
-from tests.integration.docs.page import commands, is_shown, run
+from tests.integration.docs.page import Command, commands, is_shown, run
 from tests.shared_brokers import running
 from tests.shared_spark import end_shared_spark
 from tests.spark_cluster import QUICK_JVMS, bare_environment, spark_cluster
@@ -80,6 +80,14 @@ def new_cluster(other_broker: str) -> Iterator[str]:
     admin.delete_topics([name for name, topic in admin.topics().items() if not topic.internal])
 
 
+@pytest.fixture
+def tutorial_topics(tutorial: Tutorial) -> Iterator[None]:
+    """None but those of the tutorial stay there: the page of deleted topics makes one of its own."""
+    yield
+    admin = connect(tutorial.bootstrap, None).admin
+    admin.delete_topics([name for name in admin.topics() if name.startswith("payments-")])
+
+
 def test_the_front_page_does_what_it_says(tmp_path: Path) -> None:
     folder, steps, (port,) = tmp_path / "tour", tmp_path / "steps", free_ports(1)
     folder.mkdir()
@@ -94,6 +102,7 @@ def test_the_tutorial_does_what_it_says(tutorial: Tutorial) -> None:
     assert (tutorial.folder / "backups").is_dir()
 
 
+@pytest.mark.usefixtures("tutorial_topics")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in HOW_TOS]
 )
@@ -104,6 +113,32 @@ def test_a_how_to_does_what_it_says(name: str, tutorial: Tutorial, new_cluster: 
     brokers = {"OFFSITE_BOOTSTRAP": tutorial.bootstrap, "NEW": new_cluster}
 
     _check(f"docs/how-to/{name}.md", folder, steps, {"OFFSITE_REPO": "backups", **brokers}, port=tutorial.port)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("tutorial_topics")
+@pytest.mark.parametrize("history", ["", " --group-history"])
+@pytest.mark.parametrize("offsets", ["preserve", "translate"])
+def test_a_deleted_topic_comes_back_with_its_groups(
+    offsets: str, history: str, tutorial: Tutorial, tmp_path: Path
+) -> None:
+    """The commands of the page, with each kind of offsets, and in a backup with and without the history of groups."""
+    folder, steps = tmp_path / "tour", tmp_path / "steps"
+    folder.mkdir()
+    steps.mkdir()
+    page = [
+        replace(each, text=each.text.replace("--groups all", f"--groups all --offsets {offsets}"), shown=())
+        for each in commands("docs/how-to/deleted-topic.md")
+    ]
+    first = f"offsite backup run --backup shop --topics 'orders,payments-*'{history} --repo backups"
+    begin = [Command(text=text, shown=(), exit_code=0) for text in ("offsite init backups", first)]
+    environment = {"OFFSITE_REPO": "backups", "OFFSITE_BOOTSTRAP": tutorial.bootstrap}
+    ran = run([*begin, *page], folder, steps, environment, port=tutorial.port)
+    assert [each.exit_code for each in ran] == [each.exit_code for each in (*begin, *page)], ran[-1].output
+    (restored,) = (each.output for each in ran if "restore run" in each.command.text)
+    assert "1 groups are in place: 3 offsets set" in restored, restored
+    assert "orders was deleted at the source: its groups are those of commit" in restored
+    assert ("at their offsets" in restored) == (offsets == "preserve")
 
 
 @pytest.mark.soak

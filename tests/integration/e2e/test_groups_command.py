@@ -53,7 +53,8 @@ def test_groups_are_shown_planned_applied_and_undone(shop: Shop) -> None:
     shown = succeed("groups", "show", *shop.backup)
     (group,) = shown["groups"]
     assert (group["group"], group["kind"], shown["origin"], shown["commit"]) == (shop.group, "classic", "snapshot", 1)
-    assert group["topics"] == [{"topic": shop.topic, "offsets": {"0": 6}, "metadata": {"0": "m"}, "lag": 4}]
+    topic = {"topic": shop.topic, "offsets": {"0": 6}, "metadata": {"0": "m"}, "lag": 4, "commit": 0}
+    assert group["topics"] == [topic]
     plan = succeed("groups", "plan", *shop.backup, *shop.cluster, "--restore", shop.restore)
     (planned,) = plan["groups"]
     expected = {"topic": shop.topic, "target": shop.target, "partition": 0, "source": 6, "current": -1, "new": 2}

@@ -117,21 +117,19 @@ def test_the_newest_is_restored_without_a_time_and_the_older_one_when_it_is_chos
     assert anew.committed(newest) == {0: ON_NEW}
     chosen = anew.restore(oldest, incarnations={anew.topic: "oldest"})
     assert values(anew.site.read(oldest)) == anew.old
-    assert anew.committed(oldest) is None
+    assert anew.committed(oldest) == {0: ON_OLD}, "as of the newest commit that had it"
     assert chosen.groups is not None
-    assert any("another incarnation" in note for note in chosen.groups.notes)
+    assert [each.commit for each in chosen.groups.earlier] == [1]
 
 
-def test_an_export_of_the_older_one_names_it_and_leaves_the_groups_of_the_newer_one_out(
-    anew: Anew, tmp_path: Path
-) -> None:
+def test_an_export_of_the_older_one_names_it_and_has_its_groups(anew: Anew, tmp_path: Path) -> None:
     point = RestoreRequest(selection=parse_selection([anew.topic]), at=anew.between)
     target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
     plan = plan_export(anew.site.backup, target.writer, ExportRequest(point=point))
     assert [task.range.end for task in plan.tasks] == [OLD]
-    assert plan.groups == {}
+    assert [each.by_partition() for each in plan.groups[anew.group].topics] == [{0: ON_OLD}]
     assert any(note.startswith("left aside: incarnation 2 of 2") for note in plan.notes)
-    assert any("another incarnation" in note for note in plan.notes)
+    assert any("its groups are those of commit 1" in note for note in plan.notes)
 
 
 def test_a_restore_goes_on_with_the_topic_it_began_with(anew: Anew) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from offsite.log.groups.offsets import GroupOffsets, GroupTable
+from offsite.log.groups.offsets import GroupTable
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.repository.json_form import FORMAT, encode_object, parse_json_object
@@ -96,7 +96,7 @@ def put_group_change(
     store.put_if_absent(layout.record_key, data)
 
 
-def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> dict[str, GroupOffsets]:
+def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> GroupTable:
     """What to go back to. Raises `DamagedObject`."""
     key = GroupChangeLayout(backup=backup, change=change.change).before_key
     data = store.get(key)

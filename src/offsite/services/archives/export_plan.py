@@ -205,8 +205,9 @@ def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns
     """The groups' offsets on the topics of these ids, by name."""
     if not patterns or state.groups is None:
         return GroupsAsOf(groups={}, point=state, origin=SNAPSHOT)
-    found = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), patterns=patterns, topic_ids=ids)
-    return replace(found.on_topics(ids), groups=on_topics(found.groups, ids))
+    found = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), topic_ids=ids)
+    chosen = {name: found.groups[name] for name in patterns.select(found.groups)}  # one may come later
+    return replace(found, groups=on_topics(chosen, ids))
 
 
 def _notes(selected: SelectedChains, until_ms: int | None) -> Iterator[str]:

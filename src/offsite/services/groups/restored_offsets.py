@@ -9,11 +9,18 @@ from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
 from offsite.log.range import TopicPartition
 from offsite.model.errors import BadOption, Damaged, DamagedObject, FormatTooNew, NoSuchRestore
 from offsite.repository.backup import Backup
-from offsite.repository.commit import PartitionId
+from offsite.repository.commit import PartitionId, TopicIncarnation
 from offsite.repository.restores.layout import RestoreLayout
-from offsite.repository.restores.record import RestoreRecord, find_record, get_targets, restore_names
+from offsite.repository.restores.record import (
+    RestoreRecord,
+    find_record,
+    get_targets,
+    restore_names,
+    targets_known,
+)
 from offsite.repository.state import BackupState
 from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, commit_cut, held_records
+from offsite.services.own_writes import is_written_here
 from offsite.services.records_place import GIVEN_AGAIN
 from offsite.stores.store import Store
 
@@ -128,16 +135,35 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
     )
 
 
-def restore_that_made(backup: Backup, topic: str, topic_id: str) -> RestoreRecord | None:
-    """The restore of this backup that made a topic of that name and id; None where none is known to have."""
-    for name in restore_names(backup.record_store, backup.layout):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeTopic:
+    """A topic that a restore says it made: the restore, whether this installation wrote what says so, and the source's
+    topic whose records it holds at their own offsets; None where they are at others."""
+
+    restore: str
+    is_ours: bool
+    same_offsets_as: TopicIncarnation | None
+
+
+def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
+    """What made a topic of that name and id; None where no restore of this backup says that it did."""
+    store = backup.record_store
+    for name in sorted(restore_names(store, backup.layout)):
         layout = RestoreLayout(backup=backup.layout, restore=name)
         try:
-            targets, record = get_targets(backup.record_store, layout), find_record(backup.record_store, layout)
+            targets, record = get_targets(store, layout), find_record(store, layout)
         except (Damaged, FormatTooNew):
-            continue  # it proves nothing
-        if targets is not None and dict(targets.topic_ids).get(topic) == topic_id:
-            return record
+            continue  # it says nothing
+        if record is None or targets is None or dict(targets.topic_ids).get(topic) != topic_id:
+            continue
+        source = next((source for source, target in record.topics if target == topic), "")
+        of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
+        keys = (layout.record_key, layout.targets_key(max(targets_known(store, layout), 1)))
+        return MadeTopic(
+            restore=name,
+            is_ours=all(is_written_here(store, key) for key in keys),
+            same_offsets_as=of if topic in record.preserved else None,
+        )
     return None
 
 

@@ -36,7 +36,7 @@ from offsite.repository.snapshots.group_change import (
 )
 from offsite.services.groups.missing_records import RefusedOffset, commit_cut
 from offsite.services.groups.plan import GroupPlan, plan_groups
-from offsite.services.groups.restored_offsets import RestoredOffsets, restore_that_made, restored_offsets
+from offsite.services.groups.restored_offsets import RestoredOffsets, made_topic, restored_offsets
 from offsite.services.groups.source import EarlierCommit, GoneSince, GroupsAsOf, groups_as_of
 from offsite.services.groups.translation import NO_OFFSET, OffsetMapping, SameOffsets, translate
 from offsite.services.heads import check_to_read
@@ -305,20 +305,19 @@ def _ids(admin: ClusterAdmin) -> dict[str, str]:
 
 
 def _strangers(backup: Backup, admin: ClusterAdmin, as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
-    """Topics of the backup's own cluster that are others than the groups have read, with the reason: unless a restore
-    of this backup made them with the same offsets, nobody knows what their offsets stand for."""
+    """Topics of the backup's own cluster that are others than the groups have read, with the reason: nobody knows what
+    their offsets stand for, unless a restore that was made here made them with the same offsets."""
     there = _ids(admin)
     read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
     for name, topic_id in sorted(read):
-        now = there.get(name, "")
-        if not now or not topic_id or now == topic_id:
+        if not (now := there.get(name, "")) or not topic_id or now == topic_id:
             continue
-        record = restore_that_made(backup, name, now)
-        if record is None:
+        made, of = made_topic(backup, name, now), TopicIncarnation(topic=name, topic_id=topic_id)
+        if made is None:
             why = "is another topic than the one that its groups have read, and no restore of this backup made it"
-            yield (name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})")
-        elif name not in record.preserved or dict(record.incarnations).get(name) != topic_id:
-            yield name, f"{name} was made by restore {record.restore}: set its groups with --restore {record.restore}"
+            yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"
+        elif not made.is_ours or made.same_offsets_as != of:
+            yield name, f"{name} was made by restore {made.restore}: set its groups with --restore {made.restore}"
 
 
 def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:

@@ -255,7 +255,8 @@ class _Joining:
         alive = self.until.alive()
         for each in self.commits.snapshot(self.until).gone if self.until.groups is not None else ():
             group = self.found.groups.get(each.group)
-            if each.incarnation in alive and not (group is not None and _has(group, each.incarnation)):
+            is_there = group is not None and _has(group, each.incarnation)
+            if each.incarnation in alive and each.since <= self.until.seq and not is_there:
                 yield each
 
     def _check_known(self, patterns: GroupPatterns, known: Collection[str]) -> None:
