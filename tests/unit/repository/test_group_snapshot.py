@@ -11,7 +11,10 @@ from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffse
 from offsite.model.errors import DamagedObject, FormatTooNew
 from offsite.repository.layout import BackupLayout
 from offsite.repository.snapshots.group_snapshot import (
+    GoneGroup,
+    GroupSnapshot,
     decode_groups,
+    decode_snapshot,
     encode_groups,
     get_group_snapshot,
     put_group_snapshot,
@@ -70,6 +73,13 @@ def test_a_snapshot_is_stored_once_under_the_number_of_its_commit(tmp_path: Path
     assert key == put_group_snapshot(store, LAYOUT, 7, one("billing"))
     assert key.startswith("backups/nightly/groups/00000000000000000007-")
     assert get_group_snapshot(store, key) == one("billing")
+
+
+def test_groups_that_are_gone_are_named_beside_the_rows() -> None:
+    gone = (GoneGroup(group="old \u20ac", topic="orders", topic_id="id", since=7),)
+    data = encode_groups(one("billing"), gone)
+    assert decode_snapshot(data, key="k") == GroupSnapshot(groups=one("billing"), gone=gone)
+    assert decode_groups(data, key="k") == one("billing"), "which earlier versions read"
 
 
 def test_any_flipped_bit_is_damage(tmp_path: Path) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from offsite.archives.formats import WriteOptions
+from offsite.copy.restore_point import PointRequest
 from offsite.kafka import presence
 from offsite.log.groups.fold import GroupPartition
 from offsite.model.clock import SystemClock
 from offsite.model.errors import NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
-from offsite.model.selections.selection import ALL_GROUPS, parse_groups
+from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.time import format_time
 from offsite.repository.commit import Changes
+from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, get_commit_cut, put_commit_cut
+from offsite.services.archives.export_job import open_target
+from offsite.services.archives.export_plan import ExportRequest, plan_export
 from offsite.services.collect.leftovers_plan import planned_leftovers
+from offsite.services.groups import snapshots
 from offsite.services.groups.report import report_groups, show_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
 from offsite.services.groups.source import GoneSince
@@ -221,16 +228,34 @@ def test_an_exactly_once_group_that_may_have_read_on_is_refused(begun: Site) -> 
     assert (result.offsets_set, [each.group for each in result.refused]) == (0, ["billing"])
 
 
-def _cut(site: Site) -> Any:
-    from offsite.repository.snapshots.commit_cut import CommitCut, get_commit_cut
+def test_an_exactly_once_group_that_had_read_everything_goes_on(begun: Site) -> None:
+    site = begun
+    site.source.commit_group("billing", "orders", [5])
+    site.back_up()
+    _commit_cut(site, replace(_cut(site), exactly_once=("billing",)))
+    deleted_beside_a_living_group(site)
+    result = site.restore(topics=["orders"], groups=["all"]).groups
+    assert result is not None
+    assert (result.offsets_set, result.refused) == (1, ())
 
+
+@pytest.mark.parametrize(("cut", "offset"), [("auto", 1), ("as-copied", 3)])
+def test_the_cut_of_the_commit_that_had_the_topic_counts(begun: Site, cut: str, offset: int) -> None:
+    site = begun
+    (partition,) = (each for each in site.backup.state().positions if each.topic == "orders")
+    wanted = CutGroup(group="billing", partition_id=partition, offset=1)
+    _commit_cut(site, replace(_cut(site), groups=(wanted,)))
+    deleted_beside_a_living_group(site)
+    site.restore(topics=["orders"], groups=["all"], cut=cut)
+    assert site.target.committed("billing", "orders") == {0: offset}
+
+
+def _cut(site: Site) -> CommitCut:
     ref = site.backup.state().cut
     return CommitCut() if ref is None else get_commit_cut(site.backup.store, ref)
 
 
-def _commit_cut(site: Site, cut: Any) -> None:
-    from offsite.repository.snapshots.commit_cut import put_commit_cut
-
+def _commit_cut(site: Site, cut: CommitCut) -> None:
     head = site.backup.state()
     ref = put_commit_cut(site.backup.store, head, cut)
     site.backup.commit(head.carried_over(Changes(cut=ref, accounted=True)), base=head, writer="cut")
@@ -290,6 +315,19 @@ def test_a_group_that_is_gone_although_its_topic_lives_is_kept_and_offered(begun
         in result.groups.notes
     )
     assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_the_newest_that_are_gone_are_remembered(begun: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "GONE_MAX", 2)
+    site = begun
+    for number in range(3):
+        site.source.commit_group(f"console-{number}", "users", [number])
+    site.back_up()
+    for number in range(3):
+        del site.source.groups[f"console-{number}"]
+        site.back_up()
+    gone = show_groups(site.backup, groups=ALL_GROUPS).gone
+    assert [(each.group, each.commit) for each in gone] == [("console-1", 4), ("console-2", 5)]
 
 
 def test_a_group_that_comes_back_is_not_gone(begun: Site) -> None:
@@ -378,13 +416,7 @@ def test_a_restore_that_stands_there_goes_on_with_other_groups(begun: Site, monk
     assert site.target.committed("billing", "orders") == {0: 3}
 
 
-def test_an_export_of_a_deleted_topic_has_its_groups(begun: Site, tmp_path: Any) -> None:
-    from offsite.archives.formats import WriteOptions
-    from offsite.copy.restore_point import PointRequest
-    from offsite.model.selections.selection import parse_selection
-    from offsite.services.archives.export_job import open_target
-    from offsite.services.archives.export_plan import ExportRequest, plan_export
-
+def test_an_export_of_a_deleted_topic_has_its_groups(begun: Site, tmp_path: Path) -> None:
     site = deleted_beside_a_living_group(begun)
     target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
     request = ExportRequest(point=PointRequest(selection=parse_selection(["orders"])))

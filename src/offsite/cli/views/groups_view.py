@@ -20,7 +20,7 @@ _NAMED_MAX = 12
 def render_gone(console: Console, gone: Sequence[GoneSince]) -> None:
     """The groups that are gone, and how to have them all the same."""
     for each in gone[:_NAMED_MAX]:
-        console.print(f"  gone: {each}")
+        console.print(f"  {each}")
     if len(gone) > _NAMED_MAX:
         console.print(f"  and {len(gone) - _NAMED_MAX:,} more that are gone (-o json has all)")
     if gone:

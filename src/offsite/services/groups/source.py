@@ -55,7 +55,7 @@ class GoneSince:
 
     def __str__(self) -> str:
         at = f" of {format_time(self.since_ms)}" if self.since_ms >= 0 else ""
-        return f"{self.group} on {self.topic}, gone since commit {self.commit}{at}"
+        return f"{self.group} is gone from {self.topic} since commit {self.commit}{at}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
