@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from offsite.copy.point_cut import choose_cut, default_point
 from offsite.log.groups.offsets import GroupOffsets, GroupTable
@@ -21,6 +22,12 @@ from offsite.repository.snapshots.group_snapshot import GoneGroup, GroupSnapshot
 from offsite.repository.state import BackupState
 from offsite.services.groups.cut_offsets import as_of_cut
 from offsite.services.groups.missing_records import EarlierOffsets, commit_cut
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+KEPT_MAX = 4
+"""States and tables of groups in memory: either may have a million entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +45,8 @@ class EarlierGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommits:
-    """Reads the groups of commits, each once. `by_cut`: as of their consistent cuts, where they have any."""
+    """Reads the groups of commits, and keeps the last few: whoever asks by the time of the commits reads each once.
+    `by_cut`: as of their consistent cuts, where they have any."""
 
     backup: Backup
     by_cut: bool
@@ -73,13 +81,13 @@ class GroupCommits:
                 hint="they were left out (--groups none), or there was no commit yet: run offsite backup run",
             )
         if key not in self._snapshots:
-            self._snapshots[key] = read_group_snapshot(self.backup.store, key)
+            _keep(self._snapshots, key, read_group_snapshot(self.backup.store, key))
         return self._snapshots[key]
 
     def state(self, seq: int) -> BackupState:
         """The state after commit `seq`, whether or not retention let go of that. Raises `DamagedCommit`."""
         if seq not in self._states:
-            self._states[seq] = self.backup.catalog.state(upto=seq)
+            _keep(self._states, seq, self.backup.catalog.state(upto=seq))
         return self._states[seq]
 
     def _on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
@@ -106,7 +114,7 @@ class GroupCommits:
         if point.seq not in self._groups:
             groups = self.snapshot(point).groups
             cut = choose_cut(self.backup.store, point, CutChoice.AUTO).used if self.by_cut else None
-            self._groups[point.seq] = groups if cut is None else as_of_cut(groups, cut.groups)
+            _keep(self._groups, point.seq, groups if cut is None else as_of_cut(groups, cut.groups))
         return self._groups[point.seq]
 
     def _last_alive(self, incarnation: TopicIncarnation, before: BackupState) -> BackupState | None:
@@ -128,6 +136,12 @@ class GroupCommits:
             if any(each.incarnation == incarnation and each.is_deleted for each in shapes):
                 return seq
         return None
+
+
+def _keep(kept: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+    while len(kept) >= KEPT_MAX:
+        del kept[next(iter(kept))]
+    kept[key] = value
 
 
 def _is_dead(state: BackupState, incarnation: TopicIncarnation) -> bool:

@@ -157,7 +157,8 @@ def groups_as_of(
     point = head.as_point() if fixed.commit == head.seq else backup.state_at(fixed.commit, head=head)
     commits = GroupCommits(backup=backup, by_cut=fixed.cut in {CutChoice.CONSISTENT, CutChoice.AUTO})
     found = _found(commits, point, fixed, head)
-    joining = _Joining(commits=commits, found=found, until=_until(commits, found, fixed))
+    until = _until(commits, found, fixed)
+    joining = _Joining(commits=commits, found=found, until=until, alive=found.point.alive())
     return joining.joined(patterns, topic_ids)
 
 
@@ -208,18 +209,22 @@ def _until(commits: GroupCommits, found: GroupsAsOf, fixed: FixedPoint) -> Backu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Joining:
-    """What was `found`, joined with what earlier commits have. `until`: the newest commit that counts."""
+    """What was `found`, joined with what earlier commits have. `until`: the newest commit that counts; `alive`: the
+    topics that the point had."""
 
     commits: GroupCommits
     found: GroupsAsOf
     until: BackupState
+    alive: frozenset[TopicIncarnation]
 
     def joined(self, patterns: GroupPatterns, topic_ids: Mapping[str, str] | None) -> GroupsAsOf:
         """The groups that are meant, on the topics that are."""
         found, latest = self.found, self.found.point.latest_shapes().values()
         named_ids = {shape.topic: shape.topic_id for shape in latest} if topic_ids is None else topic_ids
         meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
-        deleted = [each for each in map(self._deleted, sorted(meant)) if each is not None]
+        shapes = found.point.topics
+        by_time = sorted(meant & shapes.keys(), key=lambda each: (shapes[each].deleted_ms, each))
+        deleted = [each for each in map(self._deleted, by_time) if each is not None]
         all_gone = [*self._gone(), *(gone for each in deleted for gone in each.gone)]
         names = {*found.groups, *(name for each in deleted for name in each.groups)}
         self._check_known(patterns, {*names, *(each.group for each in all_gone)})
@@ -243,10 +248,10 @@ class _Joining:
 
     def _deleted(self, incarnation: TopicIncarnation) -> EarlierGroups | None:
         """The groups on a topic that is deleted; None for one that is not, and where the history has some."""
-        point, groups = self.found.point, self.found.groups
-        if incarnation not in point.topics or incarnation in point.alive():
+        groups = self.found.groups.values()
+        if incarnation in self.alive:
             return None
-        if self.found.origin == HISTORY and any(_has(group, incarnation) for group in groups.values()):
+        if self.found.origin == HISTORY and any(_has(group, incarnation) for group in groups):
             return None
         return self.commits.on_topic(incarnation, self.until)
 
@@ -268,7 +273,8 @@ class _Joining:
             )
 
     def _told(self, gone: GoneGroup) -> GoneSince:
-        since_ms = self.commits.committed_ms(gone.since)
+        line = self.until.history.find(gone.since)
+        since_ms = self.commits.committed_ms(gone.since) if line is None else line.committed_at_ms
         return GoneSince(group=gone.group, topic=gone.topic, commit=gone.since, since_ms=since_ms)
 
 
