@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from offsite.archives.formats import WriteOptions
+from offsite.cli.views.restore_view import render_outlook
 from offsite.copy.restore_point import PointRequest
 from offsite.kafka import presence
 from offsite.log.groups.fold import GroupPartition
@@ -315,6 +318,18 @@ def test_a_group_that_is_gone_although_its_topic_lives_is_kept_and_offered(begun
         in result.groups.notes
     )
     assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_people_are_told_how_to_take_one_that_is_gone(begun: Site) -> None:
+    del begun.source.groups["billing"]
+    begun.back_up()
+    outlook = report_plan(begun.plan_restore(topics=["orders"], groups=["all"])).groups
+    assert outlook is not None
+    console = Console(file=io.StringIO(), width=200)
+    render_outlook(console, outlook, backup="nightly")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "billing is gone from orders since commit 2 of " in text
+    assert "--groups '*,billing'" in text
 
 
 def test_the_newest_that_are_gone_are_remembered(begun: Site, monkeypatch: pytest.MonkeyPatch) -> None:
