@@ -81,7 +81,7 @@ class HeldRecords:
         if of is not None and offset < end:
             return (
                 f"it had read to {offset:,} in transactions as of commit {of.commit}, and may have read on before it "
-                f"was gone: its outputs might be doubled; a restore of commit {of.commit} has both"
+                f"was gone: its outputs might be doubled; commit {of.commit}, while it is a restore point, has both"
             )
         return ""
 
