@@ -21,7 +21,7 @@ from offsite.repository.restores.record import (
 from offsite.repository.state import BackupState
 from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, commit_cut, held_records
 from offsite.services.own_writes import is_written_here
-from offsite.services.records_place import GIVEN_AGAIN
+from offsite.services.records_place import GIVEN_AGAIN, record_places
 from offsite.stores.store import Store
 
 
@@ -147,21 +147,22 @@ class MadeTopic:
 
 def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
     """What made a topic of that name and id; None where no restore of this backup says that it did."""
-    store = backup.record_store
-    for name in sorted(restore_names(store, backup.layout)):
+    stores = [place.record_store for place in record_places(backup)]
+    places = [(store, name) for store in stores for name in sorted(restore_names(store, backup.layout))]
+    for place, name in places:
         layout = RestoreLayout(backup=backup.layout, restore=name)
         try:
-            targets, record = get_targets(store, layout), find_record(store, layout)
+            targets, record = get_targets(place, layout), find_record(place, layout)
         except (Damaged, FormatTooNew):
             continue  # it says nothing
         if record is None or targets is None or dict(targets.topic_ids).get(topic) != topic_id:
             continue
         source = next((source for source, target in record.topics if target == topic), "")
         of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
-        keys = (layout.record_key, layout.targets_key(max(targets_known(store, layout), 1)))
+        keys = (layout.record_key, layout.targets_key(max(targets_known(place, layout), 1)))
         return MadeTopic(
             restore=name,
-            is_ours=all(is_written_here(store, key) for key in keys),
+            is_ours=all(is_written_here(place, key) for key in keys),
             same_offsets_as=of if topic in record.preserved else None,
         )
     return None
