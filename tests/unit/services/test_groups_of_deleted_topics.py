@@ -28,6 +28,7 @@ from offsite.services.collect.leftovers_plan import planned_leftovers
 from offsite.services.groups import snapshots
 from offsite.services.groups.report import report_groups, show_groups
 from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_groups, prepare_groups
+from offsite.services.groups.snapshots import read_groups, save_groups
 from offsite.services.groups.source import GoneSince
 from offsite.services.restore.plan_report import report_plan
 from offsite.services.steps import ended
@@ -318,6 +319,21 @@ def test_a_group_that_is_gone_although_its_topic_lives_is_kept_and_offered(begun
         in result.groups.notes
     )
     assert site.target.committed("billing", "orders") == {0: 3}
+
+
+def test_a_group_that_no_commit_with_a_cut_knew_is_taken_from_the_last_that_did(begun: Site) -> None:
+    site, backup = begun, begun.backup
+    head = backup.state()
+    site.source.commit_group("late", "orders", [2])
+    key, _ = save_groups(backup, head, read_groups(site.source.admin.groups, ALL_GROUPS), head.topics.values())
+    backup.commit(head.carried_over(Changes(groups=key, accounted=True)), base=head, writer="amid a run")
+    del site.source.groups["late"]
+    site.back_up()
+    assert [each.group for each in show_groups(backup, groups=ALL_GROUPS).gone] == ["late"]
+    result = site.restore(topics=["orders"], groups=["late"]).groups
+    assert result is not None
+    assert [(each.group, each.commit) for each in result.earlier] == [("late", 2)]
+    assert site.target.committed("late", "orders") == {0: 2}
 
 
 def test_people_are_told_how_to_take_one_that_is_gone(begun: Site) -> None:

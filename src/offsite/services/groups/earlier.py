@@ -92,11 +92,11 @@ class GroupCommits:
 
     def _on(self, incarnation: TopicIncarnation, state: BackupState, *, group: str = "") -> EarlierGroups | None:
         """The groups, or one of them, on a topic as a restore would have put them in place when `state` was newest."""
-        point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
-        if incarnation not in point.alive() or point.groups is None:
-            point = state
-        if point.groups is None:
+        if state.groups is None:
             return None
+        point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
+        if incarnation not in point.alive() or point.groups is None or group not in {"", *self.snapshot(point).groups}:
+            point = state  # they are younger
         of = EarlierOffsets(
             incarnation=incarnation,
             group=group,
