@@ -6,13 +6,14 @@ user's state, under the name that the backup had: `offsite groups undo` finds th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from offsite.model.errors import BadOption, RepositoryExists, RepositoryNotFound
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.group_change import GroupChangeLayout, open_changes
+from offsite.repository.snapshots.group_change import GroupChange, GroupChangeLayout, UnreadableChange, try_open_changes
 from offsite.services.heads import memory_root
 from offsite.services.own_writes import note_written
 from offsite.stores.open_store import open_store
@@ -34,8 +35,8 @@ class KeptChanges:
 
 def keep_changes(backup: Backup) -> KeptChanges:
     """Copy what undoes the changes of groups that were made out of `backup`; nothing where there are none. Raises
-    `BadOption` where this user has no place for it, and what a store raises: then the copy must stay."""
-    source, changes = backup.record_store, tuple(open_changes(backup.record_store, backup.layout))
+    `BadOption` where this user has no place for it, `DamagedObject`, and what a store raises: then the copy stays."""
+    source, changes = backup.record_store, tuple(_open_changes(backup))
     kept = KeptChanges(place="", backup=backup.descriptor.name, changes=tuple(each.change for each in changes))
     if not changes:
         return kept
@@ -47,6 +48,13 @@ def keep_changes(backup: Backup) -> KeptChanges:
         note_written(target.store, layout.record_key, source.get(layout.record_key) or b"")
         _copy(source, target.store, layout.record_key)
     return KeptChanges(place=target.store.url, backup=kept.backup, changes=kept.changes)
+
+
+def _open_changes(backup: Backup) -> Iterator[GroupChange]:
+    for change in try_open_changes(backup.record_store, backup.layout):
+        if isinstance(change, UnreadableChange):
+            raise change.error
+        yield change
 
 
 def _copy(source: Store, target: Store, key: str) -> None:
