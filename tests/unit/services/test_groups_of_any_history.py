@@ -120,7 +120,7 @@ def _pairs(found: GroupsAsOf) -> dict[Pair, int]:
 
 
 @given(STEPS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_each_topic_has_the_groups_of_the_newest_commit_that_had_it(steps: list[Any], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository.init(open_store(folder))
