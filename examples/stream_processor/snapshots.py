@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from examples.stream_processor.state import State, read_state, state_bytes
+from offsite.cut.bcs_snapshots import SnapshotSpan, is_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,11 @@ class Snapshot:
     last: int
     offset: int
     state: bytes
+
+    @property
+    def span(self) -> SnapshotSpan:
+        """It is taken between two records, so its end is known."""
+        return SnapshotSpan(processed=self.processed, written=self.last)
 
     def read(self) -> State:
         return read_state(self.state)
@@ -69,7 +75,7 @@ class SnapshotFolder:
         with self._lock:
             for file in reversed(self._files()):
                 snapshot = read_snapshot(file.read_bytes())
-                if snapshot.last < before:
+                if is_base(snapshot.span, before=before):
                     self._pinned.add(snapshot.processed)
                     return snapshot
         return None

@@ -53,6 +53,8 @@ WORLDS = {
             "late",
             "stall",
             "delete",
+            "cleaned",
+            "aborted",
             "restored",
         ),
     ),

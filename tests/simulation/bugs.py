@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from offsite.cut import bcs, bcs_copies
+from offsite.cut import bcs, bcs_copies, bcs_snapshots
 from offsite.cut.bcs_copies import BackupStatus, Beginning, CopyState
 from tests.simulation import course, restored, world
 from tests.simulation.clean_up import CleanUp
@@ -59,9 +59,12 @@ def _write_failed(self: CleanUp, created: bcs.Created) -> None:
     self.begin()
 
 
-def _pin_by_processed(self: Partition, checkpoint: int, term: int, *, before: int | None) -> None:
-    fitting = [each for each in self.snapshots if before is None or each.state.processed < before]
-    self._pins[term, checkpoint] = fitting[-1]
+def _by_processed(span: bcs_snapshots.SnapshotSpan, *, before: int) -> bool:
+    return span.processed < before
+
+
+def _unfinished_ones_too(copies: Any) -> Iterator[bcs_copies.Copy]:
+    return (copy for copy in copies if copy.state is not CopyState.COMPLETED)
 
 
 BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
@@ -69,7 +72,12 @@ BUGS: dict[str, tuple[tuple[object, str, Callable[..., object]], ...]] = {
         (Partition, "pin", lambda *_, **__: None),
         (Partition, "pinned", lambda self, *_: self.snapshots[-1]),
     ),
-    "a base snapshot by the last command in it alone": ((Partition, "pin", _pin_by_processed),),
+    "a base snapshot by the last command in it alone": ((bcs_snapshots, "is_base", _by_processed),),
+    "a snapshot is kept that may have seen more than the checkpoint": (
+        (bcs_snapshots, "doubtful", lambda *_: None),
+        (bcs_snapshots, "is_base", _by_processed),
+    ),
+    "what is in progress is cleaned up": ((bcs_copies, "disposable", _unfinished_ones_too),),
     "an id is used again": (
         (bcs, "on_create", _take_again),
         (bcs_copies, "beginning", lambda *_, **__: Beginning.COPY),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from offsite.cut import bcs
 from tests.simulation.clean_up import CleanUp
 from tests.simulation.engine import Command, Done, State, answer_to, apply
+from tests.simulation.slow_snapshot import SlowSnapshot
 from tests.simulation.store import Snapshot
 from tests.simulation.upload import RunningUpload
 
@@ -29,9 +30,10 @@ class Leader:
 
     def __init__(self, partition: Partition, term: int) -> None:
         self.partition, self.term = partition, term
-        self.is_alive, self._is_busy, self._is_deposed = True, False, False
+        self.is_alive, self._is_busy, self.is_deposed = True, False, False
         self._asked: dict[int, list[Answered]] = {}
         self._end = 0
+        self.slow: SlowSnapshot | None = None
         self.state = self._replayed()
         self._next = self.state.processed + 1
         CleanUp(self).begin()
@@ -42,7 +44,7 @@ class Leader:
     def _replayed(self) -> State:
         base = self.partition.snapshots[-1]
         state, log = base.state, self.partition.log
-        self._applied_end = base.end
+        self.applied_end = base.end
         for position in range(base.end, log.end):
             record = log.at(position)
             if isinstance(record, bcs.Created):
@@ -50,7 +52,7 @@ class Leader:
             elif isinstance(record, Done):
                 state = self._applied(state, record.source)
             if isinstance(record, Done | bcs.Created | bcs.Ignored):
-                self._applied_end = position + 1
+                self.applied_end = position + 1
         return state
 
     def _applied(self, state: State, source: int) -> State:
@@ -61,7 +63,7 @@ class Leader:
 
     def depose(self) -> None:
         """Another one leads from now on. It is not told, and sees no more of the log."""
-        self._is_deposed, self._end = True, self.partition.log.end
+        self.is_deposed, self._end = True, self.partition.log.end
 
     def request(self, create: bcs.Create, answered: Answered) -> None:
         """A coordinator asks for a checkpoint."""
@@ -90,7 +92,7 @@ class Leader:
         """Go on up to the next `Create`, or process that one."""
         log, commands = self.partition.log, []
         self._is_busy = False
-        end = self._end if self._is_deposed else log.end
+        end = self._end if self.is_deposed else log.end
         if self._next < log.start:
             return  # its own log would still have it; what it did would be lost anyway
         while self.is_alive and self._next < end:
@@ -156,7 +158,7 @@ class Leader:
             RunningUpload(self, step.upload).begin()
 
     def _idle(self) -> None:
-        self._applied_end = self.partition.log.end_of_batch
+        self.applied_end = self.partition.log.end_of_batch
         self._process_soon()
 
     def _resend(self) -> None:
@@ -169,8 +171,18 @@ class Leader:
 
     def _snapshot(self) -> None:
         """Of what is applied, also between a `Create` in the log and its processing."""
-        if not self._is_deposed and self.partition.effect(self, "snapshot"):
-            self.partition.add_snapshot(Snapshot(self._applied_end, self.state))
+        if self.is_deposed or not self.partition.effect(self, "snapshot"):
+            return
+        if self.partition.beside_s:
+            self._snapshot_beside()
+        else:
+            self.partition.add_snapshot(Snapshot.exact(self.applied_end, self.state))
+
+    def _snapshot_beside(self) -> None:
+        """One at a time: an older one never takes the place of a newer one."""
+        if self.slow is None or self.slow.is_over:
+            self.slow = SlowSnapshot(self)
+            self.slow.begin()
 
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         def step() -> None:

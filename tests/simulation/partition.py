@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from offsite.cut import bcs_snapshots
 from offsite.cut.bcs_copies import Copy
 from tests.simulation.engine import Command, State
 from tests.simulation.leader import Leader
@@ -25,7 +26,8 @@ class Partition:
     take the place of what is there; `restored` is the checkpoint that it comes from, 0 for none. `eager_s`: uploads
     begin so long before `Created` is appended, as ZEP008 has it. `unaware_s`: for at most so long, a leader does not
     know that there is another one, and goes on with what it does. `stalling`: how often it stands still with a request
-    to the store under way. `steps_ahead`: of what leaders do with the store."""
+    to the store under way. `steps_ahead`: of what leaders do with the store. `beside_s`: a snapshot takes at most so
+    long, and nobody can tell then where it ends; 0: it is taken at once."""
 
     number: int
     partitions: int
@@ -39,9 +41,10 @@ class Partition:
     eager_s: float = 0.0
     unaware_s: float = 0.0
     stalling: float = 0.0
+    beside_s: float = 0.0
     steps_ahead: int = 0
     log: ReplicatedLog = field(init=False)
-    snapshots: list[Snapshot] = field(default_factory=lambda: [Snapshot(0, State())])
+    snapshots: list[Snapshot] = field(default_factory=lambda: [Snapshot.exact(0, State())])
     leader: Leader | None = None
     _pins: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
 
@@ -106,7 +109,7 @@ class Partition:
         return self.incarnation, copy.partition, copy.checkpoint, copy.term
 
     def pin(self, checkpoint: int, term: int, *, before: int | None) -> None:
-        fitting = [each for each in self.snapshots if before is None or each.end <= before]
+        fitting = [each for each in self.snapshots if before is None or bcs_snapshots.is_base(each.span, before=before)]
         if fitting:
             self._pins[term, checkpoint] = fitting[-1]
 

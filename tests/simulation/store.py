@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from offsite.cut.bcs_copies import Copy, CopyState
+from offsite.cut.bcs_snapshots import SnapshotSpan
 from tests.simulation.engine import State
 from tests.simulation.replicated_log import Record
 from tests.simulation.scheduler import Scheduler
@@ -19,10 +20,17 @@ class StoreError(Exception):
 
 
 class Snapshot(NamedTuple):
-    """The state after the records before position `end`."""
+    """The state after the records before position `end`. `span` is what its engine can tell of that end; whoever opens
+    the snapshot sees the whole truth."""
 
     end: int
     state: State
+    span: SnapshotSpan
+
+    @classmethod
+    def exact(cls, end: int, state: State) -> Snapshot:
+        """One that was taken at once: nothing went on meanwhile."""
+        return cls(end, state, SnapshotSpan(processed=state.processed, written=end - 1))
 
 
 class Contents(NamedTuple):
@@ -91,7 +99,6 @@ class Store:
     def change_to_deleted(self, place: Place) -> None:
         """An operator deletes, and goes on until it is done."""
         self.manifests[place] = replace(self.manifests[place], state=CopyState.DELETED)
-        self.contents.pop(place, None)
 
     def put(self, place: Place, contents: Contents) -> None:
         """Objects are created, and never overwritten: what comes late changes nothing that was read back."""

@@ -8,6 +8,7 @@
 | S16, S17: retention, unclean elections | | tests/source_events |
 | S18: a clock that steps back | | tests/unit/services/checkpoint |
 | S20: restores of topics that die | | tests/schedules, tests/integration/e2e |
+| snapshots beside a checkpoint; deletion, clean-up | | test_snapshots_and_deletion.py |
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def before(*names: str) -> Crash:
     return crash
 
 
-def calm(crash: Crash = never, *, eager_s: float = 0.0) -> World:
+def calm(crash: Crash = never, *, eager_s: float = 0.0, beside_s: float = 0.0) -> World:
     """A world in which nothing goes wrong but what the scenario says, with some deployments and messages."""
-    world = World(Scheduler(7, chaos=False), Rates(), crash=crash)
+    world = World(Scheduler(7, chaos=False), Rates(beside_s=beside_s), crash=crash)
     for each in world.partitions:
         each.eager_s = eager_s
     world.start()
@@ -276,7 +277,7 @@ def test_after_a_restore_nobody_misses_copies_of_what_was_before_it() -> None:
 
 def test_a_base_snapshot_ends_before_the_checkpoint_with_all_that_followed_from_it() -> None:
     partition = calm().partitions[0]
-    partition.snapshots = [Snapshot(5, State(processed=4)), Snapshot(13, State(processed=10))]
+    partition.snapshots = [Snapshot.exact(5, State(processed=4)), Snapshot.exact(13, State(processed=10))]
     partition.pin(1, 1, before=11)
     assert partition.pinned(1, 1) == partition.snapshots[0]
 

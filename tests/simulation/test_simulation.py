@@ -27,7 +27,7 @@ def test_no_course_of_events_is_wrong_and_much_happens_in_them() -> None:
         counts.update(course.counts)
     for what in ("complete", "restored", "forced", "leader", "crash", "store error"):
         assert counts[what] > SEEDS, what
-    for what in ("delete", "not copied"):
+    for what in ("delete", "not copied", "cleaned", "aborted"):
         assert counts[what] > 10, what
 
 

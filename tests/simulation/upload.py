@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.leader import Leader
 
 ATTEMPTS = 6
+NO_BASE = "no snapshot before it"
 
 
 class RunningUpload(StoreWork):
@@ -63,7 +64,7 @@ class RunningUpload(StoreWork):
     def _put(self) -> None:
         base = self._partition.pinned(self._upload.checkpoint, self._leader.term)
         if base is None:
-            return self._fail("no snapshot before it")
+            return self._fail(NO_BASE)
         log = self._partition.log
         try:  # segments go as they are, with what is behind the checkpoint
             records = log.read(base.state.processed + 1, max(log.end, self._upload.position + 1))

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from offsite.cut.bcs_copies import BackupStatus, status_of
+from offsite.cut import bcs_copies
+from offsite.cut.bcs_copies import BackupStatus, Copy, status_of
 from tests.simulation.coordinator import Taking
 from tests.simulation.engine import Command, home_of_instance, home_of_name
 from tests.simulation.network import Network
 from tests.simulation.partition import Partition
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.store import Faults, Store
+from tests.simulation.store import Faults, Place, Store
 
 PARTITIONS = 3
 NAMES = 8
-SETTLE_S = 60.0
+SETTLE_S = 600.0
+"""A leader may have a long way to go behind what others have made it append."""
 LOOK_S = 0.5
 QUIET_S = 2.5
 """Longer than anything takes without a fault: what is idle for so long stays so."""
@@ -35,6 +37,8 @@ class Rates:
     stalling: float = 0.0
     unaware_s: float = 0.0
     eager_s: float = 0.0
+    beside_s: float = 0.0
+    cleanings: float = 0.03
     faults: Faults = field(default_factory=Faults)
     seconds: float = 10.0
 
@@ -59,6 +63,8 @@ class Rates:
             stalling=some(0, 0.05, 0.1),
             unaware_s=some(0, 4, 8),
             eager_s=some(0, 0, 1),
+            beside_s=some(0, 0, 1),
+            cleanings=some(0, 0.2),
         )
 
 
@@ -96,6 +102,7 @@ class World:
                 stalling=rates.stalling,
                 unaware_s=rates.unaware_s,
                 eager_s=rates.eager_s,
+                beside_s=rates.beside_s,
             )
             for number in range(1, PARTITIONS + 1)
         ]
@@ -114,6 +121,7 @@ class World:
             (rates.checkpoints, self.take),
             (rates.elections, lambda: self.scheduler.chance.choice(self.partitions).elect()),
             (rates.deletions, self._delete),
+            (rates.cleanings, self.clean_up),
             (0.05, self._coordinator_dies),
         ):
             self._randomly(rate, action)
@@ -177,16 +185,25 @@ class World:
             self.takings[-1].is_alive = False
 
     def _delete(self) -> None:
-        """Delete a checkpoint that is complete."""
-        done = [each for each, seen in self.statuses.items() if seen[-1] is BackupStatus.COMPLETED]
-        if done:
-            self.delete(self.scheduler.chance.choice(done))
+        """Delete a checkpoint, whatever became of it, also one that leaders are still at work on."""
+        left = [each for each, seen in self.statuses.items() if seen[-1] is not BackupStatus.DELETED]
+        if left:
+            self.delete(self.scheduler.chance.choice(left))
 
     def delete(self, checkpoint: int) -> None:
         self.scheduler.tell("delete", str(checkpoint))
-        for place, copy in self.store.manifests.items():
-            if copy.checkpoint == checkpoint:
-                self.store.change_to_deleted(place)
+        while copy := next(bcs_copies.deletable(self.store.manifests.values(), checkpoint=checkpoint), None):
+            self.store.change_to_deleted(self._place_of(copy))
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove the files of copies that no restore takes."""
+        for copy in bcs_copies.disposable(self.store.manifests.values()):
+            if self.store.contents.pop(self._place_of(copy), None):
+                self.scheduler.tell("cleaned", f"{copy.partition} {copy.checkpoint} {copy.term}")
+
+    def _place_of(self, copy: Copy) -> Place:
+        return self.partitions[copy.partition - 1].place_of(copy)
 
     def status(self, checkpoint: int) -> BackupStatus:
         return status_of(self.store.manifests.values(), checkpoint=checkpoint, partitions=PARTITIONS)

@@ -15,6 +15,7 @@ The engine has a log of committed records and a state that follows from it. Its 
 | it processes a `Create` | carries out the `Step` of `on_create`, field by field from the first to the last |
 | it replays a `Created` (start, restore, follower) | takes over `on_replayed`; nothing else |
 | it cannot read or carry out one of these | stops the partition; a checkpoint record that is skipped is a wrong cut |
+| it takes a snapshot while it goes on | keeps it only if `offsite.cut.bcs_snapshots` says so |
 | it becomes the leader, once it has replayed | asks `offsite.cut.bcs_copies` which copies of others to fail |
 
 All of it is pure: values in, values out. Positions are offsets of one partition's log.
@@ -99,10 +100,11 @@ class Step:
 
     In the order in which it is carried out:
 
-    1. `pin_before`: hold the newest base snapshot whose state, and whatever followed from it, ends before this
-       position, and the log from there on, so that neither is compacted away. First of all: the snapshot after the next
-       one may already contain more than the checkpoint. None: nothing to hold. Where there is no snapshot yet, the log
-       from its beginning is held. If that is not possible the checkpoint goes on, and its copy fails.
+    1. `pin_before`: hold the newest base snapshot whose state, and whatever followed from it, ends before this position
+       (`offsite.cut.bcs_snapshots.is_base`), and the log from there on, so that neither is compacted away. First of
+       all: the snapshot after the next one may already contain more than the checkpoint. None: nothing to hold. Where
+       there is no snapshot yet, the log from its beginning is held. If that is not possible the checkpoint goes on, and
+       its copy fails.
     2. `progress` and `appended` become durable together, as the result of the record.
     3. `answer` goes to whoever asked; `upload` starts beside the processing, and ends with the release of the pin.
     """
@@ -116,7 +118,8 @@ class Step:
 
 def on_message(progress: Progress, checkpoint: int) -> tuple[Create, ...]:
     """What to append right before a message of another partition that carries `checkpoint`; 0 or less is a sender that
-    does not know of checkpoints, as during a rolling upgrade.
+    does not know of checkpoints, as during a rolling upgrade. `progress` may count a `Create` that this leader has
+    appended and that still waits: what it appends now lies behind that. Otherwise each message of a burst appends one.
 
     The forced checkpoint uploads like any other: whether its coordinator wanted a mere marker is not known here, and a
     copy too many is no harm."""

@@ -48,7 +48,9 @@ class Hooks:
     """What an application wants to be told, in its own thread, within `poll()`.
 
     `on_checkpoint(number, positions)`: checkpoint `number` is being taken; `positions` are the next offsets to handle.
-    What it saves now belongs to that checkpoint. If it raises, the checkpoint is not taken, and `poll()` tries again.
+    What it saves now belongs to that checkpoint: the state has to be fixed when this returns, whatever is stored of it
+    later. If it raises, as where it cannot tell what a snapshot under way has seen, the checkpoint is not taken, and
+    `poll()` tries again.
     `on_lost(partitions)`: what was handled of them since the last commit will be handled again, here or elsewhere."""
 
     on_checkpoint: OnCheckpoint = lambda _number, _positions: None
