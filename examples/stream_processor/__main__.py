@@ -22,6 +22,8 @@ from examples.stream_processor.restore import restore
 from examples.stream_processor.view import read_all
 from offsite.cut.bcs_copies import BackupStatus
 
+GOOD = {BackupStatus.COMPLETED}
+
 
 def main() -> int:
     arguments = _parser().parse_args()
@@ -68,12 +70,39 @@ def _send(place: Place, message: Message) -> None:
     network.flush()
 
 
-def _backup(place: Place, _arguments: argparse.Namespace) -> int:
-    coordinator = Coordinator(place)
-    checkpoint = coordinator.new_id()
-    status = coordinator.take(checkpoint)
+def _backup(place: Place, arguments: argparse.Namespace) -> int:
+    coordinator, checkpoint = Coordinator(place), arguments.id
+    if checkpoint is None:
+        checkpoint = coordinator.new_id()
+    else:
+        coordinator.claim(checkpoint)
+    status = coordinator.begin(checkpoint) if arguments.no_wait else coordinator.take(checkpoint)
     print(f"checkpoint {checkpoint}: {status}")
-    return status is not BackupStatus.COMPLETED
+    return status not in ({BackupStatus.COMPLETED, BackupStatus.ONGOING} if arguments.no_wait else GOOD)
+
+
+def _status(place: Place, arguments: argparse.Namespace) -> int:
+    report = Coordinator(place).report(arguments.checkpoint)
+    print(f"checkpoint {report.checkpoint}: {report.status}")
+    for partition in report.partitions:
+        reason = partition.copy.reason if partition.copy else ""
+        print(f"  partition {partition.partition}: {partition.status}{reason and f' ({reason})'}")
+    return report.status not in GOOD
+
+
+def _list(place: Place, _arguments: argparse.Namespace) -> None:
+    for report in Coordinator(place).list():
+        print(f"checkpoint {report.checkpoint}: {report.status}")
+
+
+def _delete(place: Place, arguments: argparse.Namespace) -> None:
+    Coordinator(place).delete(arguments.checkpoint)
+    print(f"checkpoint {arguments.checkpoint}: {BackupStatus.DELETED}")
+
+
+def _clean_up(place: Place, _arguments: argparse.Namespace) -> None:
+    for key in Coordinator(place).clean_up():
+        print(f"removed {key}")
 
 
 def _restore(place: Place, arguments: argparse.Namespace) -> None:
@@ -101,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
         ("instance", _instance, "begin an instance that waits for a message"),
         ("message", _message, "publish a message"),
         ("backup", _backup, "take a checkpoint, and wait for its end"),
+        ("status", _status, "what is known of a checkpoint, and of each partition's part"),
+        ("list", _list, "all checkpoints, the newest first"),
+        ("delete", _delete, "delete a checkpoint, whatever became of it; its id is never used again"),
+        ("clean-up", _clean_up, "remove the files of copies that failed, were abandoned or deleted"),
         ("restore", _restore, "make another one as this was at a checkpoint"),
         ("show", _show, "print the state of all partitions"),
     ):
@@ -119,8 +152,12 @@ def _add_options(step: argparse.ArgumentParser, name: str) -> argparse.ArgumentP
         step.add_argument("what", help="its name")
     if name in {"instance", "message"}:
         step.add_argument("key")
-    if name == "restore":
+    if name == "backup":
+        step.add_argument("--id", type=int, help="higher than all before (default: the next one)")
+        step.add_argument("--no-wait", action="store_true", help="only until all partitions have begun")
+    if name in {"status", "delete", "restore"}:
         step.add_argument("checkpoint", type=int)
+    if name == "restore":
         step.add_argument("to", help="the name of the new one")
     return step
 

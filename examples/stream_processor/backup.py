@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaException
 
-from examples.stream_processor.copies import CopyStore, Stored
+from examples.stream_processor.copies import BASE, LOG_FILE, CopyStore, Stored
 from examples.stream_processor.log import read_log
 from examples.stream_processor.place import Place
 from examples.stream_processor.records import Record, read_record, record_bytes
@@ -121,7 +121,7 @@ class Backup:
     def _files(self, base: Snapshot | None) -> dict[str, bytes]:
         log = read_log(self._place, self._partition, offset=base.offset if base else 0)
         lines = b"".join(record_bytes(record) + b"\n" for record, _ in log)
-        return {"log.jsonl": lines} | ({"base.json": snapshot_bytes(base)} if base else {})
+        return {LOG_FILE: lines} | ({BASE: snapshot_bytes(base)} if base else {})
 
     def _copy(self, upload: Upload) -> Copy:
         return Copy(
@@ -137,9 +137,9 @@ class Backup:
 def check_files(copy: Copy, files: dict[str, bytes]) -> tuple[Snapshot | None, list[Record]]:
     """The base snapshot and the log behind it, up to the checkpoint and no further. Raises `ValueError` unless they
     fit: the base has seen nothing of what is cut off, the log has no hole, its last record is the checkpoint's."""
-    base = read_snapshot(files["base.json"]) if "base.json" in files else None
+    base = read_snapshot(files[BASE]) if BASE in files else None
     first = base.processed + 1 if base else 0
-    log = [read_record(line) for line in files["log.jsonl"].splitlines()]
+    log = [read_record(line) for line in files[LOG_FILE].splitlines()]
     kept = [each for each in log if first <= each.position <= copy.position]
     if base and base.last >= copy.position:
         raise ValueError(f"the base snapshot has seen {base.last}, and the checkpoint is at {copy.position}")

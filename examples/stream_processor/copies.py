@@ -6,7 +6,8 @@
                                                   log.jsonl           the log from there to the checkpoint and beyond
                                                   manifest.json       sizes and digests of both
 
-A store that can only create objects is enough: there is no overwriting, and so no copy that changes under its reader.
+There is no overwriting, and so no copy that changes under its reader. Removed are files alone, of copies whose state
+says that no restore takes them, and never a state: it is the mark that an id is spent.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 
 from examples.stream_processor.place import Begun, Place, begun_of
-from offsite.cut.bcs_copies import Copy, CopyState
+from offsite.cut.bcs_copies import Copy, CopyState, disposable
 from offsite.stores.store import PutResult, Store
+
+MANIFEST, BASE, LOG_FILE = "manifest.json", "base.json", "log.jsonl"
+FILES = (MANIFEST, BASE, LOG_FILE)
+_OF_A_PARENT = {CopyState.COMPLETED, CopyState.DELETED}
+"""States of the checkpoint that a processor was restored from which count for it: whether it needs no copy of its own,
+and whether it may not make one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,7 @@ class CopyStore:
         found = [self._read(key) for key in own]
         if self._parent and checkpoint in {None, self._begun.checkpoint}:
             parents = map(self._read, self._states(f"{self._parent}{self._begun.checkpoint:010d}/"))
-            found += [each for each in parents if each.copy.state is CopyState.COMPLETED]
+            found += [each for each in parents if each.copy.state in _OF_A_PARENT]
         return found
 
     def begin(self, copy: Copy) -> Stored | None:
@@ -59,16 +66,33 @@ class CopyStore:
         """Compare and set: None if the copy is not in the state any more in which it was `stored`."""
         return self._put(Stored(copy=replace(stored.copy, state=state, reason=reason), number=stored.number + 1))
 
+    def remove_files(self, stored: Stored) -> tuple[str, ...]:
+        """Remove the files of a copy that no restore takes; the keys that were removed. Nothing is removed on the word
+        of whoever asks: the state is read once more, and has to be that of this very place. The manifest goes first:
+        without it, what is left is no copy for anybody. What is not ours to name stays. Raises `ValueError` for a copy
+        that a restore may take, and for one of a parent."""
+        folder = self._folder(stored.copy)
+        if not folder.startswith(self._prefix):
+            raise ValueError(f"{stored.copy} belongs to the processor that this one was restored from")
+        (newest,) = map(self._read, self._states(folder))
+        if not list(disposable([newest.copy])):
+            raise ValueError(f"{newest.copy} is not to be removed")
+        left = {each.key for each in self._store.list(folder)}
+        removed = tuple(folder + name for name in FILES if folder + name in left)
+        for key in removed:
+            self._store.delete(key)
+        return removed
+
     def write(self, copy: Copy, files: Mapping[str, bytes]) -> None:
         """Raises `ValueError` if one of them is there with other bytes."""
         manifest = json.dumps({name: sha256(data).hexdigest() for name, data in files.items()}).encode()
-        for name, data in {**files, "manifest.json": manifest}.items():
+        for name, data in {**files, MANIFEST: manifest}.items():
             if self._store.put_if_absent(self._folder(copy) + name, data) is PutResult.OTHER:
                 raise ValueError(f"{name} of {copy} is there with other bytes")
 
     def read(self, copy: Copy) -> dict[str, bytes]:
         """The files of a copy. Raises `ValueError` for one that is missing or has not the bytes that were written."""
-        manifest = json.loads(self._object(copy, "manifest.json"))
+        manifest = json.loads(self._object(copy, MANIFEST))
         files = {name: self._object(copy, name) for name in manifest}
         for name, data in files.items():
             if sha256(data).hexdigest() != manifest[name]:
@@ -82,8 +106,7 @@ class CopyStore:
         return data
 
     def _put(self, stored: Stored) -> Stored | None:
-        key = f"{self._folder(stored.copy)}state/{stored.number:04d}.json"
-        result = self._store.put_if_absent(key, json.dumps(asdict(stored.copy)).encode())
+        result = self._store.put_if_absent(self._state_key(stored), json.dumps(asdict(stored.copy)).encode())
         return None if result is PutResult.OTHER else stored
 
     def _folder(self, copy: Copy) -> str:
@@ -100,6 +123,15 @@ class CopyStore:
         yield from newest.values()
 
     def _read(self, key: str) -> Stored:
-        fields = json.loads(self._store.get(key) or b"{}")
-        copy = Copy(**{**fields, "state": CopyState(fields["state"])})
-        return Stored(copy=copy, number=int(key[-9:-5]))
+        """Raises `ValueError` for a state that does not belong where it lies: what it says is not believed."""
+        try:
+            fields = json.loads(self._store.get(key) or b"")
+            stored = Stored(copy=Copy(**{**fields, "state": CopyState(fields["state"])}), number=int(key[-9:-5]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{key} is not the state of a copy: {error}") from error
+        if self._state_key(stored) != key:
+            raise ValueError(f"{key} is the state of another copy: {stored.copy}")
+        return stored
+
+    def _state_key(self, stored: Stored) -> str:
+        return f"{self._folder(stored.copy)}state/{stored.number:04d}.json"

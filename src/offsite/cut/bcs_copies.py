@@ -1,4 +1,5 @@
-"""Copies of a log processor's local checkpoints in a store: who makes one, what it is worth, what a restore takes.
+"""Copies of a log processor's local checkpoints in a store: who makes one, what it is worth, what a restore takes, and
+what may go.
 
 Each leader stores its copy under its own term, so two that do not know of each other never write to the same place. The
 only thing they share is the state of a copy, which the store changes by compare-and-set:
@@ -153,6 +154,51 @@ def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> Ba
     return BackupStatus.ONGOING if CopyState.IN_PROGRESS in states else BackupStatus.COMPLETED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """What one partition has of a checkpoint, and the `copy` that says so; None if there is none."""
+
+    partition: int
+    status: BackupStatus
+    copy: Copy | None = None
+
+
+def partition_statuses(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> tuple[PartitionStatus, ...]:
+    """The status of each partition alone, by the copy that counts for `status_of`. An abandoned one, and one that was
+    made when there were more or fewer partitions, is incomplete."""
+    best = _best(copies, checkpoint)
+    return tuple(_partition_status(number, best.get(number), partitions) for number in range(1, partitions + 1))
+
+
+def _partition_status(number: int, copy: Copy | None, partitions: int) -> PartitionStatus:
+    if copy is None:
+        return PartitionStatus(partition=number, status=BackupStatus.DOES_NOT_EXIST)
+    status = _STATUSES[copy.state]
+    if status is BackupStatus.COMPLETED and copy.partitions != partitions:
+        status = BackupStatus.INCOMPLETE
+    return PartitionStatus(partition=number, status=status, copy=copy)
+
+
+def deletable(copies: Iterable[Copy], *, checkpoint: int) -> Iterator[Copy]:
+    """The copies of a checkpoint that its deletion has yet to mark as deleted, whatever state they are in. Whoever
+    deletes marks them by compare-and-set and looks again, until there is none; only then their files go, as
+    `disposable` says. One mark is enough for `status_of` and `beginning`: a deletion that breaks off offers no restore,
+    and a leader that is at work gives way. The marks stay for ever, since an id is used once."""
+    for copy in _by_term(copies):
+        if copy.checkpoint == checkpoint and copy.state is not CopyState.DELETED:
+            yield copy
+
+
+def disposable(copies: Iterable[Copy]) -> Iterator[Copy]:
+    """The copies whose files no restore will ever take, so that they may go: failed, abandoned and deleted ones. These
+    states are final, so what was seen once stays true. An unfinished copy stays however old it is: its leader may be
+    slow, and only a later leader, or a deletion, ends it. A completed one stays until it is deleted.
+
+    Only files go, the states stay. A leader that does not know yet that its copy was ended may write more: whoever
+    cleans up later takes that."""
+    yield from (copy for copy in _by_term(copies) if copy.state in _FINAL)
+
+
 def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> dict[int, Copy]:
     """The copy to restore of each partition, which are numbered from 1. Raises `ValueError` unless the checkpoint is
     completed, for exactly so many partitions: messages are routed by their number."""
@@ -164,6 +210,14 @@ def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> d
 
 
 _WORTH = (CopyState.ABANDONED, CopyState.IN_PROGRESS, CopyState.FAILED, CopyState.COMPLETED, CopyState.DELETED)
+_FINAL = frozenset({CopyState.FAILED, CopyState.ABANDONED, CopyState.DELETED})
+_STATUSES = {
+    CopyState.IN_PROGRESS: BackupStatus.ONGOING,
+    CopyState.COMPLETED: BackupStatus.COMPLETED,
+    CopyState.FAILED: BackupStatus.FAILED,
+    CopyState.ABANDONED: BackupStatus.INCOMPLETE,
+    CopyState.DELETED: BackupStatus.DELETED,
+}
 
 
 def _by_term(copies: Iterable[Copy]) -> list[Copy]:

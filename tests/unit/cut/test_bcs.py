@@ -10,8 +10,11 @@ from offsite.cut.bcs_copies import (
     Copy,
     CopyState,
     beginning,
+    deletable,
+    disposable,
     never_begun,
     orphaned,
+    partition_statuses,
     restorable,
     status_of,
     superseded,
@@ -123,6 +126,7 @@ def test_a_new_leader_settles_all_that_earlier_ones_left() -> None:
         ((copy("completed"), copy("completed", partition=2)), "completed"),
         ((copy("inProgress"), copy("completed", term=2), copy("completed", partition=2)), "completed"),
         ((copy("completed"), copy("failed", partition=2)), "failed"),
+        ((copy("inProgress"), copy("failed", partition=2)), "failed"),
         ((copy("failed"),), "failed"),
         ((copy("completed"), copy("deleted", partition=2)), "deleted"),
         ((copy("completed"), copy("completed", partition=2, partitions=3)), "incomplete"),
@@ -138,3 +142,45 @@ def test_a_restore_takes_a_completed_copy_of_each_partition_and_their_number_is_
     assert restorable(there, checkpoint=5, partitions=2) == {1: there[1], 2: there[2]}
     with pytest.raises(ValueError, match="is incomplete"):
         restorable(there, checkpoint=5, partitions=3)
+
+
+def test_the_status_of_each_partition_alone_names_the_copy_that_says_so() -> None:
+    there = [
+        copy("abandoned"),
+        copy("completed", term=2, partitions=5),
+        copy("failed", partition=2, partitions=5),
+        copy("inProgress", partition=3, partitions=5),
+        copy("abandoned", partition=4, partitions=5),
+        copy("completed", partition=5, checkpoint=4, partitions=5),
+    ]
+    statuses = partition_statuses(there, checkpoint=5, partitions=5)
+    assert [partition.status for partition in statuses] == [
+        "completed",
+        "failed",
+        "ongoing",
+        "incomplete",
+        "doesNotExist",
+    ]
+    assert [partition.copy for partition in statuses] == [*there[1:5], None]
+    (of_other_size, *_) = partition_statuses([copy("completed", partitions=3)], checkpoint=5, partitions=2)
+    assert of_other_size.status == "incomplete"
+
+
+def test_a_deletion_marks_every_copy_whatever_its_state() -> None:
+    states = ("inProgress", "completed", "failed", "abandoned")
+    there = [copy(state, term=term) for term, state in enumerate(states)]
+    others = [copy("completed", checkpoint=4), copy("deleted", partition=2)]
+    assert list(deletable([*there, *others], checkpoint=5)) == there
+
+
+def test_one_mark_is_enough_and_nobody_begins_anew() -> None:
+    there = [copy("deleted"), copy("completed", partition=2)]
+    assert status_of(there, checkpoint=5, partitions=2) == "deleted"
+    assert beginning(there, partition=2, checkpoint=5, term=9) is Beginning.REFUSE
+    with pytest.raises(ValueError, match="is deleted"):
+        restorable(there, checkpoint=5, partitions=2)
+
+
+def test_files_go_of_what_has_ended_badly_and_of_nothing_else() -> None:
+    there = [copy(state.value, term=term) for term, state in enumerate(CopyState)]
+    assert {leftover.state.value for leftover in disposable(there)} == {"failed", "abandoned", "deleted"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.stream_processor import engine
 from examples.stream_processor.backup import check_files
 from examples.stream_processor.copies import CopyStore
 from examples.stream_processor.engine import Here
@@ -16,6 +17,7 @@ from examples.stream_processor.records import (
     CHECKPOINT_CREATE,
     CHECKPOINT_CREATED,
     CHECKPOINT_IGNORED,
+    IGNORED,
     Message,
     Record,
     read_record,
@@ -24,7 +26,7 @@ from examples.stream_processor.records import (
 from examples.stream_processor.replica import Replica, commands
 from examples.stream_processor.snapshots import SnapshotFolder, snapshot_bytes, snapshot_of
 from examples.stream_processor.state import State
-from offsite.cut.bcs import Create
+from offsite.cut.bcs import Create, Progress
 from offsite.cut.bcs_copies import Copy, CopyState
 
 HERE = Here(number=2, partitions=3)
@@ -55,11 +57,49 @@ def test_a_message_of_a_sender_that_is_ahead_forces_its_checkpoint_first() -> No
     assert kinds(records[4:]) == ["deployment:distributed", CHECKPOINT_CREATED, *["deployment:distributed"] * 2]
 
 
+CREATE = Message(to=2, kind=CHECKPOINT_CREATE, body=asdict(Create(checkpoint=7)))
+
+
+def test_a_message_right_behind_the_request_forces_no_second_checkpoint() -> None:
+    """ZEP008, case 1."""
+    replica = Replica(HERE, State())
+    records = led(replica, CREATE, deployment(1, checkpoint=7))
+    assert kinds(records) == [
+        CHECKPOINT_CREATE,
+        CHECKPOINT_CREATE,
+        "deployment:distribute",
+        CHECKPOINT_CREATED,
+        CHECKPOINT_IGNORED,
+        "deployment:distributed",
+    ]
+    assert replica.state.progress.position == 0
+
+
+def test_a_message_right_before_the_request_forces_the_checkpoint_and_the_request_is_ignored() -> None:
+    """ZEP008, case 2."""
+    replica = Replica(HERE, State())
+    records = led(replica, deployment(1, checkpoint=7), CREATE)
+    assert kinds(records) == [
+        CHECKPOINT_CREATE,
+        "deployment:distribute",
+        CHECKPOINT_CREATE,
+        CHECKPOINT_CREATED,
+        "deployment:distributed",
+        CHECKPOINT_IGNORED,
+    ]
+    assert replica.state.progress.position == 0
+
+
+def test_the_engine_does_not_know_that_there_are_checkpoints() -> None:
+    source = Path(engine.__file__).read_text(encoding="utf-8")
+    assert "checkpoint" not in source.lower()
+    assert engine.process(State(), HERE, commands(Progress(), [CREATE], first=0, term=0)[0]).kind == IGNORED
+
+
 def test_a_request_that_comes_late_is_ignored() -> None:
     replica = Replica(HERE, State())
-    create = Message(to=2, kind=CHECKPOINT_CREATE, body=asdict(Create(checkpoint=7)))
-    assert kinds(led(replica, create)) == [CHECKPOINT_CREATE, CHECKPOINT_CREATED]
-    assert kinds(led(replica, create)) == [CHECKPOINT_CREATE, CHECKPOINT_IGNORED]
+    assert kinds(led(replica, CREATE)) == [CHECKPOINT_CREATE, CHECKPOINT_CREATED]
+    assert kinds(led(replica, CREATE)) == [CHECKPOINT_CREATE, CHECKPOINT_IGNORED]
     assert replica.state.progress.position == 0
 
 

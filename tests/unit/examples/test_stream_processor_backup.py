@@ -11,7 +11,8 @@ from examples.stream_processor.backup import Backup
 from examples.stream_processor.copies import CopyStore, Stored
 from examples.stream_processor.place import Begun, Place, begin
 from examples.stream_processor.records import CHECKPOINT_CREATE, Record, record_bytes
-from examples.stream_processor.snapshots import SnapshotFolder
+from examples.stream_processor.snapshots import SnapshotFolder, snapshot_of
+from examples.stream_processor.state import State
 from offsite.cut.bcs import Created, Upload
 from offsite.cut.bcs_copies import Copy
 
@@ -92,3 +93,20 @@ def test_after_a_restore_nothing_is_said_of_what_was_before_it(
     cleans_up(place, LATER)
     assert states(place) == said
     assert not list(place.store().list("origin/")), "the parent's part of the store is not written to"
+
+
+@pytest.mark.parametrize("log", [LOG, b""], ids=["completed", "failed"])
+def test_the_snapshot_is_let_go_whatever_becomes_of_its_copy(
+    log: bytes, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(place, Begun(partitions=3))
+    monkeypatch.setattr(Backup, "_files", lambda *_: {"log.jsonl": log})
+    folder = SnapshotFolder(path=place.folder / "snapshots")
+    for processed in (3, 8):
+        folder.save(snapshot_of(State(processed=processed, last=processed), offset=processed))
+    base = folder.pin(before=5)
+    assert folder.remove_old() == base, "neither the snapshot goes, nor the log behind it"
+    upload = Upload(checkpoint=TAKEN.checkpoint, position=TAKEN.position)
+    Backup(place, 2, folder, term=EARLIER)._upload(upload, base)
+    assert states(place) == {EARLIER: "completed" if log else "failed"}
+    assert folder.remove_old() == folder.newest() != base
