@@ -12,6 +12,9 @@ EXPLANATION = ROOT / "docs" / "explanation"
 PAGES = [
     "declared.md",
     "hot-backup.md",
+    "object-storage.md",
+    "segments.md",
+    "command-topic.md",
 ]
 """A further page is one more line here."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from offsite.archives.archive import ArchiveReader, ArchiveTopic, ArchiveWriter
 from offsite.archives.formats import ReadOptions, WriteOptions, open_reader, open_retention, open_writer
+from offsite.archives.kafka_backup.partition_index import decode_partition_index
 from offsite.archives.retention import (
     ArchiveFile,
     ExpiredObject,
@@ -173,6 +174,18 @@ def test_files_go_whose_last_message_is_old_and_the_rest_is_read_on(archive: Arc
     assert holes == ([(0, 8, "retention")] if archive.format == "osodevops" else [])
     archive.export(END, END + 4)
     assert archive.offsets() == list(range(8, END + 4))
+
+
+def test_the_index_of_a_partition_names_what_retention_left_of_it() -> None:
+    archive = made("kafka-backup")
+    before = segments_in_index(archive)
+    archive.apply(archive.plan(keep_age_ms=age_of(10)))
+    assert segments_in_index(archive) == before[2:] == sorted(each for each in bodies(archive) if each in before)
+
+
+def segments_in_index(archive: Archive) -> list[str]:
+    index = archive.files.get("orders/index_partition_000")
+    return [f"orders/{each.stem}_records" for each in decode_partition_index(bytes(index or b""))]
 
 
 def test_a_plan_says_what_stays_and_why(archive: Archive) -> None:

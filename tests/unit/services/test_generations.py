@@ -166,6 +166,20 @@ def test_a_whole_cycle(pair: Pair) -> None:
     assert pair.restored() == [b"1", b"2", b"3", b"4"]
 
 
+def test_the_next_one_is_asked_for_when_the_length_has_passed_and_not_before(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the clock of the store."""
+    a = pair.instance(Instance.A, length_ms=60_000)
+    for _ in range(3):
+        a.step()
+    assert (pair.phases(), pair.state.asked_ms) == (["complete"], 0)
+    store = type(pair.site.repository.store)
+    now_ms = store.now_ms
+    monkeypatch.setattr(store, "now_ms", lambda self: now_ms(self) + 60_000)
+    until(pair, lambda: bool(pair.state.asked_ms), a)
+
+
 def test_messages_are_taken_back_when_they_are_answered(pair: Pair) -> None:
     a, b = pair.instance(Instance.A, length_ms=1), pair.instance(Instance.B, length_ms=10**9)
     until(pair, lambda: pair.phases() == ["removed", "complete"], a, b)

@@ -25,6 +25,21 @@ from tests.archive_records import (
 )
 
 FILE = "topics/orders/partition=0/orders+0-00000000000000000000.data"
+PUBLISHED = """{
+    "namespace": "ch.tbd.kafka.backuprestore.model.avro",
+    "type": "record",
+    "name": "AvroKafkaRecord",
+    "fields" : [
+        {"name": "topic", "type": "string"},
+        {"name": "partition", "type": "int"},
+        {"name": "offset", "type": "long"},
+        {"name": "timestamp", "type": "long"},
+        {"name": "key", "type": [ "bytes", "null" ], "default": "null" },
+        {"name": "value", "type": "bytes"},
+        {"name": "headers", "type": [ {"type": "map", "values": "bytes"}, "null" ], "default": null}
+    ]
+}"""
+"""As the document of the tool has it."""
 
 
 @pytest.fixture
@@ -57,6 +72,10 @@ def test_the_file_says_our_schema_and_begins_like_the_plain_one(files: ArchiveFo
     assert json.loads(header.metadata["avro.schema"]) == SCHEMA
     ours, plain = (fastavro.parse_schema(each)["fields"] for each in (SCHEMA, PLAIN_SCHEMA))  # type: ignore[index, call-overload]
     assert [(f["name"], f["type"]) for f in ours[:7]] == [(f["name"], f["type"]) for f in plain]
+
+
+def test_the_plain_schema_is_the_published_one_to_the_letter() -> None:
+    assert json.loads(PUBLISHED) == PLAIN_SCHEMA
 
 
 def test_plain_files_have_the_published_schema_and_come_back(files: ArchiveFolder) -> None:
