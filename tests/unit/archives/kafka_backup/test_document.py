@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 
+from offsite.archives.archive import ArchiveTopic
+from offsite.archives.kafka_backup import KafkaBackupWriter
 from offsite.archives.kafka_backup.groups import decode_group_file, encode_group_file
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.records.record import Record
 from tests.unit.archives.kafka_backup.made_archives import INDEX, RECORDS, TOPIC, encoded, made, one_segment, record
 from tests.unit.archives.kafka_backup.memory_files import MemoryFiles
@@ -38,9 +41,14 @@ def one_each() -> MemoryFiles:
 
 
 def test_a_folder_has_the_four_kinds_of_files_and_in_the_extreme_a_segment_for_each_record() -> None:
+    files = one_each()
+    group = GroupOffsets(group="a", topics=(TopicOffsets.of(TOPIC, [CommittedOffset(0, 7)]),))
+    KafkaBackupWriter(files=files).finish([], [ArchiveTopic(topic=TOPIC, partitions=1)], {"a": group})
     stems = [f"{TOPIC}/segment_partition_000_from_offset_{start:010d}" for start in (0, 7)]
     segments = {f"{stem}_{kind}" for stem in stems for kind in ("records", "index")}
-    assert set(one_each().contents) == {f"{TOPIC}/index_partition_000", *segments}
+    kept = {f"{TOPIC}/index_partition_000", f"{TOPIC}/consumer_offsets_partition_000"}
+    assert set(files.contents) == kept | segments
+    assert files.contents[f"{TOPIC}/consumer_offsets_partition_000"] == b'{"a":7}'
 
 
 def test_a_partition_index_is_the_name_and_the_start_of_each_segment() -> None:
