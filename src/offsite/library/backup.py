@@ -89,11 +89,12 @@ class Backup:
         Raises `RestoreRefused` before anything is touched, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
         from offsite.services.cluster import connect
+        from offsite.services.restore.options import parse_restore_limits
         from offsite.services.restore.run import run_restore
 
-        cluster = connect(bootstrap, kafka_config)
+        limits, cluster = parse_restore_limits(words), connect(bootstrap, kafka_config)
         prepared = _prepare(self._backup, cluster, words)
-        with self._engine.runner() as runner:
+        with self._engine.runner(limits) as runner:
             runner.refuse_strangers()
             return run_restore(
                 prepared,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,16 @@ from offsite.services.backup.request import BackupRequest
 from offsite.services.backup.result import BackupResult
 from offsite.services.backup.run import run_backup
 from offsite.services.demo.data import BASE_MS, Message
+from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.planned import prepare_restore
+from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import verify_deep
 from offsite.spark.choice import SparkChoice
 from offsite.spark.rates.token_bucket import BURST_S
 from offsite.spark.runner import RunProgress
 from offsite.spark.spark_runner import SparkRunner
 from offsite.stores.open_store import open_store
-from tests.integration.e2e.site import SLOTS, Site
+from tests.integration.e2e.site import SLOTS, Site, new_name
 from tests.integration.kafka.cluster import Cluster
 from tests.shared_spark import end_shared_spark
 
@@ -93,3 +97,21 @@ def test_a_backup_keeps_both_limits_and_uses_the_one_that_is_in_its_way(limited:
     result, last = backed_up(limited, noise, "none")
     assert_held_and_used(WRITE_BYTES_PER_S, result.stored_bytes, last)
     assert verify_deep(limited.repository.backup(noise), limited.spark).ok
+
+
+@pytest.mark.soak
+def test_a_restore_keeps_its_limit_and_uses_it(limited: Site) -> None:
+    noise = filled(limited, size_bytes=7_000_000, value=b"")
+    backed_up(limited, noise, "none")
+    for options in ({}, {"repartition": ["3"], "keyless": "in-turn", "batch_bytes": "64kB"}):
+        moved_bytes, last = restored(limited, noise, **options)
+        assert moved_bytes > 6_900_000
+        assert_held_and_used(WRITE_BYTES_PER_S, moved_bytes, last)
+
+
+def restored(site: Site, topic: str, **options: Any) -> tuple[int, RunProgress]:
+    words = RestoreWords(rename=[f"{topic}={new_name(topic)}"], offsets="translate", **options)
+    prepared = prepare_restore(site.repository.backup(topic), site.cluster.admin, parse_restore(words))
+    seen: list[RunProgress] = []
+    run_restore(prepared, cluster=site.cluster, runner=site.spark, verify=False, on_progress=seen.append)
+    return prepared.plan.raw_bytes, seen[-1]

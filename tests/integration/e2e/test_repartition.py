@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 import pytest
 from confluent_kafka import Producer
 
-from offsite.copy.restore import repartition
 from offsite.copy.restore.repartition import repartition_tasks, repartition_topic
 from offsite.copy.restore.translate import RestoreEnds
 from offsite.log.range import TopicPartition
@@ -33,11 +32,15 @@ from tests.integration.e2e.transactions import with_transaction
 SEED = 4
 
 
-def prepared_for(site: Site, topic: str, target: str, count: int, *, keyless_in_turn: bool = False) -> PlannedRestore:
+def prepared_for(
+    site: Site, topic: str, target: str, count: int, *, keyless_in_turn: bool = False, batch_bytes: int | None = None
+) -> PlannedRestore:
     request = RestoreRequest(
         selection=parse_selection([topic]),
         renames=parse_renames([f"{topic}={target}"]),
-        repartition=parse_partition_counts([f"{topic}={count}"], keyless_in_turn=keyless_in_turn),
+        repartition=parse_partition_counts(
+            [f"{topic}={count}"], keyless_in_turn=keyless_in_turn, batch_bytes=batch_bytes
+        ),
     )
     return prepare_restore(site.backup, site.cluster.admin, request)
 
@@ -141,16 +144,14 @@ def test_an_existing_topic_of_another_shape_is_refused_unless_the_records_are_di
 
 
 @pytest.mark.parametrize("reads", [2, 5])
-def test_a_second_attempt_adds_what_is_missing_and_doubles_nothing(
-    site: Site, monkeypatch: pytest.MonkeyPatch, reads: int
-) -> None:
-    monkeypatch.setattr(repartition, "REPARTITIONED_BATCH_BYTES", 4 * KIB)  # so that a few records make many batches
+def test_a_second_attempt_adds_what_is_missing_and_doubles_nothing(site: Site, reads: int) -> None:
     messages = history(6000, keys=300)
     topic, target = site.make_topic(partitions=2), site.make_topic(partitions=5)
     for first in range(0, 6000, 2000):
         produce_as_java(site, topic, messages[first : first + 2000])
         site.back_up(topic) if first == 0 else site.back_up()
-    (plan,) = prepared_for(site, topic, target, 5).plan.repartitions
+    # a few records make many batches
+    (plan,) = prepared_for(site, topic, target, 5, batch_bytes=4 * KIB).plan.repartitions
     (task,) = repartition_tasks(plan, dict.fromkeys(partitions_of(target, 5), 0))
     with pytest.raises(StoreUnreachable):
         repartition_topic(task, ends=ends(site, FailingReads(site.backup.store, reads=reads)))

@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from offsite.cli.commands.backup import app
+from offsite.cli.commands.restore import app as restore_app
 from offsite.cli.progress import _held_back, _Lines
 from offsite.model.errors import BadOption
 from offsite.services.backup.options import parse_backup, parse_limits
@@ -48,3 +49,11 @@ def test_lines_of_progress_go_on_when_another_run_begins(capsys: pytest.CaptureF
         for second in range(0, 100, 10):
             lines(RunProgress(**counts, elapsed_s=second, worker_peak_rss_bytes=1))
         assert capsys.readouterr().err
+
+
+def test_a_restore_has_a_write_limit_and_its_plan_which_writes_nothing_has_none() -> None:
+    run, plan = (CliRunner().invoke(restore_app, [command, "--help"]).output for command in ("run", "plan"))
+    assert "--write-limit" in run
+    assert "--write-limit" not in plan
+    assert "--batch-bytes" in run
+    assert "--batch-bytes" in plan, "it is a part of what is restored"

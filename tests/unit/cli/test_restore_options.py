@@ -7,8 +7,9 @@ import pytest
 from offsite.log.range import TopicPartition
 from offsite.model.choices import Keyless
 from offsite.model.errors import BadOption
-from offsite.services.restore.options import RestoreWords, parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore, parse_restore_limits
 from offsite.services.restore.request import RestoreRequest, remembered
+from offsite.spark.rates.rate_limits import RateLimits
 
 CUT = "topic,partition,offset\norders,0,12\n"
 
@@ -54,6 +55,33 @@ def test_a_time_and_an_offset_take_a_part_of_any_commit() -> None:
 def test_what_preserving_cannot_do_is_named_before_what_cannot_be_read() -> None:
     with pytest.raises(BadOption, match="--offsets preserve replays transactions"):
         requested(offsets="preserve", isolation="read_uncommitted", partitions=["nonsense"])
+
+
+def test_a_size_of_new_batches_is_a_part_of_what_is_restored() -> None:
+    usual, small = (requested(repartition=["12"], **more) for more in ({}, {"batch_bytes": "64kB"}))
+    assert (usual.repartition.batch_bytes, small.repartition.batch_bytes) == (None, 64_000)
+    assert remembered(usual) == remembered(requested(repartition=["12"]))
+    assert remembered(small) != remembered(usual), "where a batch ends, an attempt that goes on must know"
+
+
+@pytest.mark.parametrize("size", ["much", "15kB", "1.1MB", "0"])
+def test_a_size_that_makes_no_sense_is_refused(size: str) -> None:
+    with pytest.raises(BadOption, match="--batch-bytes"):
+        requested(repartition=["12"], batch_bytes=size)
+
+
+def test_where_no_batches_are_made_their_size_is_refused_with_what_to_do() -> None:
+    with pytest.raises(BadOption, match="go out as they were at the source") as refusal:
+        requested(batch_bytes="64kB")
+    assert "--write-limit" in refusal.value.hint
+
+
+def test_a_write_limit_is_no_part_of_what_is_restored_and_is_read_by_plans_too() -> None:
+    assert remembered(requested(write_limit="50MB")) == remembered(requested())
+    assert parse_restore_limits({"write_limit": "50MB"}) == RateLimits(write_bytes_per_s=50_000_000)
+    assert parse_restore_limits({}) == RateLimits()
+    with pytest.raises(BadOption, match="--write-limit"):
+        requested(write_limit="much")
 
 
 def test_an_offsets_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

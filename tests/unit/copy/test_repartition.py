@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from offsite.copy.chain import PartitionChain
 from offsite.copy.restore import repartition
 from offsite.copy.restore.plan import Repartition
 from offsite.copy.restore.repartition import in_turns, keyless_offset, placement
+from offsite.copy.restore.target_partition_writer import TargetBatch
 from offsite.copy.source_view import SourceView
 from offsite.log.records.record import Record
 from offsite.model.errors import KeylessRecord
@@ -67,6 +69,29 @@ def test_an_empty_key_is_a_key_and_none_is_not() -> None:
     assert place(record(b"")) in range(3)
     with pytest.raises(KeylessRecord, match="offset 7"):
         place(record(None))
+
+
+@dataclass
+class Taken:
+    """As a writer of a target partition: what it takes."""
+
+    batches: list[Sequence[Record]] = field(default_factory=list)
+
+    def take(self, batch: TargetBatch) -> None:
+        self.batches.append(batch.decoded())
+
+    def finish(self) -> None: ...
+
+
+@pytest.mark.parametrize(("batch_bytes", "counts"), [(1000, [9, 9, 2]), (5000, [20]), (10, [1] * 20)])
+def test_new_batches_have_the_size_that_was_asked_for(batch_bytes: int, counts: list[int]) -> None:
+    """Each of these records takes 104 bytes."""
+    taken = Taken()
+    batcher = repartition._Batcher(taken, batch_bytes=batch_bytes)  # type: ignore[arg-type]
+    for _ in range(20):
+        batcher.add(Record(0, 0, 0, b"k" * 8, b"v" * 64), 0)
+    batcher.finish()
+    assert list(map(len, taken.batches)) == counts
 
 
 def test_a_log_whose_records_all_have_keys_is_found_to_have_none_without(backup: Backup) -> None:

@@ -98,6 +98,30 @@ def test_partitions_that_are_written_in_turns_share_requests(partitions: list[Pa
     assert len(produced) == alone + ROUNDS - 1
 
 
+def test_each_batch_is_paid_for_before_it_goes_out_and_once_however_often_it_is_sent() -> None:
+    with serving() as cluster:
+        cluster.make_topic("t", partitions=2)
+        paid = list[int]()
+
+        def pay(size_bytes: int) -> None:
+            there = sum(len(cluster.values("t", number)) for number in range(2))
+            assert there <= len(paid), "nothing is there that was not paid for"
+            paid.append(size_bytes)
+
+        lanes = Lanes(shared_router(cluster.config), pay=pay)
+        written = [Partition(cluster, key, lanes, number) for number, key in enumerate(KEYS[:2], start=1)]
+        for number in range(ROUNDS):
+            if number == ROUNDS // 2:
+                cluster.failing[Api.PRODUCE, KEYS[0]] = NOT_LEADER_OR_FOLLOWER
+            for each in written:
+                each.send()
+        finished(written)
+        assert all(each.is_whole() for each in written)
+        one = len(encode([Record(0, 0, 0, b"k", b"t/0 1")]))
+        assert len(paid) == 2 * ROUNDS
+        assert set(paid) <= {one, one + 1}
+
+
 def test_one_that_is_refused_for_good_spares_the_others(partitions: list[Partition]) -> None:
     refused, *others = partitions
     for each in partitions:

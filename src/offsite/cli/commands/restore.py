@@ -23,7 +23,7 @@ from offsite.cli.wiring import connect, open_repository, spark
 from offsite.model.errors import BadOption, Damaged
 from offsite.model.untrusted.bounds import MAX_OFFSET, MAX_PARTITIONS
 from offsite.model.untrusted.whole_number import whole_number
-from offsite.services.restore.options import parse_restore
+from offsite.services.restore.options import parse_restore, parse_restore_limits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,7 +111,9 @@ def run(
 
     cluster = connect(options.bootstrap, options.kafka_config)
     with (
-        spark(engine.choice(), preload="offsite.copy.restore.task") as runner,
+        spark(
+            engine.choice(), preload="offsite.copy.restore.task", limits=parse_restore_limits(options.words)
+        ) as runner,
         backup_to_restore(
             options, runner, cluster_id=lambda: cluster.admin.cluster().cluster_id, take_over=take_over
         ) as backup,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from offsite.cli.options.common import checked_places
 from offsite.cli.options.restore import RestoreOptions, named_backup
 from offsite.cli.output import EXIT_PARTIAL, emit_notice, note
 from offsite.model.errors import BadOption, Damaged, OffsiteError, RestoreTakenOver, UserError
-from offsite.services.restore.options import parse_restore
+from offsite.services.restore.options import RestoreWords, parse_restore
 
 if TYPE_CHECKING:
     from offsite.repository.backup import Backup
@@ -54,6 +54,7 @@ KeepStaging = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRunOptions(RestoreOptions):
+    words: RestoreWords = field(default_factory=RestoreWords)
     archive: Archive = None
     format: Format = None
     staging: StagingPlace = None

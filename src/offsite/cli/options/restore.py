@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from offsite.cli.options.common import Bootstrap, KafkaConfigFile, OptionalBackup, OptionalRepo
+from offsite.cli.options.option_group import Taken
 from offsite.cli.output import note
 from offsite.cli.wiring import open_repository
 from offsite.model.errors import BadOption
@@ -21,7 +22,7 @@ class RestoreOptions:
 
     repo: OptionalRepo = None
     backup: OptionalBackup = None
-    words: RestoreWords = field(default_factory=RestoreWords)
+    words: Annotated[RestoreWords, Taken(but=("write_limit",))] = field(default_factory=RestoreWords)
     bootstrap: Bootstrap = None
     kafka_config: KafkaConfigFile = None
 

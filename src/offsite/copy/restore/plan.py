@@ -66,13 +66,14 @@ class PartitionRestore(PartitionChain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartition:
-    """One topic whose records, those of all `sources`, go to `partitions` target partitions by their keys. What has no
-    key is refused, or goes to each in turn."""
+    """One topic whose records, those of all `sources`, go to `partitions` target partitions by their keys, in new
+    batches of about `batch_bytes`. What has no key is refused, or goes to each in turn."""
 
     target: str
     partitions: int
     sources: tuple[PartitionChain, ...]
     keyless_in_turn: bool
+    batch_bytes: int = REPARTITIONED_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,7 @@ def plan_restore(
                 partitions=topic.repartition,
                 sources=chains,
                 keyless_in_turn=counts.keyless_in_turn,
+                batch_bytes=counts.batch_bytes or REPARTITIONED_BATCH_BYTES,
             )
             for topic, chains in topics
             if topic.repartition is not None
@@ -163,7 +165,7 @@ def _topic(selected: TopicChains, target: str, existing: Container[str], counts:
     shape, chains = selected.shape, selected.chains
     segments = [segment for chain in chains for segment in chain.segments]
     repartition = counts.of(shape.topic, shape.partitions, if_named=shape.holds_schemas)
-    new_batch_bytes = 0 if repartition is None else REPARTITIONED_BATCH_BYTES
+    new_batch_bytes = 0 if repartition is None else counts.batch_bytes or REPARTITIONED_BATCH_BYTES
     return TopicRestore(
         source=shape,
         target=target,

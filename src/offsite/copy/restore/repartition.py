@@ -18,11 +18,10 @@ from math import ceil
 
 from offsite.copy.chain import PartitionChain
 from offsite.copy.restore.attempt import WriteAttempt
-from offsite.copy.restore.plan import REPARTITIONED_BATCH_BYTES, Repartition
+from offsite.copy.restore.plan import Repartition
 from offsite.copy.restore.target_partition_writer import Runs, TargetPartitionWriter
-from offsite.copy.restore.translate import RestoreEnds
+from offsite.copy.restore.translate import RestoreEnds, paced_lanes
 from offsite.copy.source_view import SourceView, VisibleBatch
-from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.net.routing import shared_router
 from offsite.log.range import TopicPartition
 from offsite.log.records.batch_records import encode, renumber
@@ -32,7 +31,7 @@ from offsite.model.errors import KeylessRecord
 from offsite.stores.store import Store
 
 MAX_TARGETS = 16
-"""Target partitions written by one task: each holds up to six batches of `REPARTITIONED_BATCH_BYTES` in memory."""
+"""Target partitions written by one task: each holds up to six of its new batches in memory."""
 
 _MAX_BATCH_RECORDS = 10_000
 """Records of a batch at most: keeps the memory of tiny records, decoded, in proportion to that of their batch."""
@@ -83,7 +82,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
     """
     router = shared_router(ends.kafka)
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
-    lanes = Lanes(router)
+    lanes = paced_lanes(router)
     with ExitStack() as stack:
         batchers: dict[int, _Batcher] = {}
         attempts: list[WriteAttempt] = []
@@ -92,7 +91,8 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
             attempts.append(attempt)
             stack.enter_context(attempt.judged())
             batchers[target.partition] = _Batcher(
-                stack.enter_context(TargetPartitionWriter(router, attempt, lanes=lanes))
+                stack.enter_context(TargetPartitionWriter(router, attempt, lanes=lanes)),
+                batch_bytes=task.repartition.batch_bytes,
             )
         attempts[0].check()  # nothing is written before this
         _fill(batchers, views, task.repartition)
@@ -164,15 +164,15 @@ class _Batcher:
     """The batches of one target partition in the making. One that is full, or of another codec than the next record,
     leaves; a record larger than a batch travels alone."""
 
-    def __init__(self, writer: TargetPartitionWriter) -> None:
-        self.writer = writer
+    def __init__(self, writer: TargetPartitionWriter, *, batch_bytes: int) -> None:
+        self.writer, self._batch_bytes = writer, batch_bytes
         self._open: list[Record] = []
         self._open_bytes = self._codec = 0
 
     def add(self, record: Record, codec: int) -> None:
         """Take the next record, from a batch of `codec`. May block, and raises, as `TargetPartitionWriter.take`."""
         size_bytes = _size_bytes(record)
-        full = self._open_bytes + size_bytes > REPARTITIONED_BATCH_BYTES or len(self._open) == _MAX_BATCH_RECORDS
+        full = self._open_bytes + size_bytes > self._batch_bytes or len(self._open) == _MAX_BATCH_RECORDS
         if self._open and (full or codec != self._codec):
             self._close_batch()
         self._codec = codec

@@ -14,7 +14,14 @@ from typing import TypeAlias
 
 from offsite.copy.restore.attempt import WriteAttempt
 from offsite.copy.restore.preserve.copy import PreserveTask, preserve_partition
-from offsite.copy.restore.translate import RestoreEnds, RestoreReceipt, RestoreSteps, RestoreTask, translate_partition
+from offsite.copy.restore.translate import (
+    RestoreEnds,
+    RestoreReceipt,
+    RestoreSteps,
+    RestoreTask,
+    paced_lanes,
+    translate_partition,
+)
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.net.routing import shared_router
 from offsite.kafka.net.silent_leaders import SilentLeaders
@@ -72,7 +79,7 @@ def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> Restore
     """Write one partition alone. Raises what its mode raises."""
     attempt = _attempt(task, ends)
     attempt.check()
-    steps = _steps(task, attempt, ends, Lanes(shared_router(ends.kafka)))
+    steps = _steps(task, attempt, ends, paced_lanes(shared_router(ends.kafka)))
     while True:
         try:
             next(steps)
@@ -118,7 +125,7 @@ class _Turns:
     def _begin(self) -> None:
         """Begin all attempts. Raises `WriterFenced` as soon as a newer one at the first has begun: the numbers of the
         others are its successor's to take."""
-        lanes = Lanes(shared_router(self._ends.kafka))
+        lanes = paced_lanes(shared_router(self._ends.kafka))
         for number, task in enumerate(self._tasks):
             if self._first is not None:
                 self._first.guard()

@@ -17,7 +17,7 @@ from offsite.copy.restore.target_partition_writer import TargetPartitionWriter
 from offsite.copy.source_view import SourceView
 from offsite.kafka.appending.lane import Lanes
 from offsite.kafka.config.config import KafkaConfig
-from offsite.kafka.net.routing import shared_router
+from offsite.kafka.net.routing import Router, shared_router
 from offsite.log.batch import BatchHeader, scan
 from offsite.log.offset_map import OffsetMapBuilder
 from offsite.log.range import TopicPartition
@@ -26,6 +26,7 @@ from offsite.log.records.record import Record
 from offsite.log.rewrite import keep, needs_reencode, reencode_dense
 from offsite.repository.commit import PartitionId
 from offsite.repository.restores.layout import RestoreLayout
+from offsite.spark.rates import rate_lease
 from offsite.stores.store import Store
 
 
@@ -64,6 +65,12 @@ class RestoreReceipt:
     invisible_records: int
     undecided: int
     bytes: int
+
+
+def paced_lanes(router: Router) -> Lanes:
+    """Lanes on which batches go out at the rate of the running task. Raises `SparkFailed`."""
+    pace = rate_lease.writes()
+    return Lanes(router, pay=None if pace is None else pace.pay)
 
 
 RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]

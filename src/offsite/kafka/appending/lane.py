@@ -207,10 +207,11 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one task, by leader."""
+    """The lanes of one task, by leader. `pay` is told how many bytes each batch has, before it goes out for the first
+    time, and returns when they may."""
 
-    def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
-        self._router, self._clock = router, clock or SystemClock()
+    def __init__(self, router: Router, *, clock: Clock | None = None, pay: Callable[[int], None] | None = None) -> None:
+        self._router, self._clock, self._pay = router, clock or SystemClock(), pay
         self._lanes: dict[int, Lane] = {}
 
     def join(self, member: Member) -> Lane:
@@ -221,6 +222,11 @@ class Lanes:
             lane = self._lanes[node_id] = self._opened(member.partition)
         lane.join(member)
         return lane
+
+    def pay(self, size_bytes: int) -> None:
+        """Wait until so many bytes may go out. Raises what `pay` does that it was made with."""
+        if self._pay is not None:
+            self._pay(size_bytes)
 
     def _opened(self, partition: TopicPartition) -> Lane:
         with ExitStack() as lease:

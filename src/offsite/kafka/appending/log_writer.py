@@ -93,6 +93,7 @@ class LogWriter:
     def batch(self, batch: bytearray | memoryview, records: int, producer: Producer) -> None:
         """Send one whole batch without gaps, rewriting its header in place. The memory belongs to the writer until it
         is flushed."""
+        self._lanes.pay(len(batch))
         sequence = producer.claim(records)
         for_produce(
             batch,

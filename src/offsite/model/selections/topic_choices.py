@@ -83,10 +83,12 @@ def _text(numbers: range) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
     """The new numbers of partitions that a person chose. `counts` by the name a topic has in the backup;
-    `keyless_in_turn`: what has no key goes round all partitions, and loses its order."""
+    `keyless_in_turn`: what has no key goes round all partitions, and loses its order; `batch_bytes`: size of the new
+    batches, None for the usual one."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     keyless_in_turn: bool = False
+    batch_bytes: int | None = None
 
     def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
         """The new count for a topic of so many partitions; None when it stays as it is. `if_named`: a count for all
@@ -101,11 +103,16 @@ class PartitionCounts:
 
     def __str__(self) -> str:
         counts = ",".join(f"{topic}={self.counts[topic]}" for topic in sorted(self.counts))
-        return f"{counts},keyless in turn" if counts and self.keyless_in_turn else counts
+        more = [",keyless in turn"] if self.keyless_in_turn else []
+        more += [f",batches of {self.batch_bytes} bytes"] if self.batch_bytes is not None else []
+        return counts + "".join(more) if counts else counts
 
 
-def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = False) -> PartitionCounts:
-    """Read counts, one an element. Raises `BadOption` and `BadName`."""
+def parse_partition_counts(
+    values: Iterable[str], *, keyless_in_turn: bool = False, batch_bytes: int | None = None
+) -> PartitionCounts:
+    """Read counts, one an element. Raises `BadOption`, also for a size of batches where none are made, and
+    `BadName`."""
     counts: dict[str, int] = {}
     for part in map(str.strip, values):
         name, separator, number = part.rpartition("=")
@@ -114,7 +121,12 @@ def parse_partition_counts(values: Iterable[str], *, keyless_in_turn: bool = Fal
         if topic in counts or not count:
             raise BadOption(f"{part[:100]!r} is no partition count, or the second one", hint=_COUNTS_HINT)
         counts[topic] = count
-    return PartitionCounts(counts=counts, keyless_in_turn=keyless_in_turn)
+    if batch_bytes is not None and not counts:
+        raise BadOption(
+            "--batch-bytes is for topics that are repartitioned: all other batches go out as they were at the source",
+            hint="leave it out; to go slower give --write-limit, to change the number of partitions --repartition",
+        )
+    return PartitionCounts(counts=counts, keyless_in_turn=keyless_in_turn, batch_bytes=batch_bytes)
 
 
 def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:

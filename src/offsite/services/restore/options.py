@@ -31,6 +31,7 @@ from offsite.model.untrusted.text import NotUtf8, decode_text
 if TYPE_CHECKING:
     from offsite.copy.restore_point import PointRequest
     from offsite.services.restore.request import RestoreRequest
+    from offsite.spark.rates.rate_limits import RateLimits
 
 
 class PointWords(TypedDict, total=False):
@@ -84,7 +85,8 @@ class PointWords(TypedDict, total=False):
 
 class RestoreWords(PointWords, total=False):
     """Options of a restore: `PointWords`, and how the records come back: `rename`: `old=new`. `repartition`:
-    `orders=12` or `12`. `metadata`: `all`, `none`, `acls`, `quotas`. `groups`: `all`, `none`, or patterns."""
+    `orders=12` or `12`. `batch_bytes`, `write_limit`: `64kB`, `50MB`. `metadata`: `all`, `none`, `acls`, `quotas`.
+    `groups`: `all`, `none`, or patterns."""
 
     rename: Annotated[
         Sequence[str] | None,
@@ -97,6 +99,22 @@ class RestoreWords(PointWords, total=False):
     keyless: Annotated[
         KeylessText,
         Option("Records without a key in a topic that is repartitioned: in-turn loses their order.", Keyless.DEFAULT),
+    ]
+    batch_bytes: Annotated[
+        str | None,
+        Option(
+            "Size of the new batches of a topic that is repartitioned, before compression: 16kB to 1MB. All other "
+            "topics get their batches as they were at the source.",
+            shown_default="256KiB",
+        ),
+    ]
+    write_limit: Annotated[
+        str | None,
+        Option(
+            "Write at most so many bytes per second into the cluster, all workers together: 50MB, 1.5MiB. The "
+            "cluster's own quotas apply as well.",
+            shown_default="no limit",
+        ),
     ]
     offsets: Annotated[
         OffsetsText,
@@ -153,6 +171,11 @@ class RestoreWords(PointWords, total=False):
     ]
 
 
+BATCH_BYTES_MIN = 16_000
+"""A broker takes about as long over a batch as over its bytes: smaller ones make a restore slower by far."""
+BATCH_BYTES_MAX = 1_000_000
+"""What brokers take by default (`message.max.bytes`); and a worker holds up to a hundred of them."""
+
 _CONTRADICTIONS = (
     ("commit", "committed_at"),
     *(("checkpoint", other) for other in ("commit", "committed_at", "offsets_file", "at", "before")),
@@ -197,6 +220,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
     from offsite.services.restore.request import RestoreRequest
 
     words = filled(RestoreWords, given)
+    parse_restore_limits(given)  # a plan tells what is wrong with them
     offsets = chosen(OffsetsMode, words["offsets"])
     if offsets == OffsetsMode.PRESERVE and chosen(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
         raise BadOption(
@@ -208,7 +232,9 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
     return RestoreRequest(
         **{each.name: getattr(point, each.name) for each in fields(point)},
         renames=parse_renames(words["rename"] or ()),
-        repartition=parse_partition_counts(words["repartition"] or (), keyless_in_turn=in_turn),
+        repartition=parse_partition_counts(
+            words["repartition"] or (), keyless_in_turn=in_turn, batch_bytes=_batch_bytes(words["batch_bytes"])
+        ),
         offsets=offsets,
         cut=chosen(CutChoice, words["cut"]),
         metadata=parse_metadata(words["metadata"]),
@@ -217,6 +243,26 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
         resume=words["resume"],
         records=words["records"],
     )
+
+
+def parse_restore_limits(given: RestoreWords) -> RateLimits:
+    """The limits for the runner of a restore that the options mean. Raises `BadOption` for what cannot be read."""
+    from offsite.model.size import parse_rate
+    from offsite.spark.rates.rate_limits import RateLimits
+
+    text = given.get("write_limit")
+    return RateLimits(write_bytes_per_s=None if text is None else parse_rate(text, "--write-limit"))
+
+
+def _batch_bytes(text: str | None) -> int | None:
+    from offsite.model.size import parse_size
+
+    if text is None:
+        return None
+    size_bytes = parse_size(text, "--batch-bytes")
+    if not BATCH_BYTES_MIN <= size_bytes <= BATCH_BYTES_MAX:
+        raise BadOption(f"--batch-bytes: {text[:100]!r} is not between 16kB and 1MB", hint="as in --batch-bytes 64kB")
+    return size_bytes
 
 
 def _check_point(words: Mapping[str, object]) -> None:

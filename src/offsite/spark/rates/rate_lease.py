@@ -194,5 +194,5 @@ def reads() -> RateLease | None:
 
 
 def writes() -> RateLease | None:
-    """The running task's lease of bytes into the store; None without a limit. Raises `SparkFailed`."""
+    """The running task's lease of bytes into the store, or into brokers; None without a limit. Raises `SparkFailed`."""
     return _of_process[0].of(Direction.WRITE) if _of_process else None

@@ -8,7 +8,8 @@ from enum import IntEnum
 
 
 class Direction(IntEnum):
-    """What is limited: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store."""
+    """What is limited: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store, or by a restore into
+    brokers."""
 
     READ = 0
     WRITE = 1
