@@ -14,6 +14,7 @@ from offsite.model.errors import (
     BadOption,
     ConfirmationMissing,
     DamagedArchive,
+    DamagedObject,
     LeaderUnavailable,
     NoSuchTopic,
     RestoreRunning,
@@ -30,9 +31,10 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,
+    UnreadableChange,
     get_before,
-    open_changes,
     put_group_change,
+    try_open_changes,
 )
 from offsite.services.archives.kept_changes import KeptChanges
 from offsite.services.archives.staging import (
@@ -162,10 +164,11 @@ def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def undoable(states: Path, backup: str) -> list[str]:
     kept = Repository.open(open_store(str(states / "offsite" / "restored"))).backup(backup)
-    return [each.change for each in open_changes(kept.record_store, kept.layout) if is_ours(kept, each)]
+    return [each.change for each in try_open_changes(kept.record_store, kept.layout) if is_ours(kept, each)]
 
 
-def is_ours(backup: Backup, change: GroupChange) -> bool:
+def is_ours(backup: Backup, change: GroupChange | UnreadableChange) -> bool:
+    assert isinstance(change, GroupChange)
     layout = GroupChangeLayout(backup=backup.layout, change=change.change)
     assert get_before(backup.record_store, backup.layout, change) == {}
     return is_written_here(backup.record_store, layout.record_key)
@@ -199,6 +202,16 @@ def test_who_removes_a_copy_is_told_how_to_go_back(cache: Path, states: Path) ->
         assert changes == KeptChanges(place=str(states / "offsite" / "restored"), backup=staging.backup, changes=("c",))
     assert folders(cache) == set()
     assert undoable(states, staging.backup) == ["c"]
+
+
+def test_a_copy_stays_where_a_record_of_its_changes_cannot_be_read(cache: Path) -> None:
+    staging = open_staging(None, format_name="avro", archive="/a")
+    restored_from(staging, ended=True, changed=False)
+    layout = GroupChangeLayout(backup=BackupLayout(backup=staging.backup), change="c")
+    staging.repository.store.put_if_absent(layout.record_key, b"{")
+    with staging.in_hand() as held, pytest.raises(DamagedObject):
+        staging.remove(held)
+    assert len(folders(cache)) == 1
 
 
 def test_a_copy_stays_where_what_undoes_its_changes_can_be_kept_nowhere(
