@@ -31,7 +31,7 @@ from offsite.services.jobs.status import JobReport, JobState, job_list
 from offsite.stores.posix_store import PosixStore
 from tests.backups import SELECTION, commit_next
 from tests.fetched_tools import NoTool
-from tests.integration.operator.api_server import DEFINITIONS_PATH, api_server, fetched_programs
+from tests.integration.operator.api_server import DEFINITIONS_PATH, Programs, api_server, fetched_programs
 from tests.integration.operator.kubernetes_proxy import Proxy, proxy_of
 from tests.integration.operator.test_api_server_soak import MERGE, established, path
 from tests.processes import processes_with, wait_until
@@ -49,6 +49,7 @@ class Cluster:
     client: httpx.Client
     proxy: Proxy
     folder: Path
+    backups: Path
     process: subprocess.Popen[bytes] | None = None
 
     def begin(self, *more: str, pod: str = "") -> None:
@@ -88,7 +89,7 @@ class Cluster:
         return str(made.json()["metadata"]["uid"])
 
     def restore(self, name: str, backup: str, cluster: str) -> str:
-        return self.declare("Restore", name, backupUrl=f"{self.folder / 'backups'}#{backup}", cluster=cluster)
+        return self.declare("Restore", name, backupUrl=f"{self.backups}#{backup}", cluster=cluster)
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(name, kind).get("status") or {}
@@ -127,7 +128,7 @@ class Cluster:
 
     @property
     def repository(self) -> Repository:
-        return Repository.open(PosixStore(root=self.folder / "backups"))
+        return Repository.open(PosixStore(root=self.backups))
 
     def copy(self, uid: str) -> None:
         """As agents do."""
@@ -141,21 +142,32 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with opened_cluster(tmp_path, tool_or_skip(), backups=tmp_path / "backups") as found:
+        yield found
+
+
+def tool_or_skip() -> Programs:
     try:
-        programs = fetched_programs()
+        return fetched_programs()
     except NoTool as error:
         pytest.skip(str(error))
-    with api_server(tmp_path, programs) as server, proxy_of(server, tmp_path) as proxy:
+
+
+@contextmanager
+def opened_cluster(folder: Path, programs: Programs, *, backups: Path, **account: Any) -> Iterator[Cluster]:
+    """A cluster whose operator has one account: `account` is more of it."""
+    with api_server(folder, programs) as server, proxy_of(server, folder) as proxy:
         for definition in DEFINITIONS.values():
             assert server.client.post(DEFINITIONS_PATH, json=resource_definition(definition)).status_code == 201
         wait_until(lambda: established(server.client), "all definitions are established")
-        Repository.init(PosixStore(root=tmp_path / "backups"))
-        accounts = [{"name": "main", "endpoint": str(tmp_path / "backups"), "namespaces": ["*"]}]
-        (tmp_path / "accounts.yaml").write_text(yaml.safe_dump(accounts))
+        if not backups.exists():
+            Repository.init(PosixStore(root=backups))
+        accounts = [{"name": "main", "endpoint": str(backups), "namespaces": ["*"], **account}]
+        (folder / "accounts.yaml").write_text(yaml.safe_dump(accounts))
         clusters = [{"name": name, "namespaces": ["default"]} for name in ("shop", "silent")]
-        (tmp_path / "clusters.yaml").write_text(yaml.safe_dump(clusters))
-        (tmp_path / "shop.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
-        found = Cluster(client=server.client, proxy=proxy, folder=tmp_path)
+        (folder / "clusters.yaml").write_text(yaml.safe_dump(clusters))
+        (folder / "shop.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+        found = Cluster(client=server.client, proxy=proxy, folder=folder, backups=backups)
         with said_at_failure(found):
             yield found
 

@@ -78,6 +78,7 @@ LOOKS: Mapping[str, tuple[str, ...]] = {
     "retention log": NAMED,
     "generations status": REPO,
     "jobs list": REPO,
+    "operator members": ("shop-everywhere", *REPO),
     "jobs show": (JOB, *REPO),
     "archive retention plan": (ARCHIVE, "--format", "avro", "--keep-age", "1d"),
     "archive retention log": (ARCHIVE,),

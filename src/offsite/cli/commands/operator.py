@@ -23,6 +23,7 @@ from offsite.cli.views.operator_view import (
     render_applied,
     render_detail,
     render_look,
+    render_members,
     render_move,
     render_release,
     render_removal,
@@ -244,6 +245,38 @@ def release(
         emit_notice(plan, render=render_release)
         confirm(f"let {plan.backup} go for good?")
     emit(let_go(repository, plan, reason=reason), output=output, render=render_release)
+
+
+@app.command()
+def members(
+    identity: Annotated[str, typer.Argument(metavar="IDENTITY", help="As spec.identity of the resources has it.")],
+    repo: Repo,
+    gone: Annotated[
+        str | None,
+        typer.Option("--gone", metavar="ID", help="Say that this one is gone, and can say so no more itself."),
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="How that is known: it is kept in the ledger.")] = "",
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="With --gone: never count on this machine that somebody said so.")
+    ] = False,
+    yes: Yes = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show which resources share a backup, in whatever Kubernetes cluster; or say that one of them is gone.
+
+    While one is there nothing is deleted with the others. An operator on another machine believes it three days after
+    it first saw it, or once it is said there as well.
+    """
+    _check_installed()
+    from offsite.operator.world.membership import dismiss, list_members
+
+    store = open_repository(repo, looks=gone is None).store
+    if gone is not None:
+        if not (yes or refuse):
+            emit_notice(list_members(store, identity), render=render_members)
+            confirm(f"is {gone} gone for good?")
+        dismiss(store, identity, gone, reason=reason, refuse=refuse)
+    emit(list_members(store, identity), output=output, render=render_members)
 
 
 class _Shown:

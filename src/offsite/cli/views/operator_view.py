@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from offsite.operator.folder.operator import Look
     from offsite.operator.folder.views import QueuePlace, ResourceDetail, ResourceLine, ResourceList
     from offsite.operator.work.release import ReleasePlan
+    from offsite.operator.world.membership import MemberLine, MemberList
 
 
 _ENDS = {
@@ -43,7 +44,8 @@ def render_removal(console: Console, removal: Removal) -> None:
     for file in removal.files:
         console.print(f"  {file} is removed")
     for backup in removal.backups:
-        console.print(f"  {backup} {'stays' if removal.keeps_backups else 'is DELETED'}")
+        goes = f"is DELETED{', unless others share it' if removal.identity else ''}"
+        console.print(f"  {backup} {'stays' if removal.keeps_backups else goes}")
 
 
 def render_move(console: Console, move: Move) -> None:
@@ -109,6 +111,25 @@ def _queue(place: QueuePlace) -> str:
     if place.running:
         return "its job runs"
     return f"{place.position} of {place.of}" if place.position else "nothing of it may go"
+
+
+def render_members(console: Console, shared: MemberList) -> None:
+    there = sum(not member.gone for member in shared.members)
+    console.print(f"{there} resources share {shared.identity} in {shared.repository}")
+    for member in shared.members:
+        console.print(f"  {member.id}  {member.name}: {_membership(member)}")
+        console.print(f"    {member.operator} spoke for it last, at {format_time(member.at_ms)}")
+
+
+def _membership(member: MemberLine) -> str:
+    if member.gone:
+        return "let go"
+    if member.dismissed:
+        when = (
+            "" if member.believed else "; that counts here three days after it was first seen here, or once said here"
+        )
+        return f"gone, as a person said ({member.dismissed}){when}"
+    return "what it declares counts" if member.counts else "shares it"
 
 
 def render_release(console: Console, found: ReleasePlan) -> None:

@@ -125,7 +125,10 @@ class Decision:
 
 
 def decide(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Decision:
-    """All stages of one look."""
+    """All stages of one look. Who stands by looks after its own agents and slot, and decides nothing of the backup."""
+    if wanted.stands_by:
+        own = (configure_agents(wanted, seen, slot), _give_when_idle(seen, slot))
+        return Decision(steps=tuple(filter(None, own)), conditions=check(wanted, seen, slot))
     stages = (configure_agents(wanted, seen, slot), seal(seen), toggle(wanted, seen, slot), modify(wanted, seen))
     return Decision(steps=tuple(step for step in stages if step is not None), conditions=check(wanted, seen, slot))
 
@@ -138,6 +141,11 @@ def check(wanted: Wanted, seen: BackupSeen, slot: Slot) -> tuple[Condition, ...]
     elif seen.agents.ready < wanted.agents.replicas:
         said = f"{seen.agents.ready} of {wanted.agents.replicas} agents run"
         found.append(_condition(ConditionType.DEPLOYMENT_ROLLING_OUT, said))
+    if wanted.stands_by:
+        live = seen.live
+        running = live if live is not None and live.low.phase is Phase.RUNNING else None
+        wrong = (running.problem or _lacking(wanted, running)) if running is not None else ""
+        return (*found, *([_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong)] if wrong else []))
     if wrong := _wrong_state(wanted, seen, slot):
         found.append(_condition(ConditionType.INCORRECT_BACKUP_STATE, wrong))
     if wrong := _wrong_settings(wanted, seen):
@@ -186,8 +194,11 @@ def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> 
 
 
 def _copy_first(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
-    """Of an initial copy. One that nobody is to carry out, or whose slot was lost, rests, and lets others copy."""
+    """Of an initial copy. One that nobody is to carry out, or whose slot was lost, rests, and lets others copy. If
+    it is shared it goes on: others may carry it out, and have a slot of their own."""
     is_running = live.low.phase is Phase.RUNNING
+    if wanted.identity and is_running and not (wanted.agents.replicas and slot is Slot.FREE):
+        return None if wanted.agents.replicas else _give(slot)
     if wanted.agents.replicas and slot is not Slot.TAKEN:
         if slot is Slot.FREE:
             return TakeSlot()
@@ -225,6 +236,8 @@ def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
     """Slot, then stop what is live, then wait for its agents, then begin. All but the last try whether it could."""
     start = Start(place=wanted.place, beginning=wanted.beginning, settings=wanted.settings)
     if not wanted.agents.replicas:  # nobody is to copy
+        if wanted.identity:
+            return _give(slot)
         live = seen.live
         rests = live is None or live.is_whole or live.low.phase is Phase.PAUSED
         return _give_when_idle(seen, slot) if live is None or rests else _turn(live, Phase.PAUSED)
@@ -237,7 +250,11 @@ def _begin(wanted: Wanted, seen: BackupSeen, slot: Slot) -> Step | None:
 
 def _give_when_idle(seen: BackupSeen, slot: Slot) -> GiveSlot | None:
     is_busy = any(each.copies_first for each in seen.backups)
-    return GiveSlot() if slot is Slot.HELD and not is_busy else None
+    return None if is_busy else _give(slot)
+
+
+def _give(slot: Slot) -> GiveSlot | None:
+    return GiveSlot() if slot is Slot.HELD else None
 
 
 def _turn(seen: LowLevelSeen, to: Phase) -> Turn:
@@ -273,6 +290,11 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
         return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}{why}"
     if wanted.state is not BackupState.RUNNING:
         return ""
+    return _lacking(wanted, live)
+
+
+def _lacking(wanted: Wanted, live: LowLevelSeen) -> str:
+    """What a backup that runs lacks, or shows nothing of."""
     first = f"{live.low.beginning.backup} has not copied everything once" if live.is_initial else ""
     ahead = f"{live.ahead}, in the future, and shows nothing: a clock was wrong" if live.ahead else ""
     left = f"its newest commit lacks what could not be read: {live.left_behind}" if live.left_behind else ""

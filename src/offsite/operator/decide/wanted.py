@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsite.model.errors import BadResource
+from offsite.model.errors import AccountClosed, BadResource
 from offsite.operator.decide.parameters import check_words, parse_parameters
 from offsite.operator.decide.prefixes import is_below, query_of, with_query
 from offsite.operator.resources.backup import AgentTemplate, Backup, BackupSpec, BackupState
 from offsite.operator.resources.go_time import format_go_time
 from offsite.repository.declared.entry import Beginning, Settings, settings_of
 
+MAXIMUM_RETENTION, MINIMUM_RESTORABLE = "expiry.maximumRetention", "expiry.minimumRestorable"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _DOTS = re.compile(r"\.{2,}")
 
@@ -22,7 +25,7 @@ class Account:
     """A place for backups: a repository, and what opens it. `environment`: names and values of variables; they go to
     the endpoint, to what it `opens` beside it, and to what lies below, and nowhere else. `namespaces`: whose resources
     may name it. `service_accounts`: of Kubernetes, which agents may have that use it. `closed`: why resources that are
-    looked at may not name it."""
+    looked at may not name it. `identities`: that resources may declare, each with the namespaces whose may."""
 
     name: str
     endpoint: str
@@ -31,6 +34,7 @@ class Account:
     namespaces: tuple[str, ...] = ()
     service_accounts: tuple[str, ...] = ()
     closed: str = ""
+    identities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -49,7 +53,8 @@ class Place:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsWanted:
     """The processes of a backup: how many, how they run, and for which repository and cluster. `maximum_retention`,
-    `minimum_restorable`: the retention that they agree to when they delete what was let go (empty: none)."""
+    `minimum_restorable`: the retention that they agree to when they delete what was let go (empty: none). `identity`:
+    of a backup that several resources share."""
 
     replicas: int
     template: AgentTemplate
@@ -57,6 +62,7 @@ class AgentsWanted:
     cluster: str
     maximum_retention: str = ""
     minimum_restorable: str = ""
+    identity: str = ""
 
     @property
     def retention_words(self) -> tuple[str, ...]:
@@ -69,7 +75,9 @@ class AgentsWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`beginning`: of the backup that is to run; it has no name yet, for that has the time when it begins."""
+    """`beginning`: of the backup that is to run; it has no name yet, for that has the time when it begins. Of a backup
+    that several resources share: its `identity`, `name` and `shared`, a hash of each part that all have to declare
+    alike; `word`: how often something was declared of it; `stands_by`: what another one declares counts."""
 
     uid: str
     generation: int
@@ -79,6 +87,16 @@ class Wanted:
     timestamp_format: str
     settings: Settings
     agents: AgentsWanted
+    name: str = ""
+    identity: str = ""
+    shared: tuple[tuple[str, str], ...] = ()
+    word: int = 0
+    stands_by: bool = False
+
+    @property
+    def ledger(self) -> str:
+        """What its ledger is named by."""
+        return self.identity or self.uid
 
     def name_at(self, now_ms: int) -> str:
         """The name of a backup that begins now. Names of backups hold letters, digits, `.`, `_` and `-` alone: what
@@ -98,6 +116,8 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
     place = place_of(account, spec.destination.endpoint or account.endpoint)
     if not place.repository:
         raise BadResource(f"backup {name} has no destination", hint="give an endpoint, or an account with one")
+    if problem := foreign_identity(spec.identity, account):
+        raise AccountClosed(f"backup {name}: {problem}")
     cluster = spec.cluster or name
     agents = AgentsWanted(
         replicas=spec.agents.replicas,
@@ -106,6 +126,7 @@ def wanted_of(backup: Backup, accounts: Sequence[Account], *, kept: str = "") ->
         cluster=cluster,
         maximum_retention=spec.expiry.maximum_retention,
         minimum_restorable=spec.expiry.minimum_restorable if spec.expiry.maximum_retention else "",
+        identity=spec.identity,
     )
     return _wanted(backup, spec.state, place, agents)
 
@@ -135,6 +156,46 @@ def _wanted(backup: Backup, state: BackupState, place: Place, agents: AgentsWant
         timestamp_format=spec.destination.timestamp_format,
         settings=settings_of(spec.snapshot_duration, spec.parameters),
         agents=agents,
+        name=name,
+        identity=spec.identity,
+        shared=shared_fields(backup) if spec.identity else (),
+    )
+
+
+def shared_fields(backup: Backup) -> tuple[tuple[str, str], ...]:
+    """A hash of each part that all resources of one backup have to declare alike. Agents, accounts and addresses are
+    each one's own."""
+    spec, name = backup.spec, backup.metadata.name
+    destination, expiry = spec.destination, spec.expiry
+    parts: dict[str, object] = {
+        "cluster": spec.cluster or name,
+        "state": spec.state.value,
+        "destination.path": destination.path or name,
+        "destination.timestampFormat": destination.timestamp_format,
+        "tag": spec.tag,
+        "topics": spec.topics,
+        "exclude": spec.exclude,
+        "snapshotDuration": spec.snapshot_duration,
+        "parameters": spec.parameters,
+        MAXIMUM_RETENTION: expiry.maximum_retention,
+        MINIMUM_RESTORABLE: expiry.minimum_restorable,
+    }
+    return tuple((part, _hash(value)) for part, value in parts.items())
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def foreign_identity(identity: str, account: Account) -> str:
+    """Why a resource may not share the backup of that identity; empty: it may. Whoever runs the operator says which
+    resources are one backup: a name alone takes nobody's."""
+    if not identity or identity in account.identities:
+        return ""
+    return (
+        f"account {account.name or '(none)'} does not list the identity {identity} for it: if it is to share that "
+        f"backup, write into the account in accounts.yaml identities: [{{name: {identity}}}], in Kubernetes with its "
+        "namespaces"
     )
 
 

@@ -40,6 +40,14 @@ Namespaces = Annotated[tuple[Annotated[str, StringConstraints(max_length=63)], .
 Entry = TypeVar("Entry")
 
 
+class Bound(Strict):
+    """A cluster of `clusters.yaml`, which there is in Kubernetes alone, or an identity: and whose resources may use it,
+    in Kubernetes."""
+
+    name: Name
+    namespaces: Namespaces = ()
+
+
 class AccountEntry(Strict):
     """One account of `accounts.yaml`."""
 
@@ -52,21 +60,16 @@ class AccountEntry(Strict):
     namespaces: Namespaces = ()
     service_accounts: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     """In Kubernetes: whose rights in a cloud agents may have that use it."""
+    identities: Annotated[tuple[Bound, ...], Field(max_length=256)] = ()
+    """Of backups that resources of several Kubernetes clusters, or folders, share in its repositories."""
     environment: Annotated[dict[Annotated[str, StringConstraints(max_length=80)], Text], Field(max_length=64)] = {}  # noqa: RUF012  # pydantic copies it
     """Variables that open it."""
     environment_file: Text = ""
     """A file with more of them, `NAME=value` in each line. A path from the folder on."""
 
 
-class ClusterEntry(Strict):
-    """One cluster of `clusters.yaml`, which there is in Kubernetes alone."""
-
-    name: Name
-    namespaces: Namespaces = ()
-
-
 _ACCOUNTS = TypeAdapter(tuple[AccountEntry, ...])
-_CLUSTERS = TypeAdapter(tuple[ClusterEntry, ...])
+_CLUSTERS = TypeAdapter(tuple[Bound, ...])
 
 
 def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
@@ -74,7 +77,8 @@ def read_accounts(layout: FolderLayout) -> tuple[Account, ...]:
     if not layout.accounts.exists():
         return ()
     _warn_if_readable(layout.accounts)
-    hint = "write a list of accounts: name, endpoint, opens, namespaces, serviceAccounts, environment, environmentFile"
+    fields = "name, endpoint, opens, namespaces, identities, serviceAccounts, environment, environmentFile"
+    hint = f"write a list of accounts: {fields}"
     return tuple(_account(entry, layout.root) for entry in _entries(layout.accounts, _ACCOUNTS, hint))
 
 
@@ -182,6 +186,7 @@ def _account(entry: AccountEntry, root: Path) -> Account:
         opens=entry.opens,
         namespaces=entry.namespaces,
         service_accounts=entry.service_accounts,
+        identities={identity.name: identity.namespaces for identity in entry.identities},
     )
 
 

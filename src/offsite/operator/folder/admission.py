@@ -92,7 +92,10 @@ def forbidden_change(before: Resource, after: Resource) -> str:
     name = after.metadata.name
     if isinstance(before, Backup) and isinstance(after, Backup):
         was, now = before.spec.cluster or name, after.spec.cluster or name
-        return f"spec.cluster is immutable: it is {was}, not {now}" if was != now else ""
+        if was != now:
+            return f"spec.cluster is immutable: it is {was}, not {now}"
+        was, now = before.spec.identity, after.spec.identity
+        return f"spec.identity is immutable: it is {was or 'empty'}, not {now or 'empty'}" if was != now else ""
     if isinstance(before, Restore) and isinstance(after, Restore):
         if before.spec.model_copy(update={"state": after.spec.state}) != after.spec:
             return "spec is immutable: a restore is done once; declare another one under a new name"

@@ -321,6 +321,7 @@ def _fields(agents: AgentsWanted) -> dict[str, str | int]:
         "cluster": agents.cluster,
         "maximum_retention": agents.maximum_retention,
         "minimum_restorable": agents.minimum_restorable,
+        "identity": agents.identity,
     }
 
 
@@ -332,6 +333,7 @@ def _agents_wanted(item: JsonObject) -> AgentsWanted:
         cluster=item.text("cluster"),
         maximum_retention=item.optional_text("maximum_retention") or "",
         minimum_restorable=item.optional_text("minimum_restorable") or "",
+        identity=item.optional_text("identity") or "",
     )
 
 

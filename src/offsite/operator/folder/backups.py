@@ -9,28 +9,32 @@ from functools import partial
 
 from offsite.model.check import check
 from offsite.model.clock import Clock
-from offsite.model.errors import BadResource, OffsiteError
+from offsite.model.errors import AccountClosed, BadResource, OffsiteError, ResourceConflict
 from offsite.model.journal import decided, warned
 from offsite.model.named import named
 from offsite.model.untrusted.json_object import JsonValue
 from offsite.operator.decide.backup import QUIET_MS, Condition, ConditionType, Slot
 from offsite.operator.decide.backup import seal as unsealed
+from offsite.operator.decide.membership import Standing, standing
 from offsite.operator.decide.seen import BackupSeen
-from offsite.operator.decide.wanted import Place, Wanted, refusal, stopping, wanted_of
+from offsite.operator.decide.wanted import Account, Place, Wanted, foreign_identity, refusal, stopping, wanted_of
 from offsite.operator.folder.expiry_jobs import Asked, ExpiryJobs
 from offsite.operator.folder.keeper import Changes, Kept, TendedAgents, saying_of, with_place
 from offsite.operator.folder.launches import Launches
 from offsite.operator.folder.records import Record
-from offsite.operator.folder.status import Told, backups_of
+from offsite.operator.folder.status import Told, backups_of, members_of
 from offsite.operator.resources.backup import FINALIZER, Backup, BackupState
 from offsite.operator.world.act import Hands
-from offsite.operator.world.look import look
+from offsite.operator.world.look import history_of, look
+from offsite.operator.world.membership import leave, speak, still_there
 from offsite.operator.world.places import Places, kept_account
 from offsite.operator.world.processes import Launch
 from offsite.operator.world.reconcile import reconcile
 from offsite.operator.world.telling import Telling
+from offsite.repository.declared.history import History
 from offsite.repository.declared.kept import get_kept
 from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.members import in_force, member_id, member_of
 from offsite.repository.generations.removal import KEPT_MS
 
 EXPIRY_FAILING = "ExpiryFailing"
@@ -43,6 +47,8 @@ STUCK_MS = 600_000
 """What cannot be looked at for so long, and has no agents that copy, lets others make their initial copy."""
 OLDER_KEPT = "OlderBackupKept"
 """A condition that says of older backups why they stay. What is declared has come about all the same."""
+DECLARED_OTHERWISE = "DeclaredOtherwise"
+"""A condition: resources that share a backup do not declare the same. Of the one that counts it is a note."""
 _NAMED_MAX = 5
 CALM_MS = 10_000
 """Between two looks at a backup that is as declared: each costs requests to its repository."""
@@ -93,7 +99,7 @@ class BackupKeeper:
         if hands is None or not is_due or hands.slots.of(record.uid) is not Slot.HELD:
             return
         with suppress(OffsiteError):  # then nobody knows of one that copies
-            live = look(hands.eyes, record.uid, record.places).live
+            live = look(hands.eyes, record.uid, record.places, ledger=record.ledger).live
             if live is not None and live.is_copied and live.quiet_ms <= QUIET_MS:
                 return
         self.agents.configure(record.uid, None)
@@ -113,19 +119,29 @@ class BackupKeeper:
         if backup.spec.state is not BackupState.STOPPED:
             launches.properties(wanted.agents.cluster)
         hands.eyes.open_store(wanted.place)
-        places = self.places.distinct(hands.eyes, record.uid, (*record.places, wanted.place))
+        places = self.places.distinct(hands.eyes, record.ledger, (*record.places, wanted.place))
+        if wanted.identity and len(places) > 1:
+            raise BadResource(
+                f"a backup with an identity stays where it is, in {places[0].repository}",
+                hint="declare it there again; for another repository declare another Backup",
+            )
         record = with_place(self.records, record, wanted.place, among=places)
+        wanted, shared, members = _among_others(hands, wanted) if wanted.identity else (wanted, None, [])
         done = reconcile(hands, wanted, record.places)
-        self._ask_for_expiry(record, backup, done.seen)
+        self._ask_for_expiry(record, backup, done.seen, may_go=shared is None or shared.lets_go)
         agents: dict[str, JsonValue] = {"replicas": wanted.agents.replicas, "ready": done.seen.agents.ready}
         if problem := self.agents.problem(record.uid):
             agents["problem"] = problem
         fields: dict[str, JsonValue] = {"state": backup.spec.state.value, "agents": agents}
         told = _told(done.conditions)
-        told += _older_kept(hands, record.uid, wanted.place, done.seen)
+        told += _older_kept(hands, record.ledger, wanted.place, done.seen)
         told += self._failing(record.uid)
+        if shared is not None and (message := shared.problem or shared.note):
+            told.append(Told(type=DECLARED_OTHERWISE, message=message, is_note=not shared.problem))
+        if members:
+            fields["members"] = members
         kept = Kept(told=told, fields={**fields, "backups": backups_of(done.seen)})
-        self.telling.tell(hands.eyes, record.uid, wanted.place, saying_of(record, kept.told))
+        self.telling.tell(hands.eyes, record.ledger, wanted.place, saying_of(record, kept.told))
         self._calm.pop(record.uid, None)
         if kept.is_as_declared:
             self._calm[record.uid] = _Calm(record=record, kept=kept, at_ms=self.clock.now_ms())
@@ -139,10 +155,14 @@ class BackupKeeper:
     def let_go(self, record: Record) -> Kept | None:
         """Stop what is live, then the agents, then delete the backups through the queue. Without a finalizer nothing is
         waited for, and the backups stay."""
-        hands, _, backup = self._parts(record)
-        record = replace(record, places=self.places.distinct(hands.eyes, record.uid, record.places))
+        hands, launches, backup = self._parts(record)
+        record = replace(record, places=self.places.distinct(hands.eyes, record.ledger, record.places))
         self._calm.pop(record.uid, None)
         self.asked.pop(record.uid, None)
+        if record.identity and (others := self._others(hands, launches, record)):
+            decided("backup_stays", why="others share it, as far as is known", uid=record.uid, others=others)
+            self._forget(hands, record)
+            return None
         if FINALIZER not in record.finalizers:
             return self._leave(hands, backup, record)
         job = self.jobs.job(record.uid)
@@ -160,6 +180,17 @@ class BackupKeeper:
             ended = f": {job.said}" if job is not None and job.is_deletion and job.ended_ms and job.said else ""
             message = f"its backups are deleted, in the order of the expiry queue{ended}"
         return _going(message, seen)
+
+    def _others(self, hands: Hands, launches: Launches, record: Record) -> str:
+        """Say that the resource shares its backup no more; who else does, empty: nobody. Without a finalizer a
+        repository that does not answer is waited for a while: then the backup is kept for who was not heard."""
+        try:
+            return _let_go_of_shared(hands, launches, record)
+        except OffsiteError as error:
+            if FINALIZER in record.finalizers or self.clock.now_ms() - record.deletion_ms < LEAVE_MAX_MS:
+                raise
+            warned("not_left", why=f"{error.id}: {error.message}", name=record.name, uid=record.uid)
+            return error.message
 
     def _leave(self, hands: Hands, backup: Backup, record: Record) -> Kept | None:
         """Stop what runs, and let its backups be. A lock that another one holds, or a repository that does not answer,
@@ -182,7 +213,7 @@ class BackupKeeper:
         message = f"its resource is gone, and it was not stopped: {why}"
         told = Told(type=ConditionType.INCORRECT_BACKUP_STATE.value, message=message)
         for place in record.places:
-            self.telling.tell(hands.eyes, record.uid, place, saying_of(record, [told]))
+            self.telling.tell(hands.eyes, record.ledger, place, saying_of(record, [told]))
 
     def _parts(self, record: Record) -> tuple[Hands, Launches, Backup]:
         backup = record.resource()
@@ -193,8 +224,10 @@ class BackupKeeper:
 
     def _wanted(self, hands: Hands, launches: Launches, backup: Backup, record: Record) -> Wanted:
         """Raises `BadResource`, and what a look raises where its account is not told."""
-        kept = "" if backup.spec.destination.account else kept_account(hands.eyes, record.uid, record.places)
-        return wanted_of(backup, launches.accounts.known, kept=kept)
+        own = backup.spec.destination.account
+        kept = "" if own else kept_account(hands.eyes, record.uid, record.places, ledger=record.ledger)
+        wanted = wanted_of(backup, launches.accounts.known, kept=kept)
+        return replace(wanted, name="/".join(filter(None, (self.namespace, record.name))))
 
     def _is_calm(self, calm: _Calm, record: Record, backup: Backup) -> bool:
         is_young = 0 <= self.clock.now_ms() - calm.at_ms < CALM_MS
@@ -204,10 +237,13 @@ class BackupKeeper:
 
     def _stopped(self, hands: Hands, backup: Backup, record: Record) -> BackupSeen | None:
         """All of its backups, when none is live any more and no agent has one in hand; else one step towards that."""
-        seen = look(hands.eyes, record.uid, record.places)
+        seen = look(hands.eyes, record.uid, record.places, ledger=record.ledger)
         if seen.live is not None or unsealed(seen) is not None:
             place = (seen.live or seen.backups[-1]).place
-            seen = reconcile(hands, stopping(backup, place, seen.agents.configured), record.places).seen
+            wanted = stopping(backup, place, seen.agents.configured)
+            if wanted.identity:
+                wanted = replace(wanted, word=_alone(hands, record, place).generation)
+            seen = reconcile(hands, wanted, record.places).seen
         if seen.live is not None:
             return None
         self.agents.configure(record.uid, None)
@@ -224,9 +260,13 @@ class BackupKeeper:
         message = f"its last {job.failures} expiry jobs failed, so nothing of it may be let go: {job.failure}"
         return [Told(type=EXPIRY_FAILING, message=message)]
 
-    def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen) -> None:
+    def _ask_for_expiry(self, record: Record, backup: Backup, seen: BackupSeen, *, may_go: bool) -> None:
         """Where there is something that may go: old restore points, backups that another one took the place of, or
         what came back into one that was removed."""
+        if not may_go:
+            self.asked.pop(record.uid, None)
+            self.jobs.stop_other(record.uid, "nothing may go")
+            return
         may_return = self.clock.now_ms() - seen.removed_ms < 2 * KEPT_MS
         if backup.spec.expiry.maximum_retention or len(seen.backups) > 1 or may_return:
             launch = self._launch(record, backup)
@@ -237,7 +277,42 @@ class BackupKeeper:
 
     def _launch(self, record: Record, backup: Backup, *, is_deletion: bool = False) -> Callable[[], Launch]:
         _, launches, _ = self._parts(record)
-        return partial(launches.expiry, record.uid, record.places, backup.spec.expiry, is_deletion=is_deletion)
+        asked = partial(launches.expiry, record.uid, record.places, backup.spec.expiry, is_deletion=is_deletion)
+        return partial(asked, identity=record.identity)
+
+
+def _among_others(hands: Hands, wanted: Wanted) -> tuple[Wanted, Standing, list[JsonValue]]:
+    """What is wanted of a backup that others share, once this resource has said what is news; and who they are."""
+    history = speak(hands.eyes, wanted)
+    there = still_there(hands.eyes.open_store(wanted.place), history)
+    shared = standing(wanted, history.members, there)
+    agents = wanted.agents if shared.copies else replace(wanted.agents, replicas=0)
+    wanted = replace(wanted, word=history.generation, stands_by=shared.stands_by, agents=agents)
+    return wanted, shared, members_of(there, in_force(history.members))
+
+
+def _let_go_of_shared(hands: Hands, launches: Launches, record: Record) -> str:
+    """Say that this resource shares the backup no more; why its deletion is none of the backup; empty: it was the
+    last. Raises `AccountClosed` where the identity is not for it any more: then nobody knows who shares it."""
+    others = list[str]()
+    for place in record.places:
+        account = launches.accounts.account(place) or Account(name="", endpoint="")
+        if problem := foreign_identity(record.identity, account):
+            raise AccountClosed(f"backup {record.name}: {problem}")
+        history = leave(hands.eyes, record.ledger, record.uid, place)
+        others += map(str, still_there(hands.eyes.open_store(place), history))
+        if member_of(history.members, member_id(record.ledger, record.uid)) is None:
+            others.append("it never joined")
+    return named(others, most=_NAMED_MAX)
+
+
+def _alone(hands: Hands, record: Record, place: Place) -> History:
+    """The state in which nobody shares it any more. Raises `ResourceConflict` where somebody does again."""
+    store = hands.eyes.open_store(place)
+    history = history_of(store, record.ledger)
+    if still_there(store, history):
+        raise ResourceConflict(f"others share the backup of {record.name} again", hint="look again")
+    return history
 
 
 def _words(backup: Backup) -> str:
@@ -252,10 +327,10 @@ def _going(message: str, seen: BackupSeen | None) -> Kept:
     return Kept(told=[told], fields={"state": "deleting", "backups": backups_of(seen) if seen else []})
 
 
-def _older_kept(hands: Hands, uid: str, place: Place, seen: BackupSeen) -> Iterator[Told]:
+def _older_kept(hands: Hands, ledger: str, place: Place, seen: BackupSeen) -> Iterator[Told]:
     """What the last expiry job kept, and is still there: more than is declared, and nothing less."""
     there = {each.low.beginning.backup for each in seen.backups}
-    lines = get_kept(hands.eyes.open_store(place), DeclaredLayout(uid=uid)) if len(seen.backups) > 1 else ()
+    lines = get_kept(hands.eyes.open_store(place), DeclaredLayout(uid=ledger)) if len(seen.backups) > 1 else ()
     told = [f"{line} ({line.repository})" for line in lines if line.backup in there]
     if told:
         hint = "it goes when this is mended, or once a person lets it go: offsite operator release"

@@ -55,13 +55,14 @@ class AppliedAll:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """What a deletion does: `files` that go; `backups` are deleted from their repositories, as far as the last status
-    told them, unless they are kept."""
+    told them, unless they are kept, or others share their `identity`."""
 
     kind: str
     name: str
     files: tuple[str, ...]
     backups: tuple[str, ...]
     keeps_backups: bool
+    identity: str = ""
 
 
 def apply(layout: FolderLayout, text: str, *, source: str) -> AppliedAll:
@@ -101,7 +102,10 @@ def plan_removal(layout: FolderLayout, key: Key, backups: Sequence[str], *, keep
     for file in files:
         _check_alone(declared, file, key)
     keeps = keeps_backups or (record is not None and not record.finalizers)
-    return Removal(kind=key[0], name=key[1], files=files, backups=tuple(backups), keeps_backups=keeps)
+    identity = record.identity if record is not None else ""
+    return Removal(
+        kind=key[0], name=key[1], files=files, backups=tuple(backups), keeps_backups=keeps, identity=identity
+    )
 
 
 def remove(layout: FolderLayout, removal: Removal, *, now_ms: int) -> None:

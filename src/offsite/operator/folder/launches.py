@@ -55,7 +55,8 @@ class Launches:
         """An agent of a backup. Raises `BadResource` where its account or its cluster is not known."""
         place = agents.place
         self.check(agents)
-        argv = (*self.command, "operator", "agent", "--repo", place.repository, "--uid", uid, *agents.retention_words)
+        whose = ("--repo", place.repository, "--uid", agents.identity or uid)
+        argv = (*self.command, "operator", "agent", *whose, *agents.retention_words)
         spark = agents.template.spark_environment()
         told = {"OFFSITE_KAFKA_CONFIG": str(self.layout.cluster(agents.cluster)), **spark}
         template, account = agents.template.environment, self.accounts.account(place)
@@ -80,21 +81,25 @@ class Launches:
                     hint="leave it away, or start the operator with it",
                 )
 
-    def expiry(self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool) -> Launch:
+    def expiry(
+        self, uid: str, places: Sequence[Place], asked: Expiry, *, is_deletion: bool, identity: str = ""
+    ) -> Launch:
         """An expiry job over all `places`, each opened by its own account. Raises `BadResource`."""
         inherited = self._inherited()
         opened = [(each.repository, variables_of(self.accounts.account(each), inherited)) for each in places]
         ways = [way for at, way in enumerate(opened) if way not in opened[:at]]
         words = [word for repository, _ in ways for word in ("--place", repository)]
         if is_deletion:
-            words.append("--delete")
+            words += ["--delete", *(["--member", uid] if identity else [])]
         else:
             words += ["--maximum-retention", asked.maximum_retention] if asked.maximum_retention else []
             words += ["--minimum-restorable", asked.minimum_restorable] if asked.minimum_restorable else []
         environment = dict(ways[-1][1]) if ways else inherited
         if len({place.account for place in places}) > 1:
             environment[PLACES] = json.dumps([only_of_stores(found) for _, found in ways])
-        return Launch(argv=(*self.command, "operator", "expire", "--uid", uid, *words), environment=environment)
+        return Launch(
+            argv=(*self.command, "operator", "expire", "--uid", identity or uid, *words), environment=environment
+        )
 
     def job(self, place: Place, cluster: str) -> Mapping[str, str]:
         """The environment of a job in a repository, about a cluster, or none where the name is empty. Its

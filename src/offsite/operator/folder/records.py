@@ -48,6 +48,17 @@ class Record:
         return self.kind, self.name
 
     @property
+    def identity(self) -> str:
+        """Of the backup that it shares with other resources; empty: with none."""
+        declared = self.spec.get("identity")
+        return declared if isinstance(declared, str) else ""
+
+    @property
+    def ledger(self) -> str:
+        """What the ledger of its backup is named by."""
+        return self.identity or self.uid
+
+    @property
     def is_deleted(self) -> bool:
         return self.deletion_ms > 0
 

@@ -62,7 +62,7 @@ class ScheduleKeeper:
         if named is None or self.hands is None or not isinstance(backup, Backup):
             return None
         account = backup.spec.destination.account
-        kept = "" if account else kept_account(self.hands.eyes, named.uid, named.places)
+        kept = "" if account else kept_account(self.hands.eyes, named.uid, named.places, ledger=named.ledger)
         return wanted_of(backup, tuple(self.accounts), kept=kept)
 
 

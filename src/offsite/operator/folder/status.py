@@ -21,6 +21,7 @@ from offsite.operator.resources.model import API_VERSION
 from offsite.operator.resources.parse import KINDS
 from offsite.operator.resources.status import fitted
 from offsite.operator.resources.yaml_text import dump_document, load_documents
+from offsite.repository.declared.members import Member
 from offsite.stores.posix_errors import wrapped
 
 LAST_LOOK = "lastLookTime"
@@ -112,6 +113,20 @@ def _written(key: Key, record: Record | None, status: Fields, at_ms: int) -> str
 
 def backups_of(seen: BackupSeen) -> list[JsonValue]:
     return [_backup(each) for each in seen.backups]
+
+
+def members_of(there: Sequence[Member], counts: Member | None) -> list[JsonValue]:
+    """The resources that share a backup. `counts`: the one whose word does."""
+    return [
+        {
+            "id": member.id,
+            "name": member.name,
+            "operator": member.by,
+            "since": format_time(member.at_ms),
+            "counts": member is counts,
+        }
+        for member in there
+    ]
 
 
 def _backup(seen: LowLevelSeen) -> Fields:

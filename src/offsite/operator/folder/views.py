@@ -128,7 +128,7 @@ def describe(layout: FolderLayout, *, kind: str, name: str, clock: Clock) -> Res
     locks, problems = list[LockHeld](), list[str]()
     for place in record.places if record is not None else ():
         try:
-            locks += _locks(Accounts(known=read_accounts(layout)), record.uid if record else "", place)
+            locks += _locks(Accounts(known=read_accounts(layout)), record.ledger if record else "", place)
         except OffsiteError as error:
             problems.append(f"{place.repository}: {error.id}: {error.message}")
     return ResourceDetail(

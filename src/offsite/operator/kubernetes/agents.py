@@ -153,6 +153,7 @@ def agents_of(deployment: Body) -> AgentsWanted | None:
             cluster=str(noted["cluster"]),
             maximum_retention=str(noted.get("maximumRetention", "")),
             minimum_restorable=str(noted.get("minimumRestorable", "")),
+            identity=str(noted.get("identity", "")),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -230,7 +231,8 @@ def _container(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     reach = {"OFFSITE_KAFKA_CONFIG": f"{CLUSTER_FOLDER}/{CLUSTER_FILE}"}
     own = {**template.environment, **FOLDERS, **reach, **template.spark_environment()}
     account = [{"secretRef": {"name": secret}} for secret in secrets_of(agents)[1:]]
-    words = ("offsite", "operator", "agent", "--repo", place.repository, "--uid", named.uid, *agents.retention_words)
+    whose = ("--repo", place.repository, "--uid", agents.identity or named.uid)
+    words = ("offsite", "operator", "agent", *whose, *agents.retention_words)
     return {
         "name": "agent",
         "image": template.image or image,
@@ -281,4 +283,5 @@ def _fields(agents: AgentsWanted) -> Mapping[str, Any]:
         "cluster": agents.cluster,
         "maximumRetention": agents.maximum_retention,
         "minimumRestorable": agents.minimum_restorable,
+        "identity": agents.identity,
     }

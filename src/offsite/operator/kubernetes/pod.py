@@ -171,7 +171,9 @@ class Pod:
         """The account as the resources of a namespace have it."""
         bound = account.namespaces
         line = f"add {namespace} to its namespaces" if bound else f"write into it namespaces: [{namespace}]"
-        return replace(account, closed=self._closed(namespace, bound, f"{line} in accounts.yaml"))
+        identities = {name: of for name, of in account.identities.items() if not self._closed(namespace, of, "")}
+        closed = self._closed(namespace, bound, f"{line} in accounts.yaml")
+        return replace(account, closed=closed, identities=identities)
 
     def _closed(self, namespace: str, bound: Sequence[str], line: str) -> str:
         """Why resources of a namespace may not use what is bound to others; empty: they may. What names none is for the

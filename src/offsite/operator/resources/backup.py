@@ -197,6 +197,9 @@ def expiry_contradiction(most: str, least: str) -> str:
 
 
 class BackupSpec(Strict):
+    identity: Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9-]{7,62})?$", max_length=63)] = ""
+    """Of a backup that resources of several Kubernetes clusters share, in one repository: all that declare it are one
+    backup. An account lists it. Empty: the backup is this resource's alone. Immutable."""
     cluster: OptionalName = ""
     """The source: a cluster of the clusters folder. Empty: the name of the resource. Immutable."""
     state: BackupState = BackupState.RUNNING

@@ -107,6 +107,7 @@ BACKUP = Definition(
             f"{_POD}.containers.all(c, c.volumeMounts.all(m, {_POD}.volumes.exists(v, v.name == m.name)))",
             MOUNT_OF_NOTHING,
         ),
+        Rule(rule=unchanged(["identity"]), message="identity is immutable: make another Backup"),
     ),
     columns=(
         _GENERATION,

@@ -23,8 +23,8 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Condition(Strict):
-    """What is not as declared. A resource without conditions is as it should be; `OlderBackupKept` alone says that more
-    is there than is declared."""
+    """What is not as declared. A resource without conditions is as it should be; `OlderBackupKept` says that
+    more is there than is declared, and `DeclaredOtherwise` may say that only another one differs."""
 
     type: Word
     """Its kind, as `IncorrectDeployment`."""
@@ -55,7 +55,7 @@ class Status(Strict):
     observed_generation: Count | None = None
     """The generation of the resource that was last looked at."""
     reconciled: bool | None = None
-    """Whether all is as declared: there is no condition but `OlderBackupKept`."""
+    """Whether all is as declared: its conditions, if there are any, say so of nothing but others."""
     conditions: Conditions | None = None
     """What is not as declared; one of each type."""
     last_look_time: Time | None = None
@@ -94,6 +94,21 @@ class KeptBackup(Strict):
     """The newest restore point. Absent while the first copy is under way."""
 
 
+class MemberTold(Strict):
+    """A resource that shares the backup: this one, or one of another Kubernetes cluster."""
+
+    id: Word = ""
+    """What names it in the repository."""
+    name: Annotated[str, StringConstraints(max_length=200)] = ""
+    """Its namespace and name."""
+    operator: Text = ""
+    """The process that spoke for it last."""
+    since: Time | None = None
+    """When that was. It says nothing of whether it is there still: only its own word that it lets go does."""
+    counts: bool = False
+    """Whether what it declares counts."""
+
+
 class AgentCount(Strict):
     """How many processes copy or stand by."""
 
@@ -112,6 +127,8 @@ class BackupStatus(Status):
     """The backups of this resource, from the oldest to the newest, which is the one that goes on."""
     agents: AgentCount | None = None
     """The processes that copy."""
+    members: Annotated[tuple[MemberTold, ...], Field(max_length=64)] | None = None
+    """The resources that share the backup, where it has an identity."""
 
 
 class Progress(Strict):

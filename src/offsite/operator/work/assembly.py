@@ -80,13 +80,14 @@ def make_agent(uid: str, tools: AgentTools) -> Agent:
     )
 
 
-def make_expiry(
+def make_expiry(  # noqa: PLR0913  # as its process is told
     uid: str,
     repositories: Sequence[Repository],
     *,
     maximum_retention: str | None,
     minimum_restorable: str | None,
     is_deletion: bool,
+    member: str = "",
 ) -> Expiry:
     """What a job is asked, as it is told to its process. Raises `BadOption`."""
     if not repositories:
@@ -97,6 +98,7 @@ def make_expiry(
         policy=expiry_policy(maximum_retention, minimum_restorable),
         minimum_ms=int(parse_duration_s(minimum_restorable) * 1000) if minimum_restorable else 0,
         is_deletion=is_deletion,
+        member=member,
     )
 
 

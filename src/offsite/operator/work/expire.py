@@ -24,12 +24,14 @@ from offsite.operator.work.entering import enter
 from offsite.operator.work.reading import Reading
 from offsite.operator.work.release import is_released, release_doubt
 from offsite.operator.work.returned import sweep_removed
+from offsite.operator.world.membership import still_there
 from offsite.repository.backup import Backup
 from offsite.repository.declared.entry import Kind, Predecessor
 from offsite.repository.declared.history import History, LowLevel, Phase
 from offsite.repository.declared.kept import KeptBackup, put_kept
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, is_begun_by, owner_of
+from offsite.repository.declared.members import member_id, member_of
 from offsite.repository.declared.order import Located, is_older, last_of, rank
 from offsite.repository.generations.removal import (
     begin_removal,
@@ -67,13 +69,15 @@ _BROUGHT_BACK = "somebody brought it back, or its removal broke off as it began:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
     """What is asked of a job. `policy`: what the retention keeps of the last backup, None for all; `minimum_ms`: how
-    much must be restorable of it before older ones go; `is_deletion`: all go."""
+    much must be restorable of it before older ones go; `is_deletion`: all go. `member`: the uid of the resource that is
+    deleted, where others may share the backup: nothing goes while one of them is there."""
 
     uid: str
     repositories: Sequence[Repository]
     policy: RetentionPolicy | None
     minimum_ms: int
     is_deletion: bool
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +142,12 @@ def _delete(asked: Expiry, clock: Clock) -> Expired:
     """All of its backups, but for those that are pinned or read."""
     removed, kept = list[str](), list[KeptBackup]()
     for low in _lows(asked):
+        _check_last(asked, low.store, low.ledger)
         if not low.is_ours:
             warned("left_alone", why=_NOT_OURS, uid=asked.uid, backup=low.name)
             continue
         in_use = "" if low.is_continued else _why_in_use(asked.uid, low, clock)
-        if why := in_use or _remove(asked.uid, low, clock):
+        if why := in_use or _remove(asked, low, clock):
             kept.append(_kept(low, why))
         else:
             removed.append(low.name)
@@ -152,7 +157,7 @@ def _delete(asked: Expiry, clock: Clock) -> Expired:
 def _expire(asked: Expiry, clock: Clock) -> Expired:
     for low in _lows(asked):
         if low.is_continued and low.is_ours:
-            _forget(asked.uid, low)
+            _forget(asked, low)
     found = _lows(asked)
     lows = [low for low in found if low.is_ours]
     last = _last(lows)
@@ -168,7 +173,7 @@ def _expire(asked: Expiry, clock: Clock) -> Expired:
             if low.low.phase is not Phase.REMOVING:
                 withdraw_removal(low.store, low.layout)
         else:
-            why = _remove(asked.uid, low, clock)
+            why = _remove(asked, low, clock)
         if why:
             kept.append(_kept(low, why))
         else:
@@ -367,28 +372,40 @@ def _is_ours(store: Store, backup: str, uid: str) -> bool:
         return False
 
 
-def _forget(uid: str, low: _Low) -> None:
+def _check_last(asked: Expiry, store: Store, history: History) -> None:
+    """Nobody shares the backup of a resource that is deleted: it said itself that it let go, and so did all others.
+    Raises `ExpiryNotDone`, and what the store raises."""
+    if not (asked.is_deletion and asked.member):
+        return
+    mine = member_of(history.members, member_id(asked.uid, asked.member))
+    if mine is None or not mine.is_gone:
+        raise ExpiryNotDone(f"{asked.uid} is not let go by this resource", hint="look who shares it")
+    if others := still_there(store, history):
+        raise ExpiryNotDone(f"{len(others)} others share {asked.uid}, as {others[0]}")
+
+
+def _forget(asked: Expiry, low: _Low) -> None:
     """Enter that nothing is left of it for itself. Nothing is deleted."""
     if low.low.phase is Phase.STOPPED:
-        _decide(uid, low, Kind.REMOVING)
-    _decide(uid, low, Kind.REMOVED)
-    decided("expired", why="a later one goes on in its place", uid=uid, backup=low.name, number=low.low.number)
+        _decide(asked, low, Kind.REMOVING)
+    _decide(asked, low, Kind.REMOVED)
+    decided("expired", why="a later one goes on in its place", uid=asked.uid, backup=low.name, number=low.low.number)
 
 
-def _remove(uid: str, low: _Low, clock: Clock) -> str:
+def _remove(asked: Expiry, low: _Low, clock: Clock) -> str:
     """Stop it where it runs, seal it, and delete it as a whole; or why it stays. Whether somebody reads it is asked
     while nobody can begin to, and so are its pins, right before the ledger says that it goes; nothing comes back from
     there."""
     if low.is_continued:
-        _forget(uid, low)
+        _forget(asked, low)
         return ""
-    phase = low.low.phase
+    phase, uid = low.low.phase, asked.uid
     if phase is Phase.REMOVING and was_brought_back(low.store, low.layout):
-        _decide(uid, low, Kind.REMOVED)
+        _decide(asked, low, Kind.REMOVED)
         warned("left_alone", why=_BROUGHT_BACK, uid=uid, backup=low.name)
         return _BROUGHT_BACK
     if phase.is_live:
-        _decide(uid, low, Kind.STOPPED)
+        _decide(asked, low, Kind.STOPPED)
         phase = Phase.STOPPED
     if phase is Phase.STOPPED and not low.low.is_sealed and (backup := _opened(low)) is not None:
         seal_backup(backup)
@@ -403,11 +420,11 @@ def _remove(uid: str, low: _Low, clock: Clock) -> str:
     if not begin_removal(low.store, low.layout, is_read=is_used, is_decided=phase is Phase.REMOVING):
         return why[0]
     if phase is Phase.STOPPED:
-        _decide(uid, low, Kind.REMOVING)
+        _decide(asked, low, Kind.REMOVING)
     announce = _announced(uid, low)
     if not remove_backup(low.store, low.layout, is_read=is_used, announce=announce, is_decided=True):
         return why[0]
-    _decide(uid, low, Kind.REMOVED)
+    _decide(asked, low, Kind.REMOVED)
     decided("expired", why="an older backup, or a resource that is deleted", uid=uid, backup=low.name)
     return ""
 
@@ -437,15 +454,16 @@ def _announced(uid: str, low: _Low) -> Callable[[int], None]:
     return announce
 
 
-def _decide(uid: str, low: _Low, kind: Kind) -> None:
+def _decide(asked: Expiry, low: _Low, kind: Kind) -> None:
     """Enter what happens to a backup. Raises `ExpiryNotDone` where another one began in its place meanwhile."""
 
     def check(history: History) -> None:
+        _check_last(asked, low.store, history)
         later = history.backups[low.low.number :]
         if not low.is_continued and any(each.beginning.backup == low.name for each in later):
             raise ExpiryNotDone(f"another backup began in the place of {low.name}", hint="it is tried again")
 
-    enter(low.store, uid, number=low.low.number, kind=kind, check=check)
+    enter(low.store, asked.uid, number=low.low.number, kind=kind, check=check)
 
 
 @contextmanager

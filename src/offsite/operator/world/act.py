@@ -21,8 +21,16 @@ from offsite.operator.decide.wanted import Place, Wanted
 from offsite.operator.world.look import Eyes, history_of
 from offsite.operator.world.places import prove_writable
 from offsite.operator.world.slots import Slots
-from offsite.repository.declared.entry import Beginning, Entry, Kind, LastCommit, Origin, Predecessor
-from offsite.repository.declared.history import History, NotAllowedError, Phase
+from offsite.repository.declared.entry import (
+    Beginning,
+    Entry,
+    Kind,
+    LastCommit,
+    NotAllowedError,
+    Origin,
+    Predecessor,
+)
+from offsite.repository.declared.history import History, Phase
 from offsite.repository.declared.layout import DeclaredLayout
 from offsite.repository.declared.ledger import DeclaredLedger, claim_name, is_begun_by, may_claim, owner_of
 from offsite.repository.generations.removal import free_name
@@ -84,17 +92,18 @@ class Hands:
         """What would begin now, once nothing speaks against it: its repository takes what is put, and the name is free
         or this resource's, and claimed if it `claims`. Otherwise a slot is let go: others may be able to begin."""
         try:
-            store, layout = self.eyes.open_store(start.place), DeclaredLayout(uid=wanted.uid)
+            store, layout = self.eyes.open_store(start.place), DeclaredLayout(uid=wanted.ledger)
             beginning = replace(start.beginning, backup=wanted.name_at(store.now_ms()))
             name = beginning.backup
-            self._check_place(store, wanted.uid, beginning)
+            self._check_place(store, wanted.ledger, beginning)
             prove_writable(store, layout)
-            if not may_claim(store, name, wanted.uid) or (claims and claim_name(store, name, wanted.uid) != wanted.uid):
+            owner = wanted.ledger
+            if not may_claim(store, name, owner) or (claims and claim_name(store, name, owner) != owner):
                 raise ResourceConflict(
                     f"the backup {name} in {store.url} is of another resource, whose uid is {owner_of(store, name)}",
                     hint="choose another path, or a timestamp format that tells them apart",
                 )
-            self._check_place(store, wanted.uid, beginning)  # somebody may have made it before the name was claimed
+            self._check_place(store, wanted.ledger, beginning)  # somebody may have made it before the name was claimed
         except OffsiteError:
             self.slots.give(wanted.uid)
             raise
@@ -145,14 +154,14 @@ class Hands:
 
     def _seal(self, wanted: Wanted, step: Seal) -> None:
         store = self.eyes.open_store(step.place)
-        low = history_of(store, wanted.uid).backups[step.number - 1]
+        low = history_of(store, wanted.ledger).backups[step.number - 1]
         self.seal(store, low.beginning.backup)
         self._append(wanted, step.place, Kind.SEALED, step.number)
 
     def _append(self, wanted: Wanted, place: Place, kind: Kind, number: int, **parts: object) -> History | None:
         """The state behind the new entry; None where another operator was first, or what is decided does not fit any
         more."""
-        store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.uid)
+        store, layout = self.eyes.open_store(place), DeclaredLayout(uid=wanted.ledger)
         ledger = DeclaredLedger(store=store, layout=layout)
         with locked(store, layout, self.eyes) as fence:
             if not self.in_force(wanted, kind):
@@ -163,7 +172,7 @@ class Hands:
                 seq=history.seq + 1,
                 previous=history.head,
                 kind=kind,
-                generation=wanted.generation,
+                generation=wanted.word if wanted.identity else wanted.generation,
                 fence=fence,
                 word=random_id(16),
                 at_ms=store.now_ms(),

@@ -31,10 +31,11 @@ class Eyes:
     identity: ProcessIdentity
 
 
-def look(eyes: Eyes, uid: str, places: Iterable[Place]) -> BackupSeen:
-    """What is of the resource with `uid` in `places`, all that it ever had. Raises what a store raises for a ledger:
-    what cannot be seen is never taken for what is not there."""
-    found = [each for place in dict.fromkeys(places) for each in _in_place(eyes, uid, place)]
+def look(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> BackupSeen:
+    """What is of the resource with `uid` in `places`, all that it ever had. `ledger`: what its ledger is named by, if
+    not by the uid. Raises what a store raises for a ledger: what cannot be seen is never taken for what is not
+    there."""
+    found = [each for place in dict.fromkeys(places) for each in _in_place(eyes, ledger or uid, place)]
     there = [each for each in found if each.low.phase is not Phase.REMOVED]
     located = {id(each): Located(ledger=str(each.place), low=each.low) for each in there}
     among = tuple(located.values())

@@ -65,13 +65,13 @@ def prove_writable(store: Store, layout: DeclaredLayout) -> None:
         raise StoreDenied(f"what is put into {store.url} cannot be read again", hint="see the rights of its account")
 
 
-def kept_account(eyes: Eyes, uid: str, places: Iterable[Place]) -> str:
+def kept_account(eyes: Eyes, uid: str, places: Iterable[Place], *, ledger: str = "") -> str:
     """The account that a resource without one keeps: where it runs, or ran last; empty where it never began. So the
     order of accounts counts for what begins alone."""
     names = {place.account: place for place in places}
     if len(names) < 2:  # nothing to choose from
         return next(iter(names), "")
-    seen = look(eyes, uid, names.values())
+    seen = look(eyes, uid, names.values(), ledger=ledger)
     newest = seen.live or next(reversed(seen.backups), None)
     return newest.place.account if newest is not None else ""
 

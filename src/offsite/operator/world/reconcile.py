@@ -25,7 +25,7 @@ def reconcile(hands: Hands, wanted: Wanted, places: Iterable[Place]) -> Reconcil
     """Check, carry out what the stages say, check again. `places`: all that this resource may have backups in. Raises
     what a look raises: then nothing is known, and nothing was decided."""
     everywhere = (*places, wanted.place)
-    seen, slot = look(hands.eyes, wanted.uid, everywhere), hands.slots.of(wanted.uid)
+    seen, slot = look(hands.eyes, wanted.uid, everywhere, ledger=wanted.ledger), hands.slots.of(wanted.uid)
     problems = []
     for step in decide(wanted, seen, slot).steps:
         try:
@@ -35,7 +35,7 @@ def reconcile(hands: Hands, wanted: Wanted, places: Iterable[Place]) -> Reconcil
         except OffsiteError as error:
             said = f"{error.id}: {error.message}{'; ' if error.hint else ''}{error.hint}"
             problems.append(Condition(type=ConditionType.MISCONFIGURED_BACKUP, message=said))
-    seen, slot = look(hands.eyes, wanted.uid, everywhere), hands.slots.of(wanted.uid)
+    seen, slot = look(hands.eyes, wanted.uid, everywhere, ledger=wanted.ledger), hands.slots.of(wanted.uid)
     return Reconciled(seen=seen, conditions=_merged(problems, check(wanted, seen, slot)))
 
 

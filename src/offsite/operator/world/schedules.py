@@ -210,7 +210,7 @@ def target_of(eyes: Eyes, schedule: ScheduleWanted, backup: Wanted) -> About:
     """What a run of now would be about: the live low-level backup of a declared one, in its place; for a drill also the
     newest one that was stopped. None: there is none. Raises `DamagedObject`, and what the store raises."""
     store = eyes.open_store(backup.place)
-    history = history_of(store, backup.uid)
+    history = history_of(store, backup.ledger)
     is_drill = schedule.action is Action.DRILL
     low = history.live or (history.there[-1] if history.there and is_drill else None)
     if low is None:

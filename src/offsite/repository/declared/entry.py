@@ -14,6 +14,8 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 
 REASON_MAX = 1_000
 """Characters of why a person let something go: every reader of the ledger reads it."""
+NAME_MAX = 200
+"""Of the name of a resource, with its namespace and what tells its Kubernetes cluster."""
 
 
 class Kind(StrEnum):
@@ -36,6 +38,30 @@ class Kind(StrEnum):
     """Nothing of it is left."""
     RELEASED = "released"
     """A person said that it may go as it lies there, though nobody can show that a later one holds what it does."""
+    JOINED = "joined"
+    """A resource shares the backup from now on: it declares the identity that the ledger is named by."""
+    DECLARED = "declared"
+    """A resource that shares it declares something else than before: that counts from now on."""
+    LEFT = "left"
+    """A resource that shares it is deleted, and says so itself; or a person says that it is gone."""
+
+
+class NotAllowedError(Exception):
+    """An entry that the state before it does not allow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What a resource that shares a backup says of itself. `id`: a hash of its uid, and `proof` that uid, which nobody
+    else knows: so nobody else says that it let go. `name`: for people; `generation`: of the resource; `fields`: a hash
+    of each part of its spec that all have to declare alike."""
+
+    id: str
+    name: str = ""
+    generation: int = 0
+    fields: tuple[tuple[str, str], ...] = ()
+    proof: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +125,7 @@ class Entry:
     """One entry. `generation`: of the resource, by which it was decided; `fence`: the term of the lock of whoever did;
     `word` is random; `at_ms`: the store's time; `number`: of the low-level backup, from 1 on; `by`: for people.
     `origin`: of one that begins; entries of earlier versions have none. `topics` and `exclude`: what is chosen from now
-    on, where that changes: no topics, no change."""
+    on, where that changes: no topics, no change. `member`: whose word it is, where resources share the backup."""
 
     seq: int
     previous: str
@@ -116,6 +142,7 @@ class Entry:
     release: Release | None = None
     topics: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    member: Membership | None = None
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -157,6 +184,15 @@ def encode_entry(entry: Entry) -> bytes:
         fields["release"] = {"last": _last_fields(entry.release.last), "reason": entry.release.reason}
     if entry.topics:
         fields["chosen"] = {"topics": list(entry.topics), "exclude": list(entry.exclude)}
+    if (member := entry.member) is not None:
+        fields["member"] = {
+            "id": member.id,
+            "name": member.name,
+            "generation": member.generation,
+            "fields": dict(member.fields),
+            "proof": member.proof,
+            "reason": member.reason,
+        }
     return encode_object(fields)
 
 
@@ -165,7 +201,7 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     begun, settings = item.optional_child("beginning"), item.optional_child("settings")
     origin, release = item.optional_child("origin"), item.optional_child("release")
-    chosen = item.optional_child("chosen")
+    chosen, member = item.optional_child("chosen"), item.optional_child("member")
     return Entry(
         seq=item.count("seq"),
         previous=item.text("previous"),
@@ -184,6 +220,7 @@ def decode_entry(data: bytes, *, key: str) -> Entry:
         else Release(last=_last(release.child("last")), reason=release.text("reason")[:REASON_MAX]),
         topics=() if chosen is None else patterns_of(chosen, "topics"),
         exclude=() if chosen is None else patterns_of(chosen, "exclude"),
+        member=None if member is None else _member(member),
     )
 
 
@@ -199,6 +236,17 @@ def decode_owner(data: bytes, *, key: str) -> str:
 
 def settings_of(snapshot_duration: str, parameters: Mapping[str, str]) -> Settings:
     return Settings(snapshot_duration=snapshot_duration, parameters=tuple(sorted(parameters.items())))
+
+
+def _member(item: JsonObject) -> Membership:
+    return Membership(
+        id=item.text("id"),
+        name=item.text("name")[:NAME_MAX],
+        generation=item.count("generation"),
+        fields=item.text_map("fields"),
+        proof=item.text("proof"),
+        reason=item.text("reason")[:REASON_MAX],
+    )
 
 
 def _beginning(item: JsonObject) -> Beginning:

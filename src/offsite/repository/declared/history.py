@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from offsite.repository.declared.entry import Beginning, Entry, Kind, Origin, Release, Settings
+from offsite.repository.declared.entry import Beginning, Entry, Kind, NotAllowedError, Origin, Release, Settings
+from offsite.repository.declared.members import Member, members_after
 from offsite.stores.numbered_log import LedgerWord
-
-
-class NotAllowedError(Exception):
-    """An entry that the state before it does not allow."""
 
 
 class Phase(StrEnum):
@@ -57,7 +54,8 @@ class LowLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The state behind entry `seq`, whose hash is `head`; `generation` and `fence` are the highest so far."""
+    """The state behind entry `seq`, whose hash is `head`; `generation` and `fence` are the highest so far. `members`:
+    the resources that share it, where it is the ledger of an identity; there `generation` counts what they declared."""
 
     uid: str
     seq: int = 0
@@ -65,6 +63,7 @@ class History:
     generation: int = 0
     fence: int = 0
     backups: tuple[LowLevel, ...] = ()
+    members: tuple[Member, ...] = ()
 
     @property
     def live(self) -> LowLevel | None:
@@ -85,9 +84,14 @@ def after(history: History, entry: Entry, *, head: str) -> History:
         raise NotAllowedError(f"entry {entry.seq} is by lock {entry.fence}, which lock {history.fence} has followed")
     if entry.generation < history.generation:
         raise NotAllowedError(f"entry {entry.seq} is by generation {entry.generation}, not by {history.generation}")
-    changed = _APPLIED[entry.kind](history, entry)
+    word = LedgerWord(hash=head, by=entry.by, at_ms=entry.at_ms)
+    if entry.kind in {Kind.JOINED, Kind.DECLARED, Kind.LEFT}:
+        if history.backups and not history.members:
+            raise NotAllowedError("it is the ledger of a resource that shares it with nobody")
+        changed = replace(history, members=members_after(history.members, entry, word, uid=history.uid))
+    else:
+        changed = _APPLIED[entry.kind](history, entry)
     if entry.kind is Kind.RELEASED:
-        word = LedgerWord(hash=head, by=entry.by, at_ms=entry.at_ms)
         changed = _with(changed, replace(_found(changed, entry), released=word))
     return replace(changed, seq=entry.seq, head=head, generation=entry.generation, fence=entry.fence)
 

@@ -1,6 +1,7 @@
 """The keys of declared backups: built here, parsed here, nowhere else. Pure.
 
-declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, create-only
+declared/<uid>/ledger/<seq:020>.json        what was decided of the backups of the resource with that uid, or of those
+                                            that share a backup by that identity, create-only
 declared/<uid>/lock/<term:08>.<part>.json   which operator may decide (a lease; its term is the fencing number)
 declared/<uid>/agent/<term:08>.<part>.json  which agent copies (a lease)
 declared/<uid>/agent-word.json              what the agent that copies says of its work (overwritten, never trusted)

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 
 from offsite.model.errors import BadName, DamagedObject
 from offsite.model.untrusted.whole_number import whole_number
-from offsite.repository.declared.entry import Entry, decode_entry, decode_owner, encode_entry, encode_owner
-from offsite.repository.declared.history import History, NotAllowedError, Phase, after
+from offsite.repository.declared.entry import (
+    Entry,
+    NotAllowedError,
+    decode_entry,
+    decode_owner,
+    encode_entry,
+    encode_owner,
+)
+from offsite.repository.declared.history import History, Phase, after
 from offsite.repository.declared.layout import (
     DECLARED_PREFIX,
     DeclaredLayout,

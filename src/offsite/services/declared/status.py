@@ -39,17 +39,18 @@ class LowLevelReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredReport:
-    """One declared resource: of a Backup its backups, the newest first; of a Restore or a Schedule `facts`, as its
-    status has them. `kind`, `name`, `conditions` (type → message), `facts` and `queue` (its place in the expiry queue,
-    0: none) are as its operator told at `told_at_ms` (epoch ms, -1: never). `agent`,
-    `operator`, `expiry`: the processes that have it in hand now (who copies, who decides, who lets go), empty for none.
-    `silent`: no operator has told anything for five minutes, so what was told may be no more. `problem`: why nothing
-    else is known."""
+    """One declared resource: of a Backup its backups, the newest first, and the `members` that share it, in words,
+    where it has an identity, which is its `uid` here; of a Restore or a Schedule `facts`, as its status has them.
+    `kind`, `name`, `conditions` (type → message), `facts` and `queue` (its place in the expiry queue, 0: none) are as
+    its operator told at `told_at_ms` (epoch ms, -1: never). `agent`, `operator`, `expiry`: the processes that have it
+    in hand now (who copies, who decides, who lets go), empty for none. `silent`: no operator has told anything for five
+    minutes, so what was told may be no more. `problem`: why nothing else is known."""
 
     uid: str
     kind: str = "Backup"
     generation: int = 0
     backups: tuple[LowLevelReport, ...] = ()
+    members: tuple[str, ...] = ()
     agent: str = ""
     operator: str = ""
     expiry: str = ""
@@ -86,6 +87,7 @@ def _report(store: Store, uid: str, now_ms: int) -> DeclaredReport:
         uid=uid,
         generation=history.generation,
         backups=_newest_first(history),
+        members=tuple(str(member) for member in history.members if member.has_word),
         agent=agent,
         operator=operator,
         expiry=expiry,

@@ -3,6 +3,7 @@ jobs of `offsite`. `kubelet` and `finalize` do what Kubernetes and kopf do besid
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import sys
@@ -218,19 +219,15 @@ def begin_in_the_past(world: World, uid: str) -> None:
     assert timeline.append(replace(newest.decided, time_ms=newest.decided.time_ms - 600_000), None, behind=0)
 
 
-@contextmanager
-def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
-    """A world whose processes end with the block."""
-    monkeypatch.setenv("FAKE_HOME", str(root))
-    (root / "script.py").write_text(SCRIPT)
-    for place in ("backups", "elsewhere"):
-        Repository.init(PosixStore(root=root / place))
+def write_configuration(root: Path, *, places: Path, **more: Any) -> None:
+    """What the operator of a Kubernetes cluster is given: its repositories are below `places`."""
     accounts = [
         {
             "name": name,
-            "endpoint": str(root / name),
+            "endpoint": str(places / name),
             "namespaces": ["shops"],
             "environment": {"AWS_ACCESS_KEY_ID": f"key-of-{name}"},
+            **copy.deepcopy(more),  # a list that is written twice would be an alias
         }
         for name in ("backups", "elsewhere")
     ]
@@ -238,6 +235,16 @@ def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
     (root / "accounts.yaml").write_text(yaml.safe_dump(accounts))
     (root / "accounts.yaml").chmod(0o600)
     (root / "clusters.yaml").write_text(yaml.safe_dump([{"name": "shop", "namespaces": ["shops", "others"]}]))
+
+
+@contextmanager
+def opened_world(root: Path, monkeypatch: Any) -> Iterator[World]:
+    """A world whose processes end with the block."""
+    monkeypatch.setenv("FAKE_HOME", str(root))
+    (root / "script.py").write_text(SCRIPT)
+    for place in ("backups", "elsewhere"):
+        Repository.init(PosixStore(root=root / place))
+    write_configuration(root, places=root)
     world = World(root=root)
     world.declare_secrets("shops")
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from offsite.model.errors import BadResource
 from offsite.model.time import UNIT_MS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
 from offsite.operator.resources.parse import KINDS, parse_resource
@@ -120,6 +121,22 @@ def test_the_cluster_of_a_backup_is_immutable() -> None:
     assert (
         rule == "has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)"
     )
+
+
+def test_the_identity_of_a_backup_is_immutable_and_none_is_given_later() -> None:
+    rule = rules("Backup")[-1]
+    assert "has(self.identity) == has(oldSelf.identity)" in rule
+    assert "self.identity == oldSelf.identity" in rule
+
+
+@pytest.mark.parametrize("identity", ["short", "Shop-Everywhere", "shop_everywhere", "-everywhere", "x" * 64])
+def test_an_identity_is_a_word_that_names_a_folder(identity: str) -> None:
+    with pytest.raises(BadResource, match=r"spec\.identity"):
+        parse_resource(
+            {"apiVersion": "offsite.dev/v1alpha1", "kind": "Backup", "metadata": {"name": "shop"}}
+            | {"spec": {"identity": identity}},
+            source="test",
+        )
 
 
 def test_of_a_restore_all_is_immutable_but_its_state_which_may_be_stopped() -> None:

@@ -10,6 +10,7 @@ from offsite.model.errors import BadName, DamagedObject
 from offsite.repository.declared.entry import (
     Kind,
     LastCommit,
+    NotAllowedError,
     Origin,
     Predecessor,
     Release,
@@ -17,7 +18,7 @@ from offsite.repository.declared.entry import (
     decode_entry,
     encode_entry,
 )
-from offsite.repository.declared.history import History, NotAllowedError, Phase, after
+from offsite.repository.declared.history import History, Phase, after
 from offsite.repository.declared.layout import DeclaredLayout, owner_key
 from offsite.repository.declared.ledger import claim_name, declared_uids, may_claim, owner_of
 from offsite.repository.layout import BackupLayout

@@ -103,6 +103,9 @@ def expire(
     maximum_retention: MaximumRetention = None,
     minimum_restorable: MinimumRestorable = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete all of its backups.")] = False,
+    member: Annotated[
+        str, typer.Option("--member", help="The resource that is deleted, where others may share the backup.")
+    ] = "",
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Let old data of a declared backup go, or all of it. Exit code 14: not yet, for it is read or copied."""
@@ -119,6 +122,7 @@ def expire(
         maximum_retention=maximum_retention,
         minimum_restorable=minimum_restorable,
         is_deletion=delete,
+        member=member,
     )
     emit(do(asked, clock=clock), output=output, render=_render_expired)
 

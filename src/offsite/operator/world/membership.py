@@ -1,0 +1,179 @@
+"""Enters into the ledger of an identity what a resource says that shares the backup, and tells who else is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsite.model.errors import BadOption, ExpiryNotDone, ResourceConflict
+from offsite.model.ids import random_id
+from offsite.model.journal import decided
+from offsite.operator.decide.membership import next_word, word_of
+from offsite.operator.decide.wanted import Place, Wanted
+from offsite.operator.world.look import Eyes, history_of
+from offsite.repository.declared.entry import REASON_MAX, Entry, Kind, Membership
+from offsite.repository.declared.history import History
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.repository.declared.members import Member, in_force, member_id, member_of
+from offsite.repository.restores.lease import LeaseTerms
+from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.services.releases import ReleaseMemory
+from offsite.stores.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLine:
+    """One resource that shares a backup, or did. `operator`: the process that spoke for it last, at `at_ms` by the
+    store's clock; `counts`: what it declares does; `gone`: it let go, and showed it; `dismissed`: why a person said
+    that it is gone, empty where nobody did; `believed`: whether that counts on this machine by now."""
+
+    id: str
+    name: str
+    operator: str
+    at_ms: int
+    counts: bool
+    gone: bool
+    dismissed: str = ""
+    believed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberList:
+    identity: str
+    repository: str
+    members: tuple[MemberLine, ...]
+
+
+_TRIES = 20
+"""Others may be faster so often."""
+
+Say = Callable[[History], tuple[Kind, Membership] | None]
+"""What is to be said in a state; None: nothing any more."""
+
+
+def speak(eyes: Eyes, wanted: Wanted) -> History:
+    """Say what is news of the resource; the state then. Raises `ResourceConflict` where the ledger is of a resource
+    that shares it with nobody, `RestoreRunning` while another operator holds the lock, and what the store raises."""
+    store = eyes.open_store(wanted.place)
+
+    def said(now: History) -> tuple[Kind, Membership] | None:
+        mine = member_of(now.members, word_of(wanted).id)
+        if (now.backups and not now.members) or (mine is not None and mine.is_gone):
+            why = "it let go of it" if mine is not None else "a resource has it that shares its backup with nobody"
+            raise ResourceConflict(f"the identity {wanted.identity} in {store.url}: {why}", hint="choose another one")
+        kind = next_word(wanted, now.members)
+        return None if kind is None else (kind, word_of(wanted))
+
+    history = history_of(store, wanted.ledger)
+    return history if said(history) is None else _enter(store, wanted.ledger, said, by=eyes.identity)
+
+
+def leave(eyes: Eyes, ledger: str, uid: str, place: Place) -> History:
+    """Say that a resource lets go, if it ever joined; the state then. Raises as `speak`."""
+    store, mine = eyes.open_store(place), member_id(ledger, uid)
+
+    def said(now: History) -> tuple[Kind, Membership] | None:
+        before = member_of(now.members, mine)
+        return (Kind.LEFT, Membership(id=mine, proof=uid)) if before is not None and not before.is_gone else None
+
+    history = history_of(store, ledger)
+    return history if said(history) is None else _enter(store, ledger, said, by=eyes.identity)
+
+
+def still_there(store: Store, history: History) -> list[Member]:
+    """Those that have not let go: it was neither shown nor said by a person who is believed here (see `releases`).
+    Raises what the store raises."""
+    memory = _memory(store, history.uid)
+    return [
+        member
+        for member in history.members
+        if not member.is_gone and (member.dismissed is None or memory.doubt(member.dismissed))
+    ]
+
+
+def list_members(store: Store, identity: str) -> MemberList:
+    """All resources that ever shared it. Raises `BadName` for what is no identity, and what the store raises."""
+    history = history_of(store, identity)
+    memory, counts = _memory(store, identity), in_force(history.members)
+    lines = (
+        MemberLine(
+            id=member.id,
+            name=member.name,
+            operator=member.by,
+            at_ms=member.at_ms,
+            counts=member is counts,
+            gone=member.is_gone,
+            dismissed=(member.reason or "somebody said so") if member.dismissed is not None else "",
+            believed=member.dismissed is not None and not memory.doubt(member.dismissed),
+        )
+        for member in history.members
+    )
+    return MemberList(identity=identity, repository=store.url, members=tuple(lines))
+
+
+def dismiss(store: Store, identity: str, member: str, *, reason: str, refuse: bool = False) -> Member:
+    """Say as a person that a resource is gone which cannot say so any more; or, to `refuse`, that it never counts on
+    this machine that somebody said so. Raises `BadOption` where there is no such resource, it let go itself, or the
+    reason is none; `RestoreRunning` while an operator holds the lock."""
+    before = _dismissible(history_of(store, identity), member)
+    memory = _memory(store, identity)
+    if refuse:
+        if before.dismissed is None:
+            raise BadOption(f"nobody said that {before} is gone", hint="see: offsite operator members")
+        memory.note_refused(before.dismissed)
+        return before
+    if not reason.strip() or len(reason) > REASON_MAX:
+        raise BadOption(f"the reason has 1 to {REASON_MAX} characters, this one {len(reason)}", hint="give --reason")
+
+    def said(now: History) -> tuple[Kind, Membership] | None:
+        return Kind.LEFT, Membership(id=_dismissible(now, member).id, reason=reason)
+
+    after = member_of(_enter(store, identity, said, by=ProcessIdentity.mine()).members, before.id)
+    if after is not None and after.dismissed is not None:
+        memory.note_given(after.dismissed)
+    return after or before
+
+
+def _memory(store: Store, ledger: str) -> ReleaseMemory:
+    return ReleaseMemory(store=store, prefix=DeclaredLayout(uid=ledger).ledger_prefix)
+
+
+def _dismissible(history: History, member: str) -> Member:
+    there = [candidate for candidate in history.members if candidate.id.startswith(member) and not candidate.is_gone]
+    if len(there) != 1 or not member:
+        raise BadOption(
+            f"{member or 'nothing'} names {len(there)} of the resources that share the backup {history.uid}",
+            hint="see: offsite operator members",
+        )
+    return there[0]
+
+
+def _enter(store: Store, ledger: str, say: Say, *, by: ProcessIdentity) -> History:
+    """The state behind what was said, under the lock of operators: who decides at the same time, decides by the state
+    before or by the one behind. Where the word of a resource changes, what counts has another number, and what was
+    decided by the one before is refused."""
+    layout = DeclaredLayout(uid=ledger)
+    log = DeclaredLedger(store=store, layout=layout)
+    with LeaseTerms(store=store, lease=layout.lock).held(by) as claim:
+        for _ in range(_TRIES):
+            history = log.read()
+            if (said := say(history)) is None:
+                return history
+            kind, word = said
+            entry = Entry(
+                seq=history.seq + 1,
+                previous=history.head,
+                kind=kind,
+                generation=history.generation + 1,
+                fence=claim.term,
+                word=random_id(16),
+                at_ms=store.now_ms(),
+                number=0,
+                by=by.text,
+                member=word,
+            )
+            if (after := log.append(entry, to=history)) is not None:
+                decided("declared", why=kind.value, ledger=ledger, member=word.name or word.id, fence=claim.term)
+                return after
+    raise ExpiryNotDone("others decide about it all the time", hint="it is tried again")

@@ -1,0 +1,360 @@
+"""A resource in each of two Kubernetes clusters, with one identity in one repository: they are one backup."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsite.operator.kubernetes.home import KubernetesHome
+from offsite.repository.declared.entry import Kind, decode_entry
+from offsite.repository.declared.history import History, Phase
+from offsite.repository.declared.layout import DeclaredLayout
+from offsite.repository.declared.ledger import DeclaredLedger
+from offsite.stores.posix_store import PosixStore
+from tests.unit.operator.folder.home import end_processes
+from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, SHOP, World, opened_world, write_configuration
+from tests.unit.operator.kubernetes.memory_cluster import MemoryCluster
+
+IDENTITY = "shop-everywhere"
+LISTED = [{"name": IDENTITY, "namespaces": ["shops"]}]
+
+
+@pytest.fixture
+def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, World]]:
+    """Two clusters, each with an operator and accounts of its own; the repositories are below the first one."""
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root in roots:
+        root.mkdir()
+    with opened_world(roots[0], monkeypatch) as one:
+        two = World(root=roots[1], cluster=MemoryCluster(_numbers=itertools.count(0x1000)))
+        shutil.copy(one.root / "script.py", two.root)
+        for world in (one, two):
+            write_configuration(world.root, places=one.root, identities=LISTED)
+        two.declare_secrets("shops")
+        yield one, two
+        end_processes("FAKE_HOME", str(one.root))
+
+
+def history(world: World, ledger: str = IDENTITY) -> History:
+    store = PosixStore(root=world.root.parent / "one" / "backups")
+    return DeclaredLedger(store=store, layout=DeclaredLayout(uid=ledger)).read()
+
+
+def kinds(world: World) -> list[Kind]:
+    store = PosixStore(root=world.root.parent / "one" / "backups")
+    found = store.list(DeclaredLayout(uid=IDENTITY).ledger_prefix)
+    return [decode_entry(store.get(info.key) or b"", key=info.key).kind for info in found]
+
+
+def phases(world: World) -> list[Phase]:
+    return [low.phase for low in history(world).backups]
+
+
+def both(worlds: tuple[World, World], **spec: Any) -> tuple[KubernetesHome, KubernetesHome]:
+    """Both declare it, it was copied once, and all is as declared."""
+    one, two = worlds
+    homes = one.home(), two.home()
+    for world in worlds:
+        world.make(identity=IDENTITY, **spec)
+    rounds(worlds, homes)
+    one.copy(IDENTITY)
+    rounds(worlds, homes)
+    assert one.conditions() == two.conditions() == {}
+    return homes
+
+
+def rounds(worlds: tuple[World, World], homes: tuple[KubernetesHome, KubernetesHome], times: int = 4) -> None:
+    for _ in range(times):
+        for world, home in zip(worlds, homes, strict=True):
+            world.look(home, times=1)
+
+
+def test_they_are_one_backup_with_agents_in_both(worlds: tuple[World, World]) -> None:
+    both(worlds)
+
+    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert kinds(worlds[0]) == [Kind.JOINED, Kind.JOINED, Kind.STARTED]
+    for world in worlds:
+        (container,) = world.deployment()["spec"]["template"]["spec"]["containers"]
+        assert container["command"][-2:] == ["--uid", IDENTITY]
+        (low,) = world.status()["backups"]
+        assert low["latestRestorable"]["commit"] == 1
+    assert PosixStore(root=worlds[0].root / "backups").get(f"declared-names/{low['backup']}.json") is not None
+
+
+def test_its_uid_is_nowhere_in_the_repository_while_it_shares_it(worlds: tuple[World, World]) -> None:
+    both(worlds, state="paused")
+
+    store = PosixStore(root=worlds[0].root / "backups")
+    uids = [world.body()["metadata"]["uid"] for world in worlds]
+    for info in store.list(""):
+        data = (store.get(info.key) or b"") + info.key.encode()
+        assert not any(uid.encode() in data for uid in uids), info.key
+
+
+def test_without_an_identity_two_resources_are_two_backups(worlds: tuple[World, World]) -> None:
+    homes = worlds[0].home(), worlds[1].home()
+    uids = [world.make(f"shop-{number}") for number, world in enumerate(worlds)]
+    rounds(worlds, homes)
+
+    assert [[low.phase for low in worlds[0].lows(uid)] for uid in uids] == [[Phase.RUNNING], [Phase.RUNNING]]
+
+
+def test_one_goes_on_when_the_other_one_is_never_heard_of_again(worlds: tuple[World, World]) -> None:
+    _, home = both(worlds)
+    worlds[1].change(state="paused")
+    worlds[1].look(home)
+    assert phases(worlds[1]) == [Phase.PAUSED]
+
+    worlds[1].change(state="running")
+    worlds[1].look(home)
+    assert phases(worlds[1]) == [Phase.RUNNING]
+    assert "no old data goes" not in str(worlds[1].conditions())
+
+
+def test_what_is_changed_last_counts_and_the_other_one_stands_by_and_says_so(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    worlds[0].change(state="paused", topics=["orders"])
+    rounds(worlds, homes)
+
+    assert phases(worlds[0]) == [Phase.PAUSED]
+    told = worlds[1].conditions()["DeclaredOtherwise"]
+    assert "state, topics" in told
+    assert "shops/shop" in told
+    assert not worlds[1].status()["reconciled"]
+    assert "what this resource declares counts" in worlds[0].conditions()["DeclaredOtherwise"]
+    assert worlds[0].status()["reconciled"], "it is a note"
+    before = kinds(worlds[0])
+    rounds(worlds, homes, times=6)
+    assert kinds(worlds[0]) == before, "none undoes what the other one does"
+
+    worlds[1].change(topics=["payments"])
+    rounds(worlds, homes)
+    assert phases(worlds[0]) == [Phase.RUNNING]
+    assert history(worlds[0]).backups[0].beginning.topics == ("payments",)
+    assert "state, topics" in worlds[0].conditions()["DeclaredOtherwise"]
+
+    worlds[0].change(state="running", topics=["payments"])
+    rounds(worlds, homes)
+    worlds[0].copy(IDENTITY)
+    rounds(worlds, homes)
+    assert worlds[0].conditions() == worlds[1].conditions() == {}
+
+
+def test_who_only_joins_changes_nothing(worlds: tuple[World, World]) -> None:
+    one, two = worlds
+    homes = one.home(), two.home()
+    one.make(identity=IDENTITY)
+    rounds(worlds, homes)
+    two.make(identity=IDENTITY, state="stopped", tag="other", expiry={"maximumRetention": "1d"})
+    rounds(worlds, homes)
+
+    assert phases(one) == [Phase.RUNNING]
+    assert "expiry.maximumRetention, state, tag" in two.conditions()["DeclaredOtherwise"]
+    assert history(one).backups[0].beginning.tag == "default"
+
+
+def test_a_change_of_what_is_its_own_makes_nothing_count(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    worlds[0].change(tag="other")
+    rounds(worlds, homes)
+    worlds[1].change(agents={"replicas": 2})
+    rounds(worlds, homes)
+
+    assert history(worlds[0]).live is not None
+    assert history(worlds[0]).live.beginning.tag == "other"  # type: ignore[union-attr]
+    assert worlds[1].deployment()["spec"]["replicas"] == 2
+
+
+def test_old_data_goes_only_where_all_declare_the_same_expiry(worlds: tuple[World, World]) -> None:
+    homes = both(worlds, expiry={"maximumRetention": "30d"})
+    rounds(worlds, homes)
+    before = len(worlds[0].begun())
+    assert before, "it goes while they agree"
+
+    worlds[0].change(expiry={"maximumRetention": "1d"})
+    for world in worlds:
+        world.clock.sleep(3600)
+    rounds(worlds, homes)
+    assert not any("--maximum-retention 1d" in job for job in worlds[0].begun())
+    for world in worlds:
+        assert "no old data goes until all declare the same expiry" in world.conditions()["DeclaredOtherwise"]
+
+    worlds[1].change(expiry={"maximumRetention": "1d"})
+    for _ in range(3):
+        rounds(worlds, homes)
+        for world in worlds:
+            world.clock.sleep(600)
+    assert any("--maximum-retention 1d" in job for job in worlds[0].begun())
+    assert f"--uid {IDENTITY}" in worlds[0].begun()[-1]
+
+
+def test_the_deletion_of_one_deletes_nothing_while_the_other_one_is_there(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    worlds[0].let_go(homes[0], worlds[0].delete())
+
+    assert worlds[0].left() == []
+    assert worlds[0].begun() == [], "no job"
+    assert phases(worlds[0]) == [Phase.RUNNING]
+    rounds(worlds, homes)
+    assert worlds[1].conditions() == {}
+
+    body = worlds[1].delete()
+    worlds[1].let_go(homes[1], body)
+    (job,) = worlds[0].begun()
+    assert f"--delete --member {body['metadata']['uid']}" in job
+    assert phases(worlds[0]) == [Phase.STOPPED], "the script deletes nothing"
+
+
+def test_who_is_not_heard_of_keeps_the_backup(worlds: tuple[World, World]) -> None:
+    """The other cluster may be gone, or away for a month."""
+    homes = both(worlds)
+    del worlds[0].cluster.objects[SHOP]
+    worlds[1].clock.sleep(40 * 86_400)
+    worlds[1].let_go(homes[1], worlds[1].delete())
+
+    assert worlds[1].begun() == []
+    assert phases(worlds[1]) == [Phase.RUNNING]
+
+
+def test_one_that_leaves_takes_its_word_with_it(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    worlds[0].change(state="paused")
+    rounds(worlds, homes)
+    worlds[0].let_go(homes[0], worlds[0].delete())
+    rounds(worlds, homes)
+
+    assert phases(worlds[1]) == [Phase.RUNNING]
+    assert worlds[1].conditions() == {}
+
+
+def test_one_that_joins_while_the_last_one_goes_keeps_it(worlds: tuple[World, World]) -> None:
+    one, two = worlds
+    homes = one.home(), two.home()
+    one.make(identity=IDENTITY)
+    rounds(worlds, homes)
+    one.copy(IDENTITY)
+    rounds(worlds, homes)
+    (one.root / "hangs").touch()
+    body = one.delete()
+    for _ in range(3):
+        assert not homes[0].let_go(body)
+        one.look(homes[0], times=1)
+    two.make(identity=IDENTITY)
+    two.look(homes[1])
+    (one.root / "hangs").unlink()
+    one.let_go(homes[0], body)
+
+    assert one.left() == []
+    assert Phase.RUNNING in phases(two)
+    assert two.status()["backups"][0]["phase"] == "stopped"
+
+
+def test_the_identity_of_others_is_nobody_s_key(worlds: tuple[World, World]) -> None:
+    """A tenant of another namespace, or of another cluster, whose operator opens the same repository."""
+    both(worlds)
+    before = history(worlds[0])
+    for world in worlds:
+        write_configuration(world.root, places=worlds[0].root, identities=[{"name": IDENTITY, "namespaces": ["mine"]}])
+    home = worlds[1].home()
+    uid = worlds[1].make("thief", identity=IDENTITY, state="stopped", expiry={"maximumRetention": "1ms"})
+    place = {"account": "backups", "repository": str(worlds[0].root / "backups")}
+    path = f"{SHOP.removesuffix('shop')}thief"
+    noted = {"annotations": {"place.offsite.dev/x": json.dumps(place)}}
+    worlds[1].cluster.patch(path, {"metadata": noted})
+    worlds[1].declare("Schedule", "nightly", backup="thief", action="drill", cron="* * * * *")
+    worlds[1].look(home)
+
+    told = worlds[1].conditions("thief")["MisconfiguredBackup"]
+    assert f"identities: [{{name: {IDENTITY}}}]" in told
+    assert "mine" not in told, "whose it is, is nobody else's business"
+    assert "backups" not in worlds[1].status("thief")
+    assert worlds[1].cluster.get(DEPLOYMENT.replace("shop", "thief")) is None
+    assert "MisconfiguredSchedule" in worlds[1].conditions("nightly", "Schedule")
+
+    body = worlds[1].delete("thief")
+    for _ in range(5):
+        assert not home.let_go(body), "it cannot be told who shares it: somebody takes the finalizer away"
+        worlds[1].look(home, times=1)
+    assert history(worlds[0]) == before
+    assert uid not in str(worlds[0].begun())
+
+
+def test_an_identity_that_is_listed_and_was_never_joined_gives_no_right_to_delete(worlds: tuple[World, World]) -> None:
+    """As the uid of a resource of somebody else, that an account lists by mistake."""
+    one, two = worlds
+    home, uid = one.running()
+    write_configuration(two.root, places=one.root, identities=[{"name": uid, "namespaces": ["shops"]}])
+    theirs = two.home()
+    two.make(identity=uid)
+    two.look(theirs)
+
+    assert "shares its backup with nobody" in str(two.conditions())
+    two.let_go(theirs, two.delete())
+    one.look(home)
+    assert [low.phase for low in one.lows(uid)] == [Phase.RUNNING]
+    assert two.begun() == []
+
+
+def test_another_repository_is_refused_and_what_runs_goes_on(worlds: tuple[World, World]) -> None:
+    homes = both(worlds)
+    worlds[0].change(destination={"account": "elsewhere"})
+    rounds(worlds, homes)
+
+    assert "stays where it is" in worlds[0].conditions()["MisconfiguredBackup"]
+    assert phases(worlds[0]) == [Phase.RUNNING]
+    worlds[0].change(destination={"account": "backups"})
+    rounds(worlds, homes)
+    assert worlds[0].conditions() == {}
+
+
+def test_another_source_copies_nothing_of_it(worlds: tuple[World, World]) -> None:
+    one, two = worlds
+    homes = one.home(), two.home()
+    one.make(identity=IDENTITY)
+    rounds(worlds, homes)
+    two.make(identity=IDENTITY, cluster="fair")
+    (two.root / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
+    one.copy(IDENTITY)
+    rounds(worlds, homes)
+
+    assert "cluster" in two.conditions()["DeclaredOtherwise"]
+    assert two.deployment()["spec"]["replicas"] == 0
+
+
+def test_no_agents_in_one_cluster_rest_nothing_in_the_other(worlds: tuple[World, World]) -> None:
+    """The first copy is under way: alone a resource without agents would let it rest."""
+    one, two = worlds
+    homes = one.home(), two.home()
+    one.make(identity=IDENTITY)
+    rounds(worlds, homes)
+    two.make(identity=IDENTITY, agents={"replicas": 0})
+    rounds(worlds, homes)
+    assert phases(one) == [Phase.RUNNING]
+
+    two.make("other")
+    two.look(homes[1])
+    assert two.lows(str(two.body("other")["metadata"]["uid"]), "../one/backups") != (), "its slot is free"
+
+
+def test_a_cluster_whose_slots_are_taken_rests_nothing_in_the_other(worlds: tuple[World, World]) -> None:
+    one, two = worlds
+    homes = one.home(), two.home()
+    two.make("other")
+    rounds(worlds, homes)
+    one.make(identity=IDENTITY)
+    rounds(worlds, homes)
+    two.make(identity=IDENTITY)
+    rounds(worlds, homes)
+
+    assert phases(one) == [Phase.RUNNING]
+    assert two.cluster.get(DEPLOYMENT) is None, "its agents wait for a slot of their own cluster"
+    one.copy(IDENTITY)
+    rounds(worlds, homes)
+    assert two.deployment()["spec"]["replicas"] == 1

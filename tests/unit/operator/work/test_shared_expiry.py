@@ -1,0 +1,141 @@
+"""An expiry job of a backup that several resources share: nothing whole goes while one of them is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offsite.model.clock import SystemClock
+from offsite.model.errors import BadOption, ExpiryNotDone
+from offsite.operator.work import expire as expiry
+from offsite.operator.work.assembly import make_expiry
+from offsite.operator.work.expire import expire
+from offsite.operator.world.membership import dismiss, list_members
+from offsite.repository.declared.entry import Kind, Membership
+from offsite.repository.declared.history import Phase
+from offsite.repository.declared.members import member_id
+from offsite.repository.repository import Repository
+from offsite.services import releases
+from offsite.stores.posix_store import open_folder
+from tests.backups import SELECTION, run_once
+from tests.unit.operator.work.declared import Declared
+
+LEDGER = "shop-everywhere"
+ONE, TWO = "11111111-aaaa", "22222222-bbbb"
+
+
+class Shared:
+    """A backup that ONE and TWO share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repository = Repository.init(open_folder(folder))
+        self.declared = Declared(self.repository.store, uid=LEDGER)
+        self.says(Kind.JOINED, ONE)
+        self.declared.start("b")
+        run_once(self.repository.create_backup("b", cluster_id="cluster", selection=SELECTION, declared_by=LEDGER))
+        self.says(Kind.JOINED, TWO)
+
+    def says(self, kind: Kind, uid: str, *, proof: str = "") -> None:
+        generation = self.declared.history.generation + 1
+        word = Membership(id=member_id(LEDGER, uid), name=f"shops/{uid[:1]}", proof=proof)
+        self.declared.decide(kind, generation=generation, member=word, by="an operator")
+
+    def leaves(self, uid: str) -> None:
+        self.says(Kind.LEFT, uid, proof=uid)
+
+    def delete(self, member: str) -> tuple[str, ...]:
+        asked = make_expiry(
+            LEDGER,
+            [self.repository],
+            maximum_retention=None,
+            minimum_restorable=None,
+            is_deletion=True,
+            member=member,
+        )
+        return expire(asked, clock=SystemClock()).removed
+
+    @property
+    def phases(self) -> list[Phase]:
+        return [low.phase for low in self.declared.history.backups]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Shared:
+    return Shared(tmp_path / "repository")
+
+
+def test_all_goes_with_the_last_one(shared: Shared) -> None:
+    shared.leaves(ONE)
+    with pytest.raises(ExpiryNotDone, match="others share shop-everywhere, as shops/2"):
+        shared.delete(ONE)
+    assert shared.phases == [Phase.RUNNING]
+    shared.leaves(TWO)
+    assert shared.delete(TWO) == ("b",)
+    assert shared.phases == [Phase.REMOVED]
+
+
+def test_who_has_not_let_go_itself_or_never_joined_deletes_nothing(shared: Shared) -> None:
+    shared.leaves(ONE)
+    for member in (TWO, "33333333-cccc"):
+        with pytest.raises(ExpiryNotDone, match="is not let go by this resource"):
+            shared.delete(member)
+    assert shared.phases == [Phase.RUNNING]
+
+
+def test_one_that_joins_in_the_middle_ends_the_deletion(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared.leaves(ONE)
+    shared.leaves(TWO)
+    begin = expiry.begin_removal
+
+    def joins(*args: object, **more: object) -> bool:
+        shared.says(Kind.JOINED, "33333333-cccc")
+        return begin(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(expiry, "begin_removal", joins)
+    with pytest.raises(ExpiryNotDone, match="others share"):
+        shared.delete(TWO)
+    assert shared.phases == [Phase.STOPPED]
+    assert shared.repository.backup("b").state().seq
+
+
+def test_that_the_other_one_is_gone_is_believed_of_itself_alone(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may create objects can write that a resource let go; not with its uid, which he does not know."""
+    shared.says(Kind.LEFT, TWO, proof="")
+    shared.leaves(ONE)
+    with pytest.raises(ExpiryNotDone, match="others share"):
+        shared.delete(ONE)
+    (mine, theirs) = list_members(shared.repository.store, LEDGER).members
+    assert (mine.gone, theirs.gone, theirs.dismissed, theirs.believed) == (True, False, "somebody said so", False)
+
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)  # three days later
+    assert shared.delete(ONE) == ("b",)
+
+
+def test_a_person_says_on_this_machine_that_the_other_one_is_gone(shared: Shared) -> None:
+    shared.leaves(ONE)
+    store, theirs = shared.repository.store, member_id(LEDGER, TWO)
+    with pytest.raises(BadOption):
+        dismiss(store, LEDGER, theirs, reason=" ")
+    with pytest.raises(BadOption):
+        dismiss(store, LEDGER, "ffff", reason="burnt down")
+    dismiss(store, LEDGER, theirs[:8], reason="burnt down")
+    (_, told) = list_members(store, LEDGER).members
+    assert (told.dismissed, told.believed) == ("burnt down", True)
+    assert shared.delete(ONE) == ("b",)
+
+
+def test_a_person_refuses_what_somebody_said_in_the_name_of_another(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, theirs = shared.repository.store, member_id(LEDGER, TWO)
+    with pytest.raises(BadOption, match="nobody said"):
+        dismiss(store, LEDGER, theirs, reason="", refuse=True)
+    shared.says(Kind.LEFT, TWO, proof="")
+    dismiss(store, LEDGER, theirs, reason="", refuse=True)
+    shared.leaves(ONE)
+    monkeypatch.setattr(releases, "RELEASE_AFTER_MS", 0)
+    with pytest.raises(ExpiryNotDone, match="others share"):
+        shared.delete(ONE)
