@@ -34,6 +34,7 @@ OTHERS = {
     "namespace",
     "allow_image",
     "allow_host",
+    "allow_metadata",
     "target",
     "with_",
     "place",
