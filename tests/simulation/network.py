@@ -18,7 +18,9 @@ class Network:
 
     def send(self, deliver: Callable[[], None]) -> None:
         if self.scheduler.happens(self.loss):
+            self.scheduler.tell("message lost")
             return
         self.scheduler.soon(SLOW_S, deliver)
         if self.scheduler.happens(self.repetition):
+            self.scheduler.tell("message twice")
             self.scheduler.soon(4 * SLOW_S, deliver)

@@ -264,6 +264,10 @@ def test_s21_what_one_partition_lacks_is_missing_from_later_ones_only() -> None:
     statuses = [world.status(each) for each in (5, 6, 7)]
     assert statuses == [BackupStatus.COMPLETED, BackupStatus.INCOMPLETE, BackupStatus.INCOMPLETE]
     assert_restores(world, 5)
+    take(world, 8)
+    statuses = [world.status(each) for each in (6, 7, 8)]
+    assert statuses == [BackupStatus.INCOMPLETE, BackupStatus.INCOMPLETE, BackupStatus.COMPLETED]
+    assert [copies(world, each, 3) for each in (6, 7)] == [[], []], "it passed them over, and makes none of them later"
 
 
 def test_after_a_restore_nobody_misses_copies_of_what_was_before_it() -> None:

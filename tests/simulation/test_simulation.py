@@ -25,7 +25,7 @@ def test_no_course_of_events_is_wrong_and_much_happens_in_them() -> None:
         course = play(seed)
         assert not course.faults, f"make sim SEED={seed}"
         counts.update(course.counts)
-    for what in ("complete", "restored", "forced", "leader", "crash", "store error"):
+    for what in ("complete", "restored", "forced", "leader", "crash", "store error", "message lost", "message twice"):
         assert counts[what] > SEEDS, what
     for what in ("delete", "not copied", "cleaned", "aborted"):
         assert counts[what] > 10, what

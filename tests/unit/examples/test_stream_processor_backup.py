@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from examples.stream_processor.backup import Backup
+from examples.stream_processor import backup as backup_module
+from examples.stream_processor.backup import Backup, check_files
 from examples.stream_processor.copies import CopyStore, Stored
 from examples.stream_processor.place import Begun, Place, begin
 from examples.stream_processor.records import CHECKPOINT_CREATE, Record, record_bytes
 from examples.stream_processor.snapshots import SnapshotFolder, snapshot_of
 from examples.stream_processor.state import State
 from offsite.cut.bcs import Created, Upload
-from offsite.cut.bcs_copies import Copy
+from offsite.cut.bcs_copies import Copy, CopyState
 
 TAKEN = Created(checkpoint=7, position=0)
 EARLIER, LATER = 1, 5
+FILES = Backup._files
 LOG = record_bytes(Record(position=0, term=0, kind=CHECKPOINT_CREATE, body={"checkpoint": 7})) + b"\n"
 
 
@@ -110,3 +112,25 @@ def test_the_snapshot_is_let_go_whatever_becomes_of_its_copy(
     Backup(place, 2, folder, term=EARLIER)._upload(upload, base)
     assert states(place) == {EARLIER: "completed" if log else "failed"}
     assert folder.remove_old() == folder.newest() != base
+
+
+def test_a_copy_holds_the_snapshot_the_log_behind_it_and_the_position(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [Record(position=number, term=0, kind="ignored", body={}) for number in range(9)]
+    log[6] = Record(position=6, term=0, kind=CHECKPOINT_CREATE, body={"checkpoint": 7})
+
+    def read_log(_place: Place, partition: int, *, offset: int) -> Iterator[tuple[Record, int]]:
+        assert partition == 2
+        yield from ((record, record.position) for record in log[offset:])
+
+    monkeypatch.setattr(Backup, "_files", FILES)
+    monkeypatch.setattr(backup_module, "read_log", read_log)
+    begin(place, Begun(partitions=3))
+    base = snapshot_of(State(processed=3, last=3), offset=4)
+    backup(place, EARLIER)._upload(Upload(checkpoint=7, position=6), base)
+    (stored,) = CopyStore(place).copies(7)
+    assert (stored.copy.state, stored.copy.position) == (CopyState.COMPLETED, 6)
+    files = CopyStore(place).read(stored.copy)
+    assert files["log.jsonl"].splitlines() == [record_bytes(record) for record in log[4:]], "what lies behind as well"
+    assert check_files(stored.copy, files) == (base, log[4:7])
