@@ -131,6 +131,19 @@ def test_another_spelling_of_a_repository_is_no_other_place(home: Home, tmp_path
     assert not list((tmp_path / "backups" / "declared" / uid).glob("probe-*"))
 
 
+def test_a_cluster_that_is_gone_takes_no_backup_with_it(home: Home) -> None:
+    operator, uid = running(home, expiry={"maximumRetention": "7d"})
+    (low,) = home.lows(uid)
+    (home.root / "clusters" / "shop.properties").unlink()
+    for _ in range(3):
+        home.pass_s(8 * 3600)
+        looked(home, operator)
+    assert home.lows(uid) == (low,)
+    assert home.repository.backup(low.beginning.backup).state().seq == 1
+    assert "there is no cluster 'shop'" in home.conditions("shop")["MisconfiguredBackup"]
+    assert [line for line in home.begun() if "--delete" in line] == []
+
+
 def test_a_copy_of_a_repository_is_another_place(home: Home, tmp_path: Path) -> None:
     operator, uid = running(home)
     shutil.copytree(tmp_path / "backups", tmp_path / "copy")

@@ -178,6 +178,14 @@ def test_a_ledger_alone_removes_no_backup(site: Site) -> None:
     assert len(site.repository.backup("a").sound_state().history) == 2
 
 
+def test_of_the_last_backup_goes_what_is_older_than_the_retention_and_nothing_younger(site: Site) -> None:
+    site.begun("a", commits=3, live=True)
+    for younger in ("", "1h"):
+        assert site.expire(retention=younger) == Expired(uid=UID)
+    assert len(site.repository.backup("a").sound_state().history) == 3
+    assert site.expire(retention="0s").points == 2
+
+
 def test_the_retention_keeps_to_its_guards(site: Site) -> None:
     site.begun("a", commits=3, live=True)
     assert site.expire(retention="0s").points == 2
