@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsite.log.groups.offsets import GroupOffsets
+from offsite.log.groups.offsets import CommittedOffset, GroupOffsets, TopicOffsets
 from offsite.log.range import TopicPartition
 from offsite.model.errors import (
     BackupExists,
@@ -22,7 +22,9 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, NO_GROUPS, parse_groups
 from offsite.model.time import format_time
 from offsite.repository.snapshots.group_change import GroupChangeLayout, put_group_change
+from offsite.repository.snapshots.group_snapshot import encode_groups
 from offsite.services.groups.report import report_groups, show_groups
+from offsite.services.groups.restore_groups import restore_groups
 from offsite.services.groups.restored_offsets import map_offset
 from offsite.services.groups.run import (
     GroupsApplied,
@@ -300,3 +302,75 @@ def test_the_history_of_groups_cannot_begin_later(site: Site) -> None:
     site.back_up("orders")
     with pytest.raises(BackupExists, match="exists without the history of groups"):
         site.plan_backup(history=True)
+
+
+def test_a_restore_that_goes_on_with_other_groups_is_undone_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first attempt remembered says nothing of the groups that came later: their offsets were lost."""
+    backed_up(site)
+    site.source.commit_group("writers", "orders", [4, 1])
+    site.back_up()
+    for name in ("readers", "writers"):
+        site.target.commit_group(name, "copy", [0, 0])
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    words: dict[str, Any] = {"topics": ["orders"], "rename": ["orders=copy"], "offsets": "translate"}
+    with monkeypatch.context() as patch:
+        patch.setattr("offsite.kafka.groups.committed_offsets.GroupClient.commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            site.restore(groups=["readers"], **words)
+    result = site.restore(groups=["all"], **words)
+    assert result.resumed
+    assert result.groups is not None
+    change = find_change(site.backup, site.target.admin, result.groups.change)
+    undone = undo_groups(site.backup, site.target.admin, change)
+    assert (undone.groups, site.target.committed("readers", "copy"), site.target.committed("writers", "copy")) == (
+        2,
+        {0: 0, 1: 0},
+        {0: 0, 1: 0},
+    )
+
+
+def test_what_others_put_where_a_restore_remembers_its_groups_is_never_gone_back_to(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may create objects sees the id of a restore long before it comes to its groups."""
+    backed_up(site)
+    site.target.commit_group("readers", "copy", [0, 0])
+    seen: list[str] = []
+
+    def forged(backup: Any, admin: Any, record: Any, groups: Any) -> Any:
+        layout = GroupChangeLayout(backup=backup.layout, change=record.restore)
+        of = {
+            "readers": GroupOffsets(
+                group="readers", topics=(TopicOffsets.of("copy", [CommittedOffset(partition=0, offset=1)]),)
+            )
+        }
+        backup.store.put_if_absent(layout.before_key, encode_groups(of))
+        seen.append(record.restore)
+        return restore_groups(backup, admin, record, groups)
+
+    monkeypatch.setattr("offsite.services.restore.run.restore_groups", forged)
+    site.restore(topics=["orders"], rename=["orders=copy"], offsets="translate", groups=["all"])
+    assert seen
+    undo_groups(site.backup, site.target.admin, find_change(site.backup, site.target.admin, None))
+    assert site.target.committed("readers", "copy") == {0: 0, 1: 0}
+
+
+def test_a_rename_of_one_topic_says_nothing_of_the_others(site: Site) -> None:
+    """On the backup's own cluster, where one of these was made anew: its offsets were set in the new one."""
+    for name in ("orders", "payments"):
+        site.source.make_topic(name)
+        site.source.write(name, [b"a", b"b", b"c"])
+        site.source.commit_group("readers", name, [3])
+    site.back_up("orders", "payments")
+    for name in ("copy", "payments"):
+        site.source.remake_topic(name) if name in site.source.topics else site.source.make_topic(name)
+        site.source.write(name, [b"x"] * 9)
+    site.source.commit_group("readers", "payments", [0])
+    request = GroupsRequest(renames=parse_renames(["orders=copy"]))
+    done = apply_groups(prepare_groups(site.backup, site.source.admin, request), site.source.admin)
+    assert site.source.committed("readers", "copy") == {0: 3}
+    assert site.source.committed("readers", "payments") == {0: 0}
+    assert "payments on the cluster is another topic" in done.notes[0]

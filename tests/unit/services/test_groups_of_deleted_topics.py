@@ -21,6 +21,8 @@ from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.time import format_time
 from offsite.repository.commit import Changes
+from offsite.repository.restores.layout import RestoreLayout
+from offsite.repository.restores.record import find_record, get_targets, put_record, put_targets
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, get_commit_cut, put_commit_cut
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
@@ -452,3 +454,34 @@ def test_an_export_of_a_deleted_topic_has_its_groups(begun: Site, tmp_path: Path
     target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
     request = ExportRequest(point=PointRequest(selection=parse_selection(["orders"])))
     assert list(plan_export(site.backup, target.writer, request).groups) == ["billing"]
+
+
+def test_a_group_that_the_cut_still_has_is_taken_once(begun: Site) -> None:
+    """It was gone when its commit was made, and was there at the cut of that."""
+    site = begun
+    site.source.commit_group("auditing", "orders", [1])
+    site.back_up()
+    del site.source.groups["billing"]
+    site.back_up()
+    (partition,) = (each for each in site.backup.state().positions if each.topic == "orders")
+    wanted = CutGroup(group="billing", partition_id=partition, offset=2)
+    _commit_cut(site, replace(_cut(site), groups=(wanted,)))
+    deleted_beside_a_living_group(site)
+    result = site.restore(topics=["orders"], groups=["*", "billing"], cut="auto").groups
+    assert result is not None
+    assert (result.offsets_set, result.gone) == (2, ())
+    assert site.target.committed("billing", "orders") == {0: 2}
+
+
+def test_a_restore_that_others_say_they_made_hides_not_the_one_that_made_the_topic(begun: Site) -> None:
+    site = deleted_beside_a_living_group(begun)
+    restore = site.restore(into=site.source, topics=["orders"], offsets="preserve").restore
+    store, own = site.backup.store, RestoreLayout(backup=site.backup.layout, restore=restore)
+    forged = RestoreLayout(backup=site.backup.layout, restore="20000101-000000-0123abcd")
+    record, targets = find_record(store, own), get_targets(store, own)
+    assert record is not None
+    assert targets is not None
+    put_record(store, forged, replace(record, restore=forged.restore))
+    put_targets(store, forged, targets, number=1)
+    done = applied(site, to=site.source, groups=parse_groups(["billing"]))
+    assert (done.offsets_set, done.notes[1:]) == (1, ())

@@ -98,6 +98,10 @@ class Renames:
         names = tuple(topics)
         return tuple(rule.source for rule in self.rules if all(rule.apply(name) is None for name in names))
 
+    def is_about(self, topic: str) -> bool:
+        """Whether a rule is about the topic."""
+        return any(rule.apply(topic) is not None for rule in self.rules)
+
     def __str__(self) -> str:
         return join_patterns(map(str, self.rules))
 

@@ -17,7 +17,7 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 from offsite.repository.layout import BackupLayout, own
 from offsite.repository.segments.body import content_hash
 from offsite.repository.snapshots.group_snapshot import decode_groups, encode_groups
-from offsite.stores.store import Store
+from offsite.stores.store import PutResult, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,11 @@ def put_group_change(
     *,
     on_record: Callable[[str, bytes], None] = lambda _key, _data: None,
 ) -> None:
-    """Remember it. A repeated change keeps what the first attempt found: that is what to go back to. `on_record` is
-    told of the record before it is written."""
+    """Remember it. `on_record` is told of the record before it is written. Raises `DamagedObject` where somebody has
+    put something else in its place."""
     layout = GroupChangeLayout(backup=backup, change=change.change)
-    store.put_if_absent(layout.before_key, encode_groups(before))
-    stored = store.get(layout.before_key) or b""
+    stored = encode_groups(before)
+    _put_new(store, layout.before_key, stored)
     fields: dict[str, JsonValue] = {
         "format": FORMAT,
         "change": change.change,
@@ -93,7 +93,12 @@ def put_group_change(
     }
     data = encode_object(fields)
     on_record(layout.record_key, data)
-    store.put_if_absent(layout.record_key, data)
+    _put_new(store, layout.record_key, data)
+
+
+def _put_new(store: Store, key: str, data: bytes) -> None:
+    if store.put_if_absent(key, data) is PutResult.OTHER:
+        raise DamagedObject(f"{key} exists with other bytes", hint="run the same command again")
 
 
 def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> GroupTable:

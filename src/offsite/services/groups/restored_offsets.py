@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offsite.log.offset_map import OffsetMap, OffsetMapBuilder
@@ -146,7 +146,13 @@ class MadeTopic:
 
 
 def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
-    """What made a topic of that name and id; None where no restore of this backup says that it did."""
+    """What made a topic of that name and id, one of this installation before others, who may say so of any; None where
+    no restore of this backup does."""
+    found = list(_made_topic(backup, topic, topic_id))
+    return next((made for made in found if made.is_ours), found[0] if found else None)
+
+
+def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic]:
     stores = [place.record_store for place in record_places(backup)]
     places = [(store, name) for store in stores for name in sorted(restore_names(store, backup.layout))]
     for place, name in places:
@@ -160,12 +166,11 @@ def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
         source = next((source for source, target in record.topics if target == topic), "")
         of = TopicIncarnation(topic=source, topic_id=dict(record.incarnations).get(source, ""))
         keys = (layout.record_key, layout.targets_key(max(targets_known(place, layout), 1)))
-        return MadeTopic(
+        yield MadeTopic(
             restore=name,
             is_ours=all(is_written_here(place, key) for key in keys),
             same_offsets_as=of if topic in record.preserved else None,
         )
-    return None
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:

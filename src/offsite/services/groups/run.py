@@ -17,13 +17,14 @@ from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.choices import CutChoice
-from offsite.model.errors import BadOption, NoSuchRestore, OtherCluster
+from offsite.model.errors import BadOption, DamagedObject, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
 from offsite.model.journal import warned
 from offsite.model.selections.rename import Renames
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
+from offsite.repository.layout import own
 from offsite.repository.snapshots.group_change import (
     GroupChange,
     GroupChangeLayout,
@@ -155,17 +156,14 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
     """Remember what is committed now, then commit what was planned. After a crash, prepare and apply again."""
     changes, counts = planned.plan.changes(), planned.plan.counts()
     failed: tuple[GroupFailure, ...] = ()
+    change = _remembered(planned) if changes else ""
     if changes:
-        with writing_records(planned.backup):
-            prepare_records(planned.backup)
-            store, noting = planned.backup.record_store, partial(note_written, planned.backup.record_store)
-            put_group_change(store, planned.backup.layout, planned.change, planned.plan.before(), on_record=noting)
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
     done = {name: group for name, group in changes.items() if name not in refused}
     not_set = {each.group for each in planned.plan.refused} | refused
     return GroupsApplied(
-        change=planned.change.change if changes else "",
+        change=change,
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,
         origin=planned.origin,
@@ -183,6 +181,39 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         earlier=planned.earlier,
         gone=planned.gone,
     )
+
+
+def _remembered(planned: PlannedGroups) -> str:
+    """The id of the change to undo it all by. An earlier attempt of it counts where this installation recorded that,
+    and where it says what to go back to of all that is going to be committed."""
+    backup, change, before = planned.backup, planned.change, planned.plan.before()
+    with writing_records(backup):
+        prepare_records(backup)
+        store = backup.record_store
+        if any(own(store.list(backup.layout.group_change_prefix(change.change)))):
+            if _covers(backup, change, before):
+                return change.change
+            change = replace(change, change=dated_id(store.now_ms()))
+        put_group_change(store, backup.layout, change, before, on_record=partial(note_written, store))
+    return change.change
+
+
+def _covers(backup: Backup, change: GroupChange, before: GroupTable) -> bool:
+    store = backup.record_store
+    if not is_written_here(store, _layout(backup, change).record_key):
+        return False
+    earlier = (each for each in try_open_changes(store, backup.layout) if each.change == change.change)
+    found = next(earlier, None)
+    try:
+        remembered = get_before(store, backup.layout, found) if isinstance(found, GroupChange) else {}
+    except DamagedObject:
+        return False
+    return set(_partitions(before)) <= set(_partitions(remembered))
+
+
+def _partitions(groups: GroupTable) -> Iterator[tuple[str, str, int]]:
+    for name, group in groups.items():
+        yield from ((name, topic.topic, partition) for topic in group.topics for partition in topic.partitions)
 
 
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
@@ -257,10 +288,10 @@ def _as_of_and_mapping(
         return _of_restore(backup, request, cluster_id, topics)
     point = PointRequest(commit=request.commit, at=request.at)
     as_of = groups_as_of(backup, point, _default(backup, request), patterns=request.groups)
-    if not request.renames.rules:
-        as_of = as_of.of_incarnations(_known_ids(backup, admin))
-        is_own = cluster_id == backup.descriptor.cluster_id
-        as_of = as_of.without_topics(dict(_strangers(backup, admin, as_of))) if is_own else as_of
+    ids = _unnamed_ids(admin, request.renames)
+    as_of = as_of.of_incarnations(_known_ids(backup, ids))
+    is_own = cluster_id == backup.descriptor.cluster_id
+    as_of = as_of.without_topics(dict(_strangers(backup, ids, as_of))) if is_own else as_of
     read = {topic.topic for group in as_of.groups.values() for topic in group.topics}
     if unused := request.renames.unused({*read, *(each.topic for each in as_of.point.topics)}):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not in the backup", hint="correct the name")
@@ -294,20 +325,20 @@ def _of_restore(
     return replace(as_of, own_notes=(*as_of.own_notes, *notes)), replace(maps, topics=there)
 
 
-def _known_ids(backup: Backup, admin: ClusterAdmin) -> Mapping[str, str]:
+def _known_ids(backup: Backup, ids: Mapping[str, str]) -> Mapping[str, str]:
     """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
     known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
-    return {name: topic_id for name, topic_id in _ids(admin).items() if (name, topic_id) in known}
+    return {name: topic_id for name, topic_id in ids.items() if (name, topic_id) in known}
 
 
-def _ids(admin: ClusterAdmin) -> dict[str, str]:
-    return {name: str(topic.topic_id or "") for name, topic in admin.topics().items()}
+def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
+    """The topics of the target that no rule is about: where one is, a person says what topic is meant."""
+    return {name: str(topic.topic_id or "") for name, topic in admin.topics().items() if not renames.is_about(name)}
 
 
-def _strangers(backup: Backup, admin: ClusterAdmin, as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
+def _strangers(backup: Backup, there: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
     """Topics of the backup's own cluster that are others than the groups have read, with the reason: nobody knows what
     their offsets stand for, unless a restore that was made here made them with the same offsets."""
-    there = _ids(admin)
     read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
     for name, topic_id in sorted(read):
         if not (now := there.get(name, "")) or not topic_id or now == topic_id:
