@@ -16,7 +16,7 @@ from offsite.copy.restore_point import PointRequest
 from offsite.kafka import presence
 from offsite.log.groups.fold import GroupPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.errors import DamagedObject, NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.time import format_time
@@ -450,10 +450,15 @@ def test_a_restore_that_stands_there_goes_on_with_other_groups(begun: Site, monk
 
 
 def test_an_export_of_a_deleted_topic_has_its_groups(begun: Site, tmp_path: Path) -> None:
+    lost = begun.backup.state().groups
+    assert lost is not None
     site = deleted_beside_a_living_group(begun)
     target = open_target("jsonl", str(tmp_path / "archive"), WriteOptions())
     request = ExportRequest(point=PointRequest(selection=parse_selection(["orders"])))
     assert list(plan_export(site.backup, target.writer, request).groups) == ["billing"]
+    site.backup.store.delete(lost)
+    with pytest.raises(DamagedObject):  # an archive that has them already would lose them
+        plan_export(site.backup, target.writer, request)
 
 
 def test_a_group_that_the_cut_still_has_is_taken_once(begun: Site) -> None:
@@ -485,3 +490,27 @@ def test_a_restore_that_others_say_they_made_hides_not_the_one_that_made_the_top
     put_targets(store, forged, targets, number=1)
     done = applied(site, to=site.source, groups=parse_groups(["billing"]))
     assert (done.offsets_set, done.notes[1:]) == (1, ())
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_damage_of_an_earlier_commit_takes_the_groups_of_its_topic_alone(begun: Site, is_restored: bool) -> None:
+    """One object of years ago was in the way of all groups."""
+    site = begun
+    lost = site.backup.state().groups
+    assert lost is not None
+    deleted_beside_a_living_group(site)
+    site.backup.store.delete(lost)
+    why = f"the groups of orders are left out: {lost} is missing"
+    with pytest.raises(DamagedObject):
+        show_groups(site.backup, groups=parse_groups(["billing"]))
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    assert ([each.group for each in shown.groups], list(shown.notes)) == (["shipping"], [why])
+    if is_restored:
+        result = site.restore(topics=["orders", "users"], groups=["all"]).groups
+        assert result is not None
+        assert (result.offsets_set, result.notes, result.complete) == (1, (why,), False)
+    else:
+        site.target.make_topic("users")
+        site.target.write("users", [b"0"] * 6)
+        assert applied(site).offsets_set == 1
+    assert site.target.committed("shipping", "users") == {0: 5}

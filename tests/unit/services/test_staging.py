@@ -214,6 +214,18 @@ def test_a_copy_stays_where_a_record_of_its_changes_cannot_be_read(cache: Path) 
     assert len(folders(cache)) == 1
 
 
+def test_a_copy_stays_where_what_its_groups_had_is_gone(cache: Path, states: Path) -> None:
+    """Nothing was kept in its place, and the command for it told."""
+    staging = open_staging(None, format_name="avro", archive="/a")
+    restored_from(staging, ended=True)
+    layout = GroupChangeLayout(backup=BackupLayout(backup=staging.backup), change="c")
+    staging.repository.store.delete(layout.before_key)
+    with staging.in_hand() as held, pytest.raises(DamagedObject):
+        staging.remove(held)
+    assert len(folders(cache)) == 1
+    assert not states.exists()
+
+
 def test_a_copy_stays_where_what_undoes_its_changes_can_be_kept_nowhere(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

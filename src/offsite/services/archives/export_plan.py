@@ -206,6 +206,8 @@ def _groups(backup: Backup, state: BackupState, ids: Mapping[str, str], patterns
     if not patterns or state.groups is None:
         return GroupsAsOf(groups={}, point=state, origin=SNAPSHOT)
     found = groups_as_of(backup, PointRequest(), FixedPoint(commit=state.seq), topic_ids=ids)
+    for error in found.unread.values():
+        raise error  # an archive that has them already would lose them
     chosen = {name: found.groups[name] for name in patterns.select(found.groups)}  # one may come later
     return replace(found, groups=on_topics(chosen, ids))
 

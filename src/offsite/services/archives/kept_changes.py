@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from offsite.model.errors import BadOption, RepositoryExists, RepositoryNotFound
 from offsite.repository.backup import Backup
 from offsite.repository.repository import Repository
-from offsite.repository.snapshots.group_change import GroupChange, GroupChangeLayout, UnreadableChange, try_open_changes
+from offsite.repository.snapshots.group_change import (
+    GroupChange,
+    GroupChangeLayout,
+    UnreadableChange,
+    get_before,
+    try_open_changes,
+)
 from offsite.services.heads import memory_root
 from offsite.services.own_writes import note_written
 from offsite.stores.open_store import open_store
@@ -40,6 +46,8 @@ def keep_changes(backup: Backup) -> KeptChanges:
     kept = KeptChanges(place="", backup=backup.descriptor.name, changes=tuple(each.change for each in changes))
     if not changes:
         return kept
+    for change in changes:
+        get_before(source, backup.layout, change)
     target = _opened()
     _copy(source, target.store, backup.layout.descriptor_key)
     for change in changes:

@@ -98,7 +98,7 @@ def foresee_groups(
     return GroupOutlook(
         groups=groups,
         verdicts=counts,
-        exit_code=_PARTIAL if counts[Verdict.CANNOT_GO_ON] else 0,
+        exit_code=_PARTIAL if counts[Verdict.CANNOT_GO_ON] or as_of.unread else 0,
         origin=as_of.origin,
         notes=as_of.notes,
         earlier=as_of.earlier_commits,

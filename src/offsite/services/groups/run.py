@@ -65,7 +65,7 @@ class GroupsRequest:
 class PlannedGroups:
     """A decided change: nothing was touched yet. `unreadable` are groups of the target whose offsets it did not tell:
     they are left alone. `earlier`: which offsets are of an earlier commit; `gone`: groups that are gone, and would be
-    put in place if they were named in full."""
+    put in place if they were named in full; `unread_topics`: deleted ones, whose groups are in what is damaged."""
 
     backup: Backup
     change: GroupChange
@@ -74,13 +74,15 @@ class PlannedGroups:
     unreadable: tuple[GroupFailure, ...]
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
+    unread_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsApplied:
     """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
     are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target.
-    `refused` offsets were not set: their groups would have skipped or repeated work. `behind`: so many go on at the
+    `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
+    were deleted, are left out, because what has them is damaged. `behind`: so many go on at the
     next record there is, because the source had deleted the ones before it unread. `earlier`: which offsets are of an
     earlier commit than the others; `gone`: groups that are gone, and were not named in full."""
 
@@ -101,11 +103,12 @@ class GroupsApplied:
     behind: int = 0
     earlier: tuple[EarlierCommit, ...] = ()
     gone: tuple[GoneSince, ...] = ()
+    unread_topics: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether every group is where it was."""
-        return not self.failed and not self.refused
+        return not self.failed and not self.refused and not self.unread_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +152,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
         unreadable=current.failed,
         earlier=as_of.earlier_commits,
         gone=as_of.gone,
+        unread_topics=tuple(as_of.unread),
     )
 
 
@@ -180,6 +184,7 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
         behind=counts.behind,
         earlier=planned.earlier,
         gone=planned.gone,
+        unread_topics=planned.unread_topics,
     )
 
 

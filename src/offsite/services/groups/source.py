@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offsite.copy.point_cut import choose_cut
 from offsite.copy.restore_point import FixedPoint, PointRequest, fix_point
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets
 from offsite.model.choices import CutChoice
-from offsite.model.errors import NoSuchRestorePoint
+from offsite.model.errors import Damaged, NoSuchRestorePoint
 from offsite.model.named import named
 from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
@@ -61,7 +61,8 @@ class GoneSince:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsAsOf:
     """The groups as of `point`: from the `history` those of a time, from a `snapshot` those of its commit. `earlier`:
-    which offsets are of an earlier commit. `gone`: groups that are meant and gone, and were not named in full."""
+    which offsets are of an earlier commit. `gone`: groups that are meant and gone, and were not named in full.
+    `unread`: deleted topics whose groups are left out, because what has them is damaged."""
 
     groups: GroupTable
     point: BackupState
@@ -69,6 +70,7 @@ class GroupsAsOf:
     own_notes: tuple[str, ...] = ()
     earlier: tuple[EarlierOffsets, ...] = ()
     gone: tuple[GoneSince, ...] = ()
+    unread: Mapping[str, Damaged] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -224,17 +226,17 @@ class _Joining:
         meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
         shapes = found.point.topics
         by_time = sorted(meant & shapes.keys(), key=lambda each: (shapes[each].deleted_ms, each))
-        deleted = [each for each in map(self._deleted, by_time) if each is not None]
+        deleted, unread = self._all_deleted(by_time)
         all_gone = [*self._gone(), *(gone for each in deleted for gone in each.gone)]
         names = {*found.groups, *(name for each in deleted for name in each.groups)}
-        self._check_known(patterns, {*names, *(each.group for each in all_gone)})
+        self._check_known(patterns, {*names, *(each.group for each in all_gone)}, unread)
         chosen = frozenset(patterns.select(names))
         gone = {(each.group, each.topic): each for each in all_gone if each.incarnation in meant}
         taken = (self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals)
         wanted = [*(each.only(chosen) for each in deleted), *(each for each in taken if each is not None)]
         earlier = [each for each in wanted if each.groups]
         found = replace(found, groups={name: group for name, group in found.groups.items() if name in chosen})
-        names_told = {each.of.incarnation.topic for each in deleted}
+        names_told = {*(each.of.incarnation.topic for each in deleted), *unread}
         if names_told:  # what the snapshot says of them is older, or of a newer one of that name
             found = replace(found, groups=_filtered(found.groups, lambda topic: topic.topic not in names_told))
         found = found if topic_ids is None else found.of_incarnations(topic_ids)
@@ -244,7 +246,22 @@ class _Joining:
             groups=_joined(found.groups, earlier),
             earlier=tuple(each.of for each in earlier),
             gone=tuple(map(self._told, offered)),
+            own_notes=(*found.own_notes, *(f"the groups of {name} are left out: {unread[name]}" for name in unread)),
+            unread=unread,
         )
+
+    def _all_deleted(self, topics: Iterable[TopicIncarnation]) -> tuple[list[EarlierGroups], dict[str, Damaged]]:
+        """The groups on topics that are deleted. Damage of an earlier commit is told of its topic, and is in the way of
+        no other."""
+        deleted, unread = list[EarlierGroups](), dict[str, Damaged]()
+        for topic in topics:
+            try:
+                found = self._deleted(topic)
+            except Damaged as error:
+                unread[topic.topic] = error
+            else:
+                deleted += [] if found is None else [found]
+        return deleted, unread
 
     def _deleted(self, incarnation: TopicIncarnation) -> EarlierGroups | None:
         """The groups on a topic that is deleted; None for one that is not, and where the history has some."""
@@ -264,8 +281,10 @@ class _Joining:
             if each.incarnation in alive and each.since <= self.until.seq and not is_there:
                 yield each
 
-    def _check_known(self, patterns: GroupPatterns, known: Collection[str]) -> None:
+    def _check_known(self, patterns: GroupPatterns, known: Collection[str], unread: Mapping[str, Damaged]) -> None:
         if missing := patterns.missing(known):
+            for error in unread.values():
+                raise error  # they may be there
             backup = self.found.point.backup
             raise NoSuchRestorePoint(
                 f"backup {backup} knows no group {', '.join(missing)} at commit {self.found.point.seq}",
