@@ -12,6 +12,7 @@ from examples.stream_processor.backup import Backup, check_files
 from examples.stream_processor.copies import CopyStore, Stored
 from examples.stream_processor.place import Begun, Place, begin
 from examples.stream_processor.records import CHECKPOINT_CREATE, Record, record_bytes
+from examples.stream_processor.restore import restore
 from examples.stream_processor.snapshots import SnapshotFolder, snapshot_of
 from examples.stream_processor.state import State
 from offsite.cut.bcs import Created, Upload
@@ -134,3 +135,10 @@ def test_a_copy_holds_the_snapshot_the_log_behind_it_and_the_position(
     files = CopyStore(place).read(stored.copy)
     assert files["log.jsonl"].splitlines() == [record_bytes(record) for record in log[4:]], "what lies behind as well"
     assert check_files(stored.copy, files) == (base, log[4:7])
+
+
+def test_a_restore_never_goes_into_what_is_there(place: Place) -> None:
+    begin(place, Begun(partitions=3))
+    (place.folder / place.name).mkdir(exist_ok=True)
+    with pytest.raises(ValueError, match="exists already"):
+        restore(place, 7, place, replicas=1)

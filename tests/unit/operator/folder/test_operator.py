@@ -398,7 +398,7 @@ def test_two_operators_of_a_folder_agree_on_uids_generations_and_processes(home:
 
 
 def test_at_most_so_many_are_in_their_initial_copy(home: Home) -> None:
-    operator = home.operator(initial_copies=1)
+    operator = home.operator()
     (home.root / "clusters" / "fair.properties").write_text("bootstrap.servers=localhost:9092\n")
     home.put("a.yaml", resource("shop", agents={"replicas": 1}))
     home.put("b.yaml", resource("fair", agents={"replicas": 1}))

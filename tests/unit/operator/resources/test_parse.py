@@ -76,6 +76,7 @@ def test_a_restore_and_a_schedule_have_their_defaults() -> None:
     restore = parse_resource(document("Restore", backupUrl="s3://b/p#x", cluster="a"), source="a")
     assert isinstance(restore, Restore)
     assert (restore.spec.commit, restore.spec.timestamp, restore.spec.topics) == (0, "", ("*",))
+    assert restore.spec.state == "running"
     schedule = parse_resource(document("Schedule", backup="a", action="drill", cron="0 3 * * *"), source="a")
     assert isinstance(schedule, Schedule)
     assert (schedule.spec.time_zone, schedule.spec.suspend) == ("UTC", False)
