@@ -107,7 +107,13 @@ def test_ids_rise_also_when_the_clock_steps_back(site: Site) -> None:
 def test_a_requested_checkpoint_is_not_ongoing_until_every_partition_has_started(site: Site) -> None:
     assert show(site, 7).status == "doesNotExist"
     ask(site.backup, 7)
-    assert show(site, 7).status == "requested"
+    taker = Taker(backup=site.backup)
+    with held_lease(taker):
+        plan = site.plan_backup()
+        assert show(site, 7).status == "requested"
+        assert taker.take(7, plan) is not None
+        report = show(site, 7)
+        assert (report.status, [each.partition for each in report.details]) == ("ongoing", [0, 1])
 
 
 def test_one_that_is_taken_is_ongoing_while_its_process_lives_and_never_completed_by_silence(site: Site) -> None:
