@@ -24,6 +24,7 @@ from offsite.repository.commit import Changes
 from offsite.repository.restores.layout import RestoreLayout
 from offsite.repository.restores.record import find_record, get_targets, put_record, put_targets
 from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, get_commit_cut, put_commit_cut
+from offsite.repository.snapshots.group_snapshot import get_group_snapshot, put_group_snapshot
 from offsite.services.archives.export_job import open_target
 from offsite.services.archives.export_plan import ExportRequest, plan_export
 from offsite.services.collect.leftovers_plan import planned_leftovers
@@ -514,3 +515,32 @@ def test_damage_of_an_earlier_commit_takes_the_groups_of_its_topic_alone(begun: 
         site.target.write("users", [b"0"] * 6)
         assert applied(site).offsets_set == 1
     assert site.target.committed("shipping", "users") == {0: 5}
+
+
+def test_a_group_that_is_gone_and_was_not_there_yet_at_the_cut_is_told_all_the_same(begun: Site) -> None:
+    site = begun
+    (partition,) = (each for each in site.backup.state().positions if each.topic == "orders")
+    _commit_cut(site, replace(_cut(site), groups=(CutGroup(group="billing", partition_id=partition, offset=-1),)))
+    del site.source.groups["billing"]
+    site.back_up()
+    result = site.restore(topics=["orders"], groups=["billing"]).groups
+    assert result is not None
+    assert result.offsets_set == 0
+    (note,) = result.notes
+    assert note.startswith("billing is gone from orders since commit 3 of ")
+    assert note.endswith(": a restore of the commit before that would have set nothing of it there")
+
+
+@pytest.mark.parametrize("since", [0, 1])
+def test_a_stranger_who_says_that_groups_are_gone_stops_nobody(begun: Site, since: int) -> None:
+    site, head = begun, begun.backup.state()
+    (orders,) = (each for each in head.topics if each.topic == "orders")
+    forged = snapshots.GoneGroup(group="forged", topic="orders", topic_id=orders.topic_id, since=since)
+    groups = site.backup.store, site.backup.layout
+    assert head.groups is not None
+    key = put_group_snapshot(*groups, 2, get_group_snapshot(site.backup.store, head.groups), [forged])
+    site.backup.commit(head.carried_over(Changes(groups=key, accounted=True)), base=head, writer="forged")
+    result = site.restore(topics=["orders"], groups=["forged", "billing"], commit=2).groups
+    assert result is not None
+    assert result.offsets_set == 1
+    assert f"forged is gone from orders since commit {since}" in result.notes[0]

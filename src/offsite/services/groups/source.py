@@ -232,21 +232,27 @@ class _Joining:
         self._check_known(patterns, {*names, *(each.group for each in all_gone)}, unread)
         chosen = frozenset(patterns.select(names))
         gone = {(each.group, each.topic): each for each in all_gone if each.incarnation in meant}
-        taken = (self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals)
-        wanted = [*(each.only(chosen) for each in deleted), *(each for each in taken if each is not None)]
-        earlier = [each for each in wanted if each.groups]
+        named_ones = {key: self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals}
+        taken = {key: found for key, found in named_ones.items() if found is not None and found.groups}
+        earlier = [*(each for each in (of.only(chosen) for of in deleted) if each.groups), *taken.values()]
         found = replace(found, groups={name: group for name, group in found.groups.items() if name in chosen})
         names_told = {*(each.of.incarnation.topic for each in deleted), *unread}
         if names_told:  # what the snapshot says of them is older, or of a newer one of that name
             found = replace(found, groups=_filtered(found.groups, lambda topic: topic.topic not in names_told))
         found = found if topic_ids is None else found.of_incarnations(topic_ids)
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
+        notes = [f"the groups of {name} are left out: {unread[name]}" for name in unread]
+        notes += [
+            f"{self._told(gone[key])}: a restore of the commit before that would have set nothing of it there"
+            for key in named_ones
+            if key not in taken
+        ]
         return replace(
             found,
             groups=_joined(found.groups, earlier),
             earlier=tuple(each.of for each in earlier),
             gone=tuple(map(self._told, offered)),
-            own_notes=(*found.own_notes, *(f"the groups of {name} are left out: {unread[name]}" for name in unread)),
+            own_notes=(*found.own_notes, *notes),
             unread=unread,
         )
 
