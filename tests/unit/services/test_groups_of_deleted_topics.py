@@ -479,7 +479,9 @@ def test_a_group_that_the_cut_still_has_is_taken_once(begun: Site) -> None:
     assert site.target.committed("billing", "orders") == {0: 2}
 
 
-def test_a_restore_that_others_say_they_made_hides_not_the_one_that_made_the_topic(begun: Site) -> None:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_what_others_say_of_who_made_a_topic_counts_for_no_more_than_that(begun: Site, is_ours: bool) -> None:
+    """A forged record hides not the true one, and is not recommended as if it were one."""
     site = deleted_beside_a_living_group(begun)
     restore = site.restore(into=site.source, topics=["orders"], offsets="preserve").restore
     store, own = site.backup.store, RestoreLayout(backup=site.backup.layout, restore=restore)
@@ -489,8 +491,12 @@ def test_a_restore_that_others_say_they_made_hides_not_the_one_that_made_the_top
     assert targets is not None
     put_record(store, forged, replace(record, restore=forged.restore))
     put_targets(store, forged, targets, number=1)
+    if not is_ours:
+        store.delete(own.record_key)
     done = applied(site, to=site.source, groups=parse_groups(["billing"]))
-    assert (done.offsets_set, done.notes[1:]) == (1, ())
+    assert done.offsets_set == is_ours
+    told = f"orders was made by restore {forged.restore}, says a record that was not written here; "
+    assert is_ours or done.notes[0].startswith(told)
 
 
 @pytest.mark.parametrize("is_restored", [False, True])

@@ -353,7 +353,8 @@ def _strangers(backup: Backup, there: Mapping[str, str], as_of: GroupsAsOf) -> I
             why = "is another topic than the one that its groups have read, and no restore of this backup made it"
             yield name, f"{name} on the cluster {why}: offsets on it are left out (or --rename {name}={name})"
         elif not made.is_ours or made.same_offsets_as != of:
-            yield name, f"{name} was made by restore {made.restore}: set its groups with --restore {made.restore}"
+            who = "" if made.is_ours else ", says a record that was not written here; if you know who did"
+            yield name, f"{name} was made by restore {made.restore}{who}: set its groups with --restore {made.restore}"
 
 
 def _repartitioned(groups: GroupTable, maps: RestoredOffsets, topics: Mapping[str, int]) -> Iterator[str]:
