@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from offsite.archives.formats import WriteOptions
 from offsite.cli.views.restore_view import render_outlook
 from offsite.copy.restore_point import PointRequest
 from offsite.kafka import presence
+from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.groups.requests import ListedGroup
 from offsite.log.groups.fold import GroupPartition
 from offsite.model.clock import SystemClock
-from offsite.model.errors import DamagedObject, NoSuchRestorePoint
+from offsite.model.errors import DamagedObject, LeaderUnavailable, NoSuchRestorePoint
 from offsite.model.selections.rename import parse_renames
 from offsite.model.selections.selection import ALL_GROUPS, parse_groups, parse_selection
 from offsite.model.time import format_time
@@ -550,3 +553,31 @@ def test_a_stranger_who_says_that_groups_are_gone_stops_nobody(begun: Site, sinc
     assert result is not None
     assert result.offsets_set == 1
     assert f"forged is gone from orders since commit {since}" in result.notes[0]
+
+
+@pytest.mark.parametrize("answer", ["it has offsets", "it may not be described", "nobody answers"])
+def test_a_group_that_no_broker_lists_is_not_gone_for_that(
+    begun: Site, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Lists leave out what may not be described, and what moves to another coordinator meanwhile."""
+    site, offsets, listed = begun, GroupClient.offsets, GroupClient.list
+
+    def asked(client: GroupClient, groups: Iterable[ListedGroup]) -> FetchedGroups:
+        groups = list(groups)
+        names = [each.group for each in groups]
+        if "billing" in names and answer == "nobody answers":
+            raise LeaderUnavailable("no coordinator")
+        if "billing" in names and answer == "it may not be described":
+            return FetchedGroups(groups={}, failed=(GroupFailure(group="billing", error="DENIED", message="denied"),))
+        return offsets(client, groups)
+
+    monkeypatch.setattr(
+        GroupClient, "list", lambda client: [each for each in listed(client) if each.group != "billing"]
+    )
+    monkeypatch.setattr(GroupClient, "offsets", asked)
+    site.source.commit_group("shipping", "users", [4])
+    result = site.back_up()
+    assert result.groups is not None
+    assert [each.group for each in result.groups.failed] == ["billing"]
+    shown = show_groups(site.backup, groups=ALL_GROUPS)
+    assert ([each.group for each in shown.groups], shown.gone) == (["billing", "shipping"], ())

@@ -5,8 +5,8 @@ Answers are per group: one that may not be read, or has members when it must hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from offsite.kafka.groups.coordinators import COORDINATOR_MAX_S, GroupCoordinators
@@ -55,11 +55,12 @@ class GroupFailure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedGroups:
     """Groups with what they have committed, and those whose offsets could not be read. `not_carried` are of kinds that
-    no restore brings back."""
+    no restore brings back. `ask_again`: asks coordinators for groups by name; None where nobody is there to ask."""
 
     groups: GroupTable
     failed: tuple[GroupFailure, ...]
     not_carried: tuple[ListedGroup, ...] = ()
+    ask_again: Callable[[Iterable[ListedGroup]], FetchedGroups] | None = field(default=None, compare=False, repr=False)
 
 
 class GroupClient:
@@ -109,6 +110,7 @@ class GroupClient:
             groups=found,
             failed=_failures(answers, "reading its offsets"),
             not_carried=tuple(each for each in chosen if each.kind not in _CARRIED),
+            ask_again=self.offsets,
         )
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:

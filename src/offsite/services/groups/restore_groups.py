@@ -27,7 +27,8 @@ def restore_groups(
     backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
 ) -> GroupsApplied | None:
     """Put the groups in place, and return what was done; None when no groups were asked for. May be repeated: the
-    change to undo has the restore's own id, and remembers what the first attempt found."""
+    change to undo has the restore's own id, and remembers what the first attempt found, as long as that covers all that
+    is put in place now; else it has another one."""
     if not groups:
         return None
     planned = prepare_groups(backup, admin, GroupsRequest(groups=groups, restore=record.restore))

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
+from offsite.kafka.groups.requests import ListedGroup
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count, on_topics
-from offsite.model.errors import DamagedObject
+from offsite.model.errors import DamagedObject, OffsiteError
 from offsite.model.selections.selection import NO_GROUPS, GroupPatterns
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation, TopicShape
@@ -24,6 +25,8 @@ from offsite.repository.snapshots.group_snapshot import (
 )
 from offsite.repository.state import BackupState
 
+_NO_GROUP = "GROUP_ID_NOT_FOUND"
+"""How a coordinator may say that it has no such group."""
 GONE_MAX = 1_000
 """Groups that are gone and remembered, the newest: some 80 KB in each snapshot at most."""
 
@@ -95,7 +98,8 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     former, problem = before.get(backup, base)
     note = problem
     found = on_topics(fetched.groups, {shape.topic: shape.topic_id for shape in topics})
-    groups = _with_former(found, former.groups, fetched.failed)
+    failed = (*fetched.failed, *_unlisted(fetched, former.groups, patterns))
+    groups = _with_former(found, former.groups, failed)
     groups = _with_unseen(groups, former.groups, unseen) if unseen else groups
     if former.groups and not groups:
         note = f"no group was found where there were {len(former.groups)}: the former snapshot was kept"
@@ -108,8 +112,27 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
         key = put_group_snapshot(backup.store, backup.layout, base.seq + 1, groups, gone)
         before.keep(key, GroupSnapshot(groups=groups, gone=gone))
     return key, GroupsSaved(
-        groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=fetched.failed, note=note
+        groups=len(groups), offsets=offset_count(groups), changed=key is not None, failed=failed, note=note
     )
+
+
+def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPatterns) -> Iterator[GroupFailure]:
+    """The former groups that no broker lists, and of which their coordinators do not say that they have nothing: lists
+    leave out what may not be described, and what moves to another coordinator meanwhile."""
+    failed = {each.group for each in fetched.failed}
+    missing = patterns.select(former.keys() - fetched.groups.keys() - failed)
+    if not missing or fetched.ask_again is None:
+        return
+    asked = [ListedGroup(group=name, kind=former[name].kind, state="") for name in missing]
+    try:
+        answer = fetched.ask_again(asked)
+    except OffsiteError as error:
+        yield from (GroupFailure(group=name, error=error.id, message=error.message) for name in missing)
+        return
+    yield from (each for each in answer.failed if each.error != _NO_GROUP)
+    for name, group in answer.groups.items():
+        if group.topics:
+            yield GroupFailure(group=name, error="NOT_LISTED", message="brokers did not list it, and it has offsets")
 
 
 def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: Iterable[GroupFailure]) -> GroupTable:
