@@ -147,7 +147,8 @@ def test_after_a_start_that_failed_another_one_succeeds(master: str, runner: Run
         good.close()
 
 
-def test_a_start_that_takes_for_ever_can_be_given_up() -> None:
+def test_a_start_that_takes_for_ever_can_be_given_up(runner: Runner) -> None:
+    runner.close()  # a process holds one Spark
     with socket.create_server(("127.0.0.1", 0)) as mute:
         spark = SparkRunner(SparkChoice(master=f"spark://127.0.0.1:{mute.getsockname()[1]}", conf=SETTINGS))
         spark.begin()
