@@ -26,6 +26,8 @@ from tests.integration.e2e.wire import Wire, forms_of, seen_in
 from tests.processes import processes_with
 
 LIMIT_S = 400.0
+ENVIRONMENT_BYTES = 10_000
+"""Of the page of Spark that shows settings, at least."""
 pytestmark = [
     pytest.mark.xdist_group("spark-cluster"),
     pytest.mark.timeout(LIMIT_S + 60),
@@ -74,8 +76,9 @@ def assert_all_was_seen(seen: Evidence) -> None:
     assert seen.packets > 1000
     assert seen.spark_bytes > 10_000
     assert "java" in seen.processes, seen.processes
-    assert {"/environment/", "/api/environment", "/api/jobs"} <= set(seen.pages), seen.pages
-    assert min(seen.pages.values()) > 0
+    # the interface is slow at first, and may not come as far as its parts before a short application has ended
+    assert {"/environment/", "/api/v1/applications"} <= set(seen.pages), seen.pages
+    assert seen.pages["/environment/"] > ENVIRONMENT_BYTES, "it was more than that Spark starts up"
     assert any(name.startswith("events_") for name in seen.files_read), seen.files_read
     assert {"spark.log", "log", "stderr"} <= set(seen.files_read), seen.files_read
 
