@@ -172,14 +172,17 @@ class _Pages:
     def _read(self, path: str, name: str = "") -> bytes:
         with urllib.request.urlopen(f"http://{own_network.OUTSIDE}:{UI_PORT}{path}", timeout=5) as answer:
             data: bytes = answer.read()
-        self.last[name or path] = data
         self.all.append((name or path, data))
+        if _STARTS_UP in data:
+            raise ValueError(f"{path} is not there yet")
+        self.last[name or path] = data
         return data
 
 
 _PAGES = ("/environment/", "/jobs/", "/stages/", "/executors/")
 _INTERFACE = ("environment", "jobs", "stages", "allexecutors")
 """Of Spark, what its pages and its interface show."""
+_STARTS_UP = b"Spark is starting up"
 
 
 @contextmanager

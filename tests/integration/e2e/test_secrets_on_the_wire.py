@@ -76,9 +76,8 @@ def assert_all_was_seen(seen: Evidence) -> None:
     assert seen.packets > 1000
     assert seen.spark_bytes > 10_000
     assert "java" in seen.processes, seen.processes
-    # the interface is slow at first, and may not come as far as its parts before a short application has ended
-    assert {"/environment/", "/api/v1/applications"} <= set(seen.pages), seen.pages
-    assert seen.pages["/environment/"] > ENVIRONMENT_BYTES, "it was more than that Spark starts up"
+    # its interface is slow at first, and may not come as far before a short application has ended
+    assert seen.pages.get("/environment/", 0) > ENVIRONMENT_BYTES, seen.pages
     assert any(name.startswith("events_") for name in seen.files_read), seen.files_read
     assert {"spark.log", "log", "stderr"} <= set(seen.files_read), seen.files_read
 
