@@ -112,12 +112,14 @@ def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> Group
 
 def put_undoing(store: Store, backup: BackupLayout, change: GroupChange) -> None:
     """Remember that it is being undone: where this cannot be, nothing may be put back."""
-    key = GroupChangeLayout(backup=backup, change=change.change).undoing_key
-    store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
+    _put_mark(store, GroupChangeLayout(backup=backup, change=change.change).undoing_key, change)
 
 
 def put_undone(store: Store, backup: BackupLayout, change: GroupChange) -> None:
-    key = GroupChangeLayout(backup=backup, change=change.change).undone_key
+    _put_mark(store, GroupChangeLayout(backup=backup, change=change.change).undone_key, change)
+
+
+def _put_mark(store: Store, key: str, change: GroupChange) -> None:
     store.put_if_absent(key, encode_object({"format": FORMAT, "change": change.change}))
 
 
@@ -128,17 +130,25 @@ def try_open_changes(
     hold the record of that."""
     prefix = backup.group_changes_prefix
     for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}):
-        layout = GroupChangeLayout(backup=backup, change=name)
         try:
-            data = store.get(layout.record_key)
-            if data is None or any(each.head(layout.undone_key) is not None for each in (store, *undone_in)):
-                continue
-            change = _change(data, layout.record_key)
+            change = open_change(store, backup, name, undone_in=undone_in)
         except (DamagedObject, FormatTooNew) as error:
             yield UnreadableChange(change=name, error=error)
-            continue
-        if change.change == name:  # else it speaks of another one
-            yield change
+        else:
+            if change is not None:
+                yield change
+
+
+def open_change(
+    store: Store, backup: BackupLayout, name: str, *, undone_in: Sequence[Store] = ()
+) -> GroupChange | None:
+    """The change of that name; None where there is none, or it was undone. Raises `DamagedObject`, `FormatTooNew`."""
+    layout = GroupChangeLayout(backup=backup, change=name)
+    data = store.get(layout.record_key)
+    if data is None or any(place.head(layout.undone_key) is not None for place in (store, *undone_in)):
+        return None
+    change = _change(data, layout.record_key)
+    return change if change.change == name else None  # it may speak of another one
 
 
 def _change(data: bytes, key: str) -> GroupChange:

@@ -17,7 +17,7 @@ from offsite.kafka.groups.committed_offsets import GroupFailure
 from offsite.log.groups.offsets import GroupOffsets, GroupTable, TopicOffsets, offset_count
 from offsite.log.range import TopicPartition
 from offsite.model.choices import CutChoice
-from offsite.model.errors import BadOption, DamagedObject, NoSuchRestore, OtherCluster
+from offsite.model.errors import BadOption, DamagedObject, FormatTooNew, NoSuchRestore, OtherCluster
 from offsite.model.ids import dated_id
 from offsite.model.journal import warned
 from offsite.model.selections.rename import Renames
@@ -30,6 +30,7 @@ from offsite.repository.snapshots.group_change import (
     GroupChangeLayout,
     UnreadableChange,
     get_before,
+    open_change,
     put_group_change,
     put_undoing,
     put_undone,
@@ -82,9 +83,9 @@ class GroupsApplied:
     """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
     are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
-    were deleted, are left out, because what has them is damaged. `behind`: so many go on at the
-    next record there is, because the source had deleted the ones before it unread. `earlier`: which offsets are of an
-    earlier commit than the others; `gone`: groups that are gone, and were not named in full."""
+    were deleted, are left out, because what has them is damaged. `behind`: so many go on at the next record there is,
+    because the source had deleted the ones before it unread. `earlier`: which offsets are of an earlier commit than the
+    others; `gone`: groups that are gone, and were not named in full."""
 
     change: str
     backup: str
@@ -159,9 +160,9 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
     """Remember what is committed now, then commit what was planned. After a crash, prepare and apply again."""
     changes, counts = planned.plan.changes(), planned.plan.counts()
-    failed: tuple[GroupFailure, ...] = ()
-    change = _remembered(planned) if changes else ""
+    change, failed = "", tuple[GroupFailure, ...]()
     if changes:
+        change = _remembered(planned)
         failed = admin.groups.commit(changes)
     refused = {failure.group for failure in failed}
     done = {name: group for name, group in changes.items() if name not in refused}
@@ -207,10 +208,12 @@ def _covers(backup: Backup, change: GroupChange, before: GroupTable) -> bool:
     store = backup.record_store
     if not is_written_here(store, _layout(backup, change).record_key):
         return False
-    earlier = (each for each in try_open_changes(store, backup.layout) if each.change == change.change)
-    found = next(earlier, None)
     try:
-        remembered = get_before(store, backup.layout, found) if isinstance(found, GroupChange) else {}
+        earlier = open_change(store, backup.layout, change.change)
+    except (DamagedObject, FormatTooNew):
+        return False
+    try:
+        remembered = {} if earlier is None else get_before(store, backup.layout, earlier)
     except DamagedObject:
         return False
     return set(_partitions(before)) <= set(_partitions(remembered))
