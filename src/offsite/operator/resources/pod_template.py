@@ -354,9 +354,7 @@ class PodSpec(_Sparse):
     @model_validator(mode="after")
     def _is_whole(self) -> PodSpec:
         names = {volume.name: volume for volume in self.volumes}
-        if CLUSTER in names:
-            raise ValueError(VOLUME_TAKEN)
-        if TEMPORARY in names and names[TEMPORARY].empty_dir is None:
+        if CLUSTER in names or (TEMPORARY in names and names[TEMPORARY].empty_dir is None):
             raise ValueError(VOLUME_TAKEN)
         if any(len(volume.sources) != 1 for volume in self.volumes):
             raise ValueError(ONE_SOURCE)

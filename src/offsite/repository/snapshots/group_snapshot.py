@@ -51,6 +51,11 @@ class GoneGroup:
         return TopicIncarnation(topic=self.topic, topic_id=self.topic_id)
 
 
+def incarnation_of(offsets: TopicOffsets) -> TopicIncarnation:
+    """The topic that a group's offsets are on."""
+    return TopicIncarnation(topic=offsets.topic, topic_id=offsets.topic_id)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
     """The groups of a commit by name, sorted, and those that are `gone`, the newest first."""

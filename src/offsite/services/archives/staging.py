@@ -26,6 +26,7 @@ from offsite.repository.repository import Repository, backup_folders
 from offsite.repository.restores.layout import LeaseLayout, RestoreLayout
 from offsite.repository.restores.lease import LeaseTerms
 from offsite.repository.restores.process_identity import ProcessIdentity
+from offsite.repository.restores.record import restore_names
 from offsite.services.archives.kept_changes import KeptChanges, keep_changes, open_or_make
 from offsite.services.restore.lease import HeldRestore
 from offsite.stores.open_store import open_store
@@ -164,9 +165,8 @@ def _mark(folder: Path) -> Path:
 
 
 def _unfinished(store: Store, layout: BackupLayout) -> bool:
-    prefix = f"{layout.prefix}restores/"
-    names = {info.key.removeprefix(prefix).partition("/")[0] for info in own(store.list(prefix))}
-    return any(store.head(RestoreLayout(backup=layout, restore=name).report_key) is None for name in names)
+    layouts = (RestoreLayout(backup=layout, restore=name) for name in restore_names(store, layout))
+    return any(store.head(restore.report_key) is None for restore in layouts)
 
 
 def _backup_name(digest: str) -> str:

@@ -106,9 +106,8 @@ class GroupCommits:
         )
         groups = {name: found for name, found in self._as_of(point).items() if not group or name == group}
         kept = {name: kept for name, found in groups.items() if (kept := _only_on(found, incarnation)).topics}
-        all_gone = self.snapshot(point).gone
-        missing = (each for each in all_gone if each.incarnation == incarnation and each.group not in kept)
-        gone = tuple(each for each in missing if each.since <= point.seq)
+        missing = (each for each in self.snapshot(point).gone if each.incarnation == incarnation)
+        gone = tuple(each for each in missing if each.group not in kept and each.since <= point.seq)
         return EarlierGroups(of=of, groups=kept, gone=gone)
 
     def _as_of(self, point: BackupState) -> GroupTable:

@@ -20,6 +20,7 @@ from offsite.repository.commit import TopicIncarnation, TopicShape
 from offsite.repository.snapshots.group_snapshot import (
     GoneGroup,
     GroupSnapshot,
+    incarnation_of,
     put_group_snapshot,
     read_group_snapshot,
 )
@@ -143,7 +144,8 @@ def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: It
 def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:
     """`groups` with what `former` ones had on topics that are `unseen`: nobody could look there."""
     kept = {
-        name: tuple(topic for topic in group.topics if _incarnation(topic) in unseen) for name, group in former.items()
+        name: tuple(topic for topic in group.topics if incarnation_of(topic) in unseen)
+        for name, group in former.items()
     }
     joined = {
         name: _joined(groups.get(name, replace(former[name], topics=())), topics)
@@ -168,16 +170,12 @@ def _gone(
 ) -> Iterator[GoneGroup]:
     """The groups that are gone from topics which are there, those that are missing first since commit `seq` before the
     others."""
-    there = {name: {_incarnation(topic) for topic in group.topics} for name, group in groups.items()}
+    there = {name: {incarnation_of(topic) for topic in group.topics} for name, group in groups.items()}
     for name in patterns.select(former.groups):
         for topic in former.groups[name].topics:
-            incarnation = _incarnation(topic)
+            incarnation = incarnation_of(topic)
             if incarnation in alive and incarnation not in there.get(name, ()):
                 yield GoneGroup(group=name, topic=topic.topic, topic_id=topic.topic_id, since=seq)
     for each in former.gone:
         if each.incarnation in alive and each.incarnation not in there.get(each.group, ()):
             yield each
-
-
-def _incarnation(topic: TopicOffsets) -> TopicIncarnation:
-    return TopicIncarnation(topic=topic.topic, topic_id=topic.topic_id)

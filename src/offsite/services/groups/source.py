@@ -17,7 +17,7 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns
 from offsite.model.time import format_time
 from offsite.repository.backup import Backup
 from offsite.repository.commit import TopicIncarnation
-from offsite.repository.snapshots.group_snapshot import GoneGroup
+from offsite.repository.snapshots.group_snapshot import GoneGroup, incarnation_of
 from offsite.repository.state import BackupState
 from offsite.services.groups.cut_offsets import as_of_cut
 from offsite.services.groups.earlier import EarlierGroups, GroupCommits
@@ -93,7 +93,7 @@ class GroupsAsOf:
 
     def earlier_commit(self, group: str, offsets: TopicOffsets) -> int:
         """The earlier commit that the offsets of a group on a topic are of; 0 where they are of the point's own."""
-        of = TopicIncarnation(topic=offsets.topic, topic_id=offsets.topic_id)
+        of = incarnation_of(offsets)
         return next((each.commit for each in self.earlier if each.covers(group, of)), 0)
 
     def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
@@ -289,8 +289,8 @@ class _Joining:
 
     def _check_known(self, patterns: GroupPatterns, known: Collection[str], unread: Mapping[str, Damaged]) -> None:
         if missing := patterns.missing(known):
-            for error in unread.values():
-                raise error  # they may be there
+            if unread:  # they may be there
+                raise next(iter(unread.values()))
             backup = self.found.point.backup
             raise NoSuchRestorePoint(
                 f"backup {backup} knows no group {', '.join(missing)} at commit {self.found.point.seq}",
