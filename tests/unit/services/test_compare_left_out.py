@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from offsite.cli.views.verify_view import render_verification
-from offsite.kafka import presence
 from offsite.model.selections.selection import parse_selection
 from offsite.model.time import format_time
 from offsite.services.compare.run import CompareRequest, CompareResult, plan_comparison, run_comparison
@@ -17,10 +16,7 @@ from offsite.services.verify.run import verify_quick
 from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
 
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+pytestmark = pytest.mark.usefixtures("asked_again_at_once")
 
 
 @pytest.fixture

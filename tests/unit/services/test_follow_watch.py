@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from offsite.kafka import presence
 from offsite.kafka.protocol.request import Api
 from offsite.log.range import TopicPartition
 from offsite.model.clock import SystemClock
@@ -170,8 +169,8 @@ def test_a_topic_that_was_hidden_before_the_run_began_is_in_view_too(orders: Sit
     assert (seen.newest_record_ms >= FIRST_TIME_MS, seen.caught_up_ms, seen.lag_records) == (True, -1, -1)
 
 
-def test_a_topic_that_is_deleted_at_the_source_leaves_the_view(orders: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+@pytest.mark.usefixtures("asked_again_at_once")
+def test_a_topic_that_is_deleted_at_the_source_leaves_the_view(orders: Site) -> None:
     orders.source.make_topic("users")
     _, second = watched(orders, lambda: orders.source.topics.pop("orders"))
     assert [each.topic for each in second.topics] == ["users"]

@@ -21,10 +21,7 @@ from tests.fake_cluster.partition_log import PartitionLog
 from tests.fake_cluster.server import serving
 from tests.fake_cluster.site import Site
 
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+pytestmark = pytest.mark.usefixtures("asked_again_at_once")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from rich.console import Console
 from offsite.archives.formats import WriteOptions
 from offsite.cli.views.restore_view import render_outlook
 from offsite.copy.restore_point import PointRequest
-from offsite.kafka import presence
 from offsite.kafka.groups.committed_offsets import FetchedGroups, GroupClient, GroupFailure
 from offsite.kafka.groups.requests import ListedGroup
 from offsite.log.groups.fold import GroupPartition
@@ -42,10 +41,7 @@ from tests.fake_cluster.cluster import FakeCluster
 from tests.fake_cluster.site import Site
 from tests.unit.log.test_group_records import key, value
 
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ASKED_AGAIN_AFTER_S", 0.0)
+pytestmark = pytest.mark.usefixtures("asked_again_at_once")
 
 
 @pytest.fixture
