@@ -28,7 +28,7 @@ from offsite.services.restore.result import RestoreResult
 from offsite.services.restore.run import run_restore
 from offsite.services.verify.run import verify_deep
 from offsite.spark.runner import Runner
-from tests.integration.kafka.cluster import IN_ORDER, Cluster
+from tests.integration.kafka.cluster import Cluster
 
 SLOTS = 2
 BACKUP = "nightly"
@@ -107,7 +107,7 @@ class Site:
 
 def produce_to(bootstrap: str, topic: str, messages: Iterable[Message], **client: object) -> None:
     settings = {name.replace("_", "."): value for name, value in client.items()}
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **IN_ORDER, **settings})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
     produce(producer, topic, messages)
     assert producer.flush(60) == 0
 
