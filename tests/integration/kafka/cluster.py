@@ -41,8 +41,8 @@ class Cluster:
         self.admin = ClusterAdmin(self.router)
 
     def make_topic(self, *, partitions: int = 1, **configs: str) -> str:
-        """A new topic whose leaders answer; `cleanup_policy="compact"` sets cleanup.policy. No name begins another: tests
-        set rules for prefixes.
+        """A new topic whose leaders answer; `cleanup_policy="compact"` sets cleanup.policy. No name begins another:
+        tests set rules for prefixes.
 
         A leader that has not heard of its topic refuses the first request of a producer. librdkafka sends a refused
         request again behind the next one, also with one request at a time; only idempotent producers keep order.
