@@ -51,11 +51,13 @@ scale: $(JAVA) $(DEV) ## Measure unit costs, and reckon what 1 PB would take
 	@$(BIN)/python -m bench.at_scale $(if $(MEASURED),--measured $(MEASURED))
 	@$(BIN)/python docs/generate.py
 
-lint: $(DEV) ## Check style, types, layers and generated pages
+lint: $(DEV) ## Check style, types, layers, names, spelling and generated pages
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/vague_names.py
+	@$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs examples
 	@$(BIN)/python docs/generate.py --check
 
 docs: $(DEV) ## Write the generated pages anew

@@ -89,3 +89,9 @@ def test_a_look_at_a_repository_imports_what_reads_it(command: str, form: list[s
     assert loaded.heavy == _READS | (_SHOWS if not form else set())
     assert len(loaded.own) <= 150
     assert not {each for each in loaded.own if each.startswith(("offsite.kafka", "offsite.spark"))}
+
+
+def test_the_package_is_the_command() -> None:
+    answer = subprocess.run([sys.executable, "-m", "offsite", "-h"], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("Usage: python -m offsite [OPTIONS] COMMAND")
