@@ -350,7 +350,7 @@ def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
             "topics": spec.topics,
             "rename": spec.rename,
             "repartition": spec.repartition,
-            "keyless": spec.keyless if spec.keyless != Keyless.DEFAULT else None,
+            "keyless": spec.keyless if spec.keyless != Keyless.DEFAULT.value else None,
             "batch-bytes": spec.batch_bytes or None,
             "write-limit": spec.write_limit or None,
             "offsets": spec.offsets,

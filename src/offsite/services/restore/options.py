@@ -104,7 +104,7 @@ class RestoreWords(PointWords, total=False):
         str | None,
         Option(
             "Size of the new batches of a topic that is repartitioned, before compression: 16kB to 1MB. All other "
-            "topics get their batches as they were at the source.",
+            "topics get their batches as they were at the source, also those with so many partitions already.",
             shown_default="256KiB",
         ),
     ]
