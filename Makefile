@@ -89,6 +89,9 @@ $(DEV): $(RUNTIME) requirements/dev.txt
 	@$(call install,requirements/dev.txt)
 	@touch $@
 
+# Beside it, on another core, the tests are read once: each test process would compile the same ten thousand itself.
 $(CLASSES): $(JAVA) $(DEV)
 	@echo "recording the classes of Spark's JVMs, which start twice as fast then"
-	@$(BIN)/python -m tests.spark_classes > $(STAMPS)/spark-classes.log 2>&1 || { cat $(STAMPS)/spark-classes.log; exit 1; }
+	@$(BIN)/python -m pytest --collect-only -q > $(STAMPS)/collected.log 2>&1 & \
+	$(BIN)/python -m tests.spark_classes > $(STAMPS)/spark-classes.log 2>&1; recorded=$$?; wait; \
+	[ $$recorded = 0 ] || { cat $(STAMPS)/spark-classes.log; exit 1; }

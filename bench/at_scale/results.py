@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.at_scale.costs import KEPT, UnitCosts, read_costs
 from bench.at_scale.following import Day, simulate_day
 from bench.at_scale.simulate import Simulated, Stage, simulate, simulate_far_backup, simulated_check
-from bench.at_scale.worlds import FOLLOWING, GB, HUNDRED, SPLIT, TB, TEN, WORLDS
+from bench.at_scale.worlds import FOLLOWING, GB, HUNDRED, SPLIT, TB, TEN, WORLDS, World
 
 LARGEST = tuple(GB * size for size in (500, 1_000, 2_000, 5_000, 10_000, 20_000))
 """Sizes of the largest partition in the picture."""
@@ -40,12 +40,12 @@ def kept_results(path: Path = KEPT) -> Results:
     return results_of(read_costs(path))
 
 
-def results_of(costs: UnitCosts) -> Results:
+def results_of(costs: UnitCosts, *, worlds: Sequence[World] = WORLDS) -> Results:
     return Results(
         costs=costs,
-        worlds=[simulate(world, costs) for world in WORLDS],
+        worlds=[simulate(world, costs) for world in worlds],
         split=simulate(HUNDRED.split(SPLIT), costs),
-        far=[simulate_far_backup(world, costs) for world in (*WORLDS, HUNDRED.split(SPLIT))],
+        far=[simulate_far_backup(world, costs) for world in (*worlds, HUNDRED.split(SPLIT))],
         by_largest=[simulate(replace(TEN, largest_bytes=size), costs) for size in LARGEST],
         day=simulate_day(FOLLOWING, costs),
         check_s=(

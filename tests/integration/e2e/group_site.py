@@ -143,7 +143,7 @@ def commit(cluster: Cluster, group: str, *positions: Position) -> None:
 def next_value(cluster: Cluster, group: str, topic: str, partition: int = 0) -> bytes | None:
     """What a member of the group reads first."""
     member = client(cluster, group)
-    (position,) = member.committed([Position(topic, partition)], timeout=10)
+    (position,) = member.committed([Position(topic, partition)], timeout=60)
     member.assign([position])
     message = member.poll(20)
     member.close()
@@ -154,7 +154,7 @@ def next_value(cluster: Cluster, group: str, topic: str, partition: int = 0) -> 
 
 def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int:
     member = client(cluster, group)
-    (position,) = member.committed([Position(topic, partition)], timeout=10)
+    (position,) = member.committed([Position(topic, partition)], timeout=60)
     member.close()
     return position.offset
 

@@ -41,6 +41,8 @@ DRIVER_PORT, DRIVER_BLOCKS_PORT, BLOCKS_PORT, UI_PORT = 21000, 21100, 21200, 213
 PORT_TRIES = 16
 """As many ports from one on may Spark try, by its default."""
 LOOKS_EVERY_S = 0.2
+LOOKS_AGAIN_EVERY_S = 1.0
+"""Once all pages were seen: to draw them takes the driver longer than its work."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,7 +153,7 @@ class _Pages:
         def look_on() -> None:
             looks: dict[str, Callable[[], object]] = {path: partial(self._read, path) for path in _PAGES}
             looks |= {f"/api/{what}": partial(self._look_at_interface, what) for what in _INTERFACE}
-            while not done.wait(LOOKS_EVERY_S):
+            while not done.wait(LOOKS_EVERY_S if looks.keys() - self.last.keys() else LOOKS_AGAIN_EVERY_S):
                 # on a busy machine an application ends amid a round: what was not seen yet comes first
                 for name in sorted(looks, key=lambda name: name in self.last):
                     with suppress(OSError, ValueError):

@@ -94,7 +94,7 @@ def committed(cluster: Cluster, group: str, topic: str) -> int:
     try:
         while True:
             with suppress(KafkaException):
-                (position,) = client.committed([Position(topic, 0)], timeout=20)
+                (position,) = client.committed([Position(topic, 0)], timeout=60)
                 return max(position.offset, 0)
     finally:
         client.close()

@@ -166,7 +166,7 @@ def has_ended(site: Site, target: str) -> bool:
 def committed(site: Site, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": site.cluster.bootstrap, "group.id": GROUP})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=60)
         return found.offset
     finally:
         consumer.close()

@@ -15,6 +15,14 @@ LARGEST_FILE = 64 << 20
 LOOKS_EVERY_S = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """`inode`: of its folder below /proc. A process that gets an old number has another one."""
+
+    path: str
+    inode: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Watch:
     """What was seen where it must not be, by somebody who looks all the time. `secrets`: name to what is looked for;
@@ -28,11 +36,12 @@ class Watch:
     seen_inherited: set[str] = field(default_factory=set)
     commands: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    strangers: frozenset[_Process] = frozenset()
 
     def look(self) -> None:
-        for folder in Path("/proc").glob("[0-9]*"):
+        for folder in self._processes() - self.strangers:
             with suppress(OSError):  # ended meanwhile, or another user's
-                self._look_at_process(folder)
+                self._look_at_process(Path(folder.path))
         for each in self.folders:
             for parent, _, names in os.walk(each):  # which minds no folder that vanishes
                 for name in names:
@@ -49,6 +58,8 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
+        """Processes that were there before and are not of this run stay out: on a busy machine they are the most."""
+        self.strangers = frozenset(each for each in self._processes() if not self._is_marked(Path(each.path)))
         done = threading.Event()
 
         def look_on() -> None:
@@ -64,10 +75,25 @@ class Watch:
             watcher.join()
             self.look()
 
+    @staticmethod
+    def _processes() -> frozenset[_Process]:
+        with os.scandir("/proc") as entries:
+            return frozenset(_Process(each.path, each.inode()) for each in entries if each.name.isdigit())
+
+    def _is_marked(self, folder: Path) -> bool:
+        try:
+            return self._mark in (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return True  # it is looked at again
+
+    @property
+    def _mark(self) -> bytes:
+        return f"{MARK}={self.mark}".encode()
+
     def _look_at_process(self, folder: Path) -> None:
         command = (folder / "cmdline").read_bytes()
         environment = (folder / "environ").read_bytes()
-        if f"{MARK}={self.mark}".encode() not in environment.split(b"\0"):
+        if self._mark not in environment.split(b"\0"):
             return
         name = Path(command.split(b"\0")[0].decode()).name
         self.commands.add(name)

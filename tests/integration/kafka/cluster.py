@@ -60,7 +60,7 @@ class Cluster:
         for value in values:
             producer.produce(topic, value, key=key, partition=0)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def add_acls(self, *rules: Acl) -> None:
         """Return when the broker goes by them: a controller answers before its brokers have heard."""
@@ -109,7 +109,7 @@ def numbered(count: int, size_bytes: int = 100) -> list[bytes]:
     return [(b"%09d" % number * (size_bytes // 9 + 1))[:size_bytes] for number in range(count)]
 
 
-def _settle(ask: Callable[[], object], expected: object, *, limit_s: float = 10) -> None:
+def _settle(ask: Callable[[], object], expected: object, *, limit_s: float = 60) -> None:
     """Ask until the answer is the expected one; the last answer fails the test."""
     deadline_s = time.monotonic() + limit_s
     while (found := ask()) != expected and time.monotonic() < deadline_s:

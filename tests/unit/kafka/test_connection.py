@@ -199,9 +199,9 @@ def trickling(broker: Broker, data: bytes, *, at_once: int, every_s: float) -> t
 def test_a_byte_now_and_then_runs_into_the_timeout_of_the_whole_answer(broker: Broker) -> None:
     data = FRAME.pack(1000, 1) + bytes(996)
     began_s = time.monotonic()
-    thread = trickling(broker, data, at_once=1, every_s=0.05)
+    thread = trickling(broker, data, at_once=1, every_s=0.05)  # 50 s
     failure(broker, KafkaTimeout)
-    assert time.monotonic() - began_s < 2 * TIMEOUT_MS / 1000
+    assert time.monotonic() - began_s < 25
     thread.join(10)
 
 
@@ -213,15 +213,17 @@ def test_a_large_answer_over_a_slow_line_may_take_longer(broker: Broker, monkeyp
     thread.join(10)
 
 
-def test_after_a_slow_answer_the_next_one_has_all_of_its_time(broker: Broker) -> None:
-    data = FRAME.pack(8, 1) + struct.pack(">i", 7)
-    thread = trickling(broker, data, at_once=2, every_s=0.04)  # leaves a few hundredths of a second
+def test_after_a_slow_answer_the_next_one_has_all_of_its_time() -> None:
+    """Each takes more than half of what one may take, and far less than all of it: the machine may be busy."""
+    broker = Broker(timeout_ms=1000)
+    thread = trickling(broker, FRAME.pack(8, 1) + struct.pack(">i", 7), at_once=4, every_s=0.25)
     assert broker.connection.call(number()) == 7
-    thread.join(10)
-    late = threading.Timer(0.2, lambda: broker.answers(struct.pack(">i", 8), correlation=2))
+    thread.join()
+    late = threading.Timer(0.6, lambda: broker.answers(struct.pack(">i", 8), correlation=2))
     late.start()
     assert broker.connection.call(number()) == 8
-    late.join(10)
+    late.join()
+    broker.close()
 
 
 @given(st.sampled_from(range(len(REQUESTS))), st.binary(max_size=200), st.integers(0, 2**32))
@@ -241,10 +243,10 @@ def _noise(request: Request[object], noise: bytes) -> None:
 
 def test_a_count_that_cannot_be_is_refused_before_any_loop(broker: Broker) -> None:
     broker.answers(Encoder().i32(0).i32(2**31 - 1).done() + bytes(20))
-    began_s = time.monotonic()
+    began_s = time.thread_time()
     with pytest.raises(KafkaProtocolError):
         broker.connection.call(list_offsets_request([PARTITION], LATEST))
-    assert time.monotonic() - began_s < 1
+    assert time.thread_time() - began_s < 1
 
 
 def peak_bytes_of(broker: Broker, receive: Callable[[], object], kind: type[OffsiteError]) -> int:

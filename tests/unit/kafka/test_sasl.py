@@ -66,10 +66,10 @@ def test_a_broker_that_proves_itself_is_believed() -> None:
 @pytest.mark.parametrize("iterations", ["4095", "1", "0", "-4096", "1000001", "9" * 30, "9" * 5000, "4096x", ""])
 def test_too_few_and_too_many_iterations_get_no_proof_of_the_password(iterations: str) -> None:
     broker = ScramBroker(iterations=iterations)
-    began_s = time.monotonic()
+    began_s = time.thread_time()
     with pytest.raises(KafkaAuthenticationFailed, match="iterations") as raised:
         authenticate(SCRAM, broker)
-    assert time.monotonic() - began_s < 1
+    assert time.thread_time() - began_s < 1
     assert len(broker.heard) == 1
     assert "broker" in raised.value.hint
 

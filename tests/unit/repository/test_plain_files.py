@@ -19,7 +19,7 @@ from offsite.repository.repository import Repository
 from offsite.services.overview.status import read_status
 from offsite.stores.posix_store import PosixStore, open_folder
 
-PATIENCE_S = 5
+PATIENCE_S = 60
 FOREVER_MS = 1 << 60
 OF_OUR_FORM = f"{socket.gethostname()}-1234-{'0123456789abcdef'}"
 

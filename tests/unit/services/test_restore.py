@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,8 @@ from offsite.model.time import format_time
 from offsite.repository.commit import Changes
 from offsite.repository.layout import parse_segment_key
 from offsite.services.hole_report import HoleReport
-from offsite.services.restore.plan_report import report_plan
+from offsite.services.restore.plan_report import RestorePlanReport, report_plan
+from offsite.services.restore.result import RestoreResult
 from offsite.spark.runner import Done, Failed, OnProgress
 from tests.backups import append_unchecked
 from tests.batches import FIRST_TIME_MS, make_batch
@@ -453,6 +455,38 @@ def test_records_go_by_their_keys_into_another_number_of_partitions(site: Site) 
     parts = [site.target.values("orders", number) for number in range(3)]
     assert sorted(value for part in parts for value in part) == [b"%d" % n for n in range(8)]
     assert all(len(part) < 8 for part in parts)
+
+
+def repartition_notes_of(told: RestorePlanReport | RestoreResult) -> list[str]:
+    return [note for note in told.notes if "--repartition" in note]
+
+
+@pytest.mark.parametrize("counts", [["orders=1"], ["1"], ["1", "users=3"]])
+def test_what_has_that_many_partitions_already_is_named_and_so_is_the_size_that_does_not_count_there(
+    site: Site, counts: list[str]
+) -> None:
+    for topic in ("orders", "users"):
+        site.source.make_topic(topic)
+        site.source.write(topic, [b"a"], key=b"k")
+    site.back_up("*")
+    topics = ["orders", "users"] if "users=3" in counts else ["orders"]
+    asked: dict[str, Any] = {"topics": topics, "repartition": counts}
+    (plain,) = repartition_notes_of(report_plan(site.plan_restore(**asked)))
+    assert plain == "--repartition leaves orders as it is: it has 1 partition already"
+    expected = f"{plain}; its batches go out as they were at the source, whatever --batch-bytes says"
+    assert repartition_notes_of(report_plan(site.plan_restore(**asked, batch_bytes="64kB"))) == [expected]
+    assert repartition_notes_of(site.restore(**asked, batch_bytes="64kB")) == [expected]
+
+
+def test_of_many_topics_that_a_count_leaves_as_they_are_some_are_named(site: Site) -> None:
+    for number in range(9):
+        site.source.make_topic(f"t{number}")
+        site.source.write(f"t{number}", [b"a"], key=b"k")
+    site.back_up("*")
+    result = site.restore(repartition=["1", "t8=2"], batch_bytes="64kB")
+    (note,) = repartition_notes_of(result)
+    assert note.startswith("--repartition leaves t0, t1, t2, t3, t4 and 3 more topics as they are: they have so many")
+    assert note.endswith("; their batches go out as they were at the source, whatever --batch-bytes says")
 
 
 def test_a_record_without_a_key_has_no_partition_to_go_to(site: Site) -> None:

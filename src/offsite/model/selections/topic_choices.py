@@ -93,8 +93,14 @@ class PartitionCounts:
     def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
         """The new count for a topic of so many partitions; None when it stays as it is. `if_named`: a count for all
         topics does not mean this one."""
-        count = self.counts.get(topic, partitions if if_named else self.counts.get(_ALL, partitions))
-        return None if count == partitions else count
+        return None if self.leaves(topic, partitions, if_named=if_named) else self._asked(topic, if_named=if_named)
+
+    def leaves(self, topic: str, partitions: int, *, if_named: bool = False) -> bool:
+        """Whether a count is meant for that topic of so many partitions, and changes nothing."""
+        return self._asked(topic, if_named=if_named) == partitions
+
+    def _asked(self, topic: str, *, if_named: bool) -> int | None:
+        return self.counts.get(topic, None if if_named else self.counts.get(_ALL))
 
     def check_all_used(self, topics: Iterable[str]) -> None:
         """Check the names against those of `topics`. Raises `BadOption` when another topic is named."""

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from offsite.model.choices import Keyless
 from offsite.model.errors import BadName, BadOption, BadResource
 from offsite.model.selections.pattern_list import split_patterns
 from offsite.model.selections.selection import NONE
+from offsite.model.selections.topic_choices import parse_partition_counts
+from offsite.model.size import parse_rate
 from offsite.model.time import format_time, parse_time
 from offsite.model.untrusted.names import check_backup_name
 from offsite.operator.decide.command import option_words
@@ -23,6 +26,7 @@ from offsite.operator.resources.restore import Restore, RestoreSpec, RestoreStat
 from offsite.repository.declared.restore_log import End, Failure, Outcome, RestoreHistory
 from offsite.repository.jobs.record import JobProgress
 from offsite.services.jobs.status import JobState
+from offsite.services.restore.options import parse_batch_bytes
 
 AHEAD_S = 300.0
 """Clocks differ by less: what a log dates further ahead is not believed, and counts as past."""
@@ -336,6 +340,7 @@ def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
     `BadResource`."""
     if not spec.topics:
         raise BadResource(f"{who}: it names no topics", hint="leave topics away for all of the backup")
+    _check_limits(spec, who)
     point = {"commit": spec.commit or None, "committed-at": None if spec.commit else _time(spec.timestamp, who)}
     words = option_words(
         who,
@@ -344,11 +349,29 @@ def restore_words(spec: RestoreSpec, backup: str, who: str) -> tuple[str, ...]:
             **point,
             "topics": spec.topics,
             "rename": spec.rename,
+            "repartition": spec.repartition,
+            "keyless": spec.keyless if spec.keyless != Keyless.DEFAULT.value else None,
+            "batch-bytes": spec.batch_bytes or None,
+            "write-limit": spec.write_limit or None,
             "offsets": spec.offsets,
             "groups": tuple(split_patterns(spec.groups)) or (NONE,),
         },
     )
     return ("restore", "run", *words, "--yes")
+
+
+def _check_limits(spec: RestoreSpec, who: str) -> None:
+    """What the command would refuse is told by the names of fields. Raises `BadResource`."""
+    try:
+        if spec.write_limit:
+            parse_rate(spec.write_limit, "spec.writeLimit")
+        parse_batch_bytes(spec.batch_bytes or None, "spec.batchBytes")
+    except BadOption as error:
+        raise BadResource(f"{who}: {error.message}", hint=error.hint) from error
+    try:
+        parse_partition_counts(spec.repartition)
+    except (BadOption, BadName) as error:
+        raise BadResource(f"{who}: spec.repartition: {error.message}", hint="write orders=12, or 12 for all") from error
 
 
 def _time(timestamp: str, who: str) -> str | None:

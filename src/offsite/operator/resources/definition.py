@@ -20,7 +20,7 @@ from offsite.operator.resources.pod_template import (
     VOLUME_TAKEN,
     Volume,
 )
-from offsite.operator.resources.restore import Restore, RestoreSpec
+from offsite.operator.resources.restore import NO_NEW_BATCHES, Restore, RestoreSpec
 from offsite.operator.resources.schedule import FACTORY, Schedule
 from offsite.operator.resources.schema import (
     Schema,
@@ -139,6 +139,7 @@ RESTORE = Definition(
             rule="self.timestamp == '' || self.commit > 0 || self.sourceCluster != ''",
             message="timestamp needs sourceCluster: it is a time of that cluster",
         ),
+        Rule(rule="self.batchBytes == '' || size(self.repartition) > 0", message=NO_NEW_BATCHES),
     ),
     columns=(
         Column("Phase", ".status.phase", description="How far it is."),

@@ -27,6 +27,11 @@ OptionalName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9.]*
 Duration = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d|w)$", max_length=20)]
 """As `90s`, `12h`, `7d`."""
 OptionalDuration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))?$", max_length=20)]
+_SIZE = r"[0-9]{1,15}(\.[0-9]{1,6})? ?[kKmMgGtT]?[iI]?[bB]"
+OptionalSize = Annotated[str, StringConstraints(pattern=rf"^({_SIZE})?$", max_length=40)]
+"""As `64kB`, `1.5MiB`."""
+OptionalRate = Annotated[str, StringConstraints(pattern=rf"^({_SIZE}(/s)?)?$", max_length=40)]
+"""A size, of each second."""
 Text = Annotated[str, StringConstraints(max_length=1024)]
 Line = Annotated[str, StringConstraints(pattern=r"^[^\n\r\x00]*$", max_length=1024)]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=512)]

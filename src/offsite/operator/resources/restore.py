@@ -7,7 +7,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from offsite.operator.resources.model import NUMBER_MAX, Name, OptionalName, Patterns, Resource, Strict, Text
+from offsite.model.choices import Keyless, KeylessText
+from offsite.operator.resources.model import (
+    NUMBER_MAX,
+    Name,
+    OptionalName,
+    OptionalRate,
+    OptionalSize,
+    Patterns,
+    Resource,
+    Strict,
+    Text,
+)
+
+Texts = Annotated[tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=256)]
+
+
+NO_NEW_BATCHES = "batchBytes needs repartition: all other topics get their batches as they were at the source"
 
 
 class RestoreState(StrEnum):
@@ -28,8 +44,18 @@ class RestoreSpec(Strict):
     """`stopped` ends it for good."""
     topics: Patterns = ("*",)
     """What is restored."""
-    rename: Annotated[tuple[Annotated[str, StringConstraints(max_length=512)], ...], Field(max_length=256)] = ()
+    rename: Texts = ()
     """Other names for topics: `old=new`, `orders-*=restored-*`."""
+    repartition: Texts = ()
+    """Other numbers of partitions, by the names that topics have in the backup: `orders=12`; `12` for all. Records go
+    by their keys."""
+    keyless: KeylessText = Keyless.DEFAULT.value
+    """Records without a key in a topic that is repartitioned: `in-turn` loses their order."""
+    batch_bytes: OptionalSize = ""
+    """Size of the new batches of a topic that is repartitioned, before compression: `16kB` to `1MB`. Empty: 256 KiB.
+    All other topics get their batches as they were at the source."""
+    write_limit: OptionalRate = ""
+    """Bytes per second at most into the cluster, all workers together: `50MB`, `1.5MiB`. Empty: no limit."""
     commit: Annotated[int, Field(ge=0, le=NUMBER_MAX, strict=True)] = 0
     """The version: a number of a commit. 0: the newest one, or that of `timestamp`."""
     timestamp: Annotated[str, StringConstraints(max_length=40)] = ""
@@ -47,6 +73,12 @@ class RestoreSpec(Strict):
     def _time_has_a_cluster(self) -> RestoreSpec:
         if self.timestamp and not self.commit and not self.source_cluster:
             raise ValueError("timestamp needs sourceCluster: it is a time of that cluster")
+        return self
+
+    @model_validator(mode="after")
+    def _new_batches_have_topics(self) -> RestoreSpec:
+        if self.batch_bytes and not self.repartition:
+            raise ValueError(NO_NEW_BATCHES)
         return self
 
 

@@ -104,7 +104,7 @@ class RestoreWords(PointWords, total=False):
         str | None,
         Option(
             "Size of the new batches of a topic that is repartitioned, before compression: 16kB to 1MB. All other "
-            "topics get their batches as they were at the source.",
+            "topics get their batches as they were at the source, also those with so many partitions already.",
             shown_default="256KiB",
         ),
     ]
@@ -233,7 +233,9 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
         **{each.name: getattr(point, each.name) for each in fields(point)},
         renames=parse_renames(words["rename"] or ()),
         repartition=parse_partition_counts(
-            words["repartition"] or (), keyless_in_turn=in_turn, batch_bytes=_batch_bytes(words["batch_bytes"])
+            words["repartition"] or (),
+            keyless_in_turn=in_turn,
+            batch_bytes=parse_batch_bytes(words["batch_bytes"]),
         ),
         offsets=offsets,
         cut=chosen(CutChoice, words["cut"]),
@@ -254,14 +256,15 @@ def parse_restore_limits(given: RestoreWords) -> RateLimits:
     return RateLimits(write_bytes_per_s=None if text is None else parse_rate(text, "--write-limit"))
 
 
-def _batch_bytes(text: str | None) -> int | None:
+def parse_batch_bytes(text: str | None, option: str = "--batch-bytes") -> int | None:
+    """The size of new batches; None where it is not given. Raises `BadOption`, which names `option`."""
     from offsite.model.size import parse_size
 
     if text is None:
         return None
-    size_bytes = parse_size(text, "--batch-bytes")
+    size_bytes = parse_size(text, option)
     if not BATCH_BYTES_MIN <= size_bytes <= BATCH_BYTES_MAX:
-        raise BadOption(f"--batch-bytes: {text[:100]!r} is not between 16kB and 1MB", hint="as in --batch-bytes 64kB")
+        raise BadOption(f"{option}: {text[:100]!r} is not between 16kB and 1MB", hint=f"as in {option} 64kB")
     return size_bytes
 
 

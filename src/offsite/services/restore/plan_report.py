@@ -17,6 +17,7 @@ from offsite.services.point_report import CutReport, incarnations_of, point_note
 from offsite.services.records_place import NEEDS_PLACE
 from offsite.services.restore.cluster_settings import MetadataPlan
 from offsite.services.restore.planned import PlannedRestore, newer_commit
+from offsite.services.restore.repartition import repartition_notes
 from offsite.services.restore.topics import THE_DEFAULT
 from offsite.stores.looking_store import has_own_time
 
@@ -139,6 +140,7 @@ def _notes(prepared: PlannedRestore) -> Iterator[str]:
             "comes later; retention and collection of the backup know nothing of this restore"
         )
     yield from point_notes(prepared.point, plan)
+    yield from repartition_notes(plan, prepared.request.repartition)
     broker_dated = sorted(
         {
             partition.source.topic

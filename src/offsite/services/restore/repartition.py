@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from offsite.copy.restore.plan import Repartition
+from offsite.copy.restore.plan import Repartition, RestorePlan
 from offsite.copy.restore.repartition import (
     RepartitionReceipt,
     RepartitionTask,
@@ -19,7 +19,8 @@ from offsite.copy.restore.translate import RestoreEnds
 from offsite.kafka.admin import ClusterAdmin
 from offsite.log.range import TopicPartition
 from offsite.model.errors import KeylessRecord, OffsiteError, PartitionsFailed
-from offsite.model.named import amount
+from offsite.model.named import amount, named
+from offsite.model.selections.topic_choices import PartitionCounts
 from offsite.repository.restores.record import RestoreRecord, RestoreTargets
 from offsite.services.restore.lease import HeldRestore
 from offsite.services.restore.remake import REMAKES_MAX, lost_topics, unmake
@@ -28,6 +29,8 @@ from offsite.services.restore.topics import create_topics
 from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
+_NAMED_MAX = 5
+"""Topics in one sentence."""
 _Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
 
 
@@ -47,6 +50,22 @@ def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, ru
                 f"{source.source}: the record at offset {offset} has no key to find its partition by",
                 hint="keep the partition count, or spread such records with --keyless in-turn: they lose their order",
             )
+
+
+def repartition_notes(plan: RestorePlan, counts: PartitionCounts) -> tuple[str, ...]:
+    """What becomes of topics that a count is meant for, and that have so many partitions already."""
+    shapes = [topic.source for topic in plan.topics]
+    left = [each for each in shapes if counts.leaves(each.topic, each.partitions, if_named=each.holds_schemas)]
+    if not left:
+        return ()
+    names = named([each.topic for each in left], most=_NAMED_MAX, of="topics")
+    told = (
+        f"{names} as it is: it has {amount(left[0].partitions, 'partition')} already; its"
+        if len(left) == 1
+        else f"{names} as they are: they have so many partitions already; their"
+    )
+    said = f"--repartition leaves {told} batches go out as they were at the source, whatever --batch-bytes says"
+    return (said if counts.batch_bytes is not None else said.partition(";")[0],)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from offsite.services.restore.cluster_settings import apply_metadata
 from offsite.services.restore.lease import HeldRestore, held_restore
 from offsite.services.restore.planned import PlannedRestore, newer_commit
 from offsite.services.restore.proof import Restored, prove_restore, restore_outcome, with_preserved
-from offsite.services.restore.repartition import refuse_keyless, write_repartitions
+from offsite.services.restore.repartition import refuse_keyless, repartition_notes, write_repartitions
 from offsite.services.restore.result import RestoredTopic, RestoreResult, excluded_records, nothing_restored
 from offsite.services.restore.set_aside import settings_set_aside
 from offsite.services.restore.topics import finish_topics
@@ -105,7 +105,10 @@ class _Work:
                 raise
             proof = self._prove(restored, on_proof) if verify else None
             self.held.check()
-            notes = finish_topics(self.cluster.admin, settings)
+            notes = (
+                *repartition_notes(prepared.plan, prepared.request.repartition),
+                *finish_topics(self.cluster.admin, settings),
+            )
         self.held.check()
         applied = apply_metadata(self.cluster.admin, prepared.metadata)
         self.held.check()

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from offsite.cli.app import app
 from offsite.model.errors import BadResource
 from offsite.model.selections.pattern_list import PATTERN_OPTIONS, split_all, split_patterns
+from offsite.model.size import MIB
 from offsite.operator.decide.restore import RestoreWanted, restore_wanted
 from offsite.operator.decide.schedule import command_of
 from offsite.operator.decide.wanted import Account
 from offsite.operator.resources.parse import parse_resource
 from offsite.operator.resources.restore import Restore
+from offsite.services.restore.options import RestoreWords, parse_restore, parse_restore_limits
 from tests.unit.operator.decide.test_schedule import schedule
 
 ACCOUNTS = (Account(name="main", endpoint="/backups"),)
@@ -142,6 +144,54 @@ def test_a_version_counts_more_than_a_time() -> None:
     assert "--commit=7" in found.arguments
     assert not any(each.startswith("--committed-at") for each in found.arguments)
     assert found.source_cluster == ""
+
+
+LIMITED = {"repartition": ["orders=12", "3"], "keyless": "in-turn", "batchBytes": "64kB", "writeLimit": "1.5MiB/s"}
+
+
+def test_limits_and_new_batches_reach_the_command_which_reads_them_as_they_were_meant() -> None:
+    found = as_read(wanted(**LIMITED).arguments)
+    assert found == {
+        "backup": "shop",
+        "topics": ["*"],
+        "repartition": ["orders=12", "3"],
+        "keyless": "in-turn",
+        "batch_bytes": "64kB",
+        "write_limit": "1.5MiB/s",
+        "offsets": "auto",
+        "groups": ["none"],
+        "yes": True,
+    }
+    assert parse_restore_limits({"write_limit": found["write_limit"]}).write_bytes_per_s == 1.5 * MIB
+    meant = parse_restore(RestoreWords(**{name: found[name] for name in ("repartition", "keyless", "batch_bytes")}))
+    assert (meant.repartition.counts, meant.repartition.batch_bytes) == ({"orders": 12, "*": 3}, 64_000)
+
+
+def test_a_restore_without_limits_has_the_command_line_that_it_had_before_there_were_any() -> None:
+    """The job of an attempt is asked for again by whoever takes over, an operator of a later version too."""
+    expected = ("restore", "run", "--backup=shop", "--topics=*", "--offsets=auto", "--groups=none", "--yes")
+    assert wanted().arguments == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "said", "hint"),
+    [
+        ({"writeLimit": "1kB"}, "spec.writeLimit: '1kB' is below the least, 10kB a second", "writeLimit 50MB"),
+        ({"writeLimit": "2000TB"}, "spec.writeLimit: '2000TB' is above the most", "leave it out"),
+        ({"repartition": ["12"], "batchBytes": "15kB"}, "spec.batchBytes: '15kB' is not between 16kB and 1MB", "64kB"),
+        ({"repartition": ["12"], "batchBytes": "2MB"}, "spec.batchBytes: '2MB' is not between", "64kB"),
+        ({"repartition": ["orders=0"]}, "spec.repartition: 'orders=0' is no partition count", "orders=12"),
+        ({"repartition": ["orders=3", "orders=4"]}, "spec.repartition: 'orders=4' is no partition count, or", "12"),
+        ({"repartition": ["or ders=3"]}, "spec.repartition: ", "12 for all"),
+    ],
+)
+def test_limits_that_the_command_would_refuse_are_refused_by_the_names_of_their_fields(
+    spec: dict[str, Any], said: str, hint: str
+) -> None:
+    with pytest.raises(BadResource) as refused:
+        wanted(**spec)
+    assert said in refused.value.message
+    assert hint in refused.value.hint
 
 
 def test_no_topics_are_not_taken_for_all() -> None:

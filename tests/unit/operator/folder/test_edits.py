@@ -85,7 +85,7 @@ def test_a_field_that_may_not_change_is_refused_with_exit_code_14(home: Home) ->
     put(home, resource(), restore())
     home.operator().look()
 
-    for changed in (resource(cluster="other"), restore(topics=["orders"])):
+    for changed in (resource(cluster="other"), restore(topics=["orders"]), restore(writeLimit="1MB")):
         with pytest.raises(ResourceImmutable) as raised:
             put(home, changed)
         assert raised.value.exit_code == 14
@@ -235,6 +235,8 @@ def schedule(**spec: object) -> dict[str, object]:
         (restore(rename=["a*=b"]), "same number"),
         (restore(groups="regex:("), "cannot be read"),
         (restore(timestamp="2h-ago", sourceCluster="shop"), "another time whenever"),
+        (restore(writeLimit="1kB"), r"Restore back: .*spec\.writeLimit: '1kB' is below the least, 10kB a second"),
+        (restore(repartition=["12"], batchBytes="15kB"), r"spec\.batchBytes: '15kB' is not between 16kB and 1MB"),
     ],
 )
 def test_what_agents_and_jobs_would_refuse_is_refused_where_it_is_put(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,22 @@ def test_what_is_wrong_with_a_restore_is_told_as_its_phase(home: Home) -> None:
     status = home.status("back", "restore")["status"]
     assert status["phase"] == "FailedValidation"
     assert "immutable" in status["conditions"][0]["message"]
+
+
+def test_one_that_was_stored_before_there_were_limits_opens_and_is_what_its_file_says(home: Home) -> None:
+    operator = home.operator()
+    home.put("back.yaml", restore())
+    operator.look()
+    new = {"repartition", "keyless", "batchBytes", "writeLimit"}
+    earlier = {name: value for name, value in home.record(operator, "back", "Restore").spec.items() if name not in new}
+    operator.records.change("Restore", "back", lambda record: record and replace(record, spec=earlier))
+    operator = home.operator()
+    operator.look()
+    assert home.record(operator, "back", "Restore").generation == 1
+    assert home.status("back", "restore")["status"].get("phase") != "FailedValidation"
+    home.put("back.yaml", restore(writeLimit="1MB"))
+    operator.look()
+    assert "immutable" in home.status("back", "restore")["status"]["conditions"][0]["message"]
 
 
 def test_a_restore_may_be_stopped_and_never_run_again(home: Home) -> None:

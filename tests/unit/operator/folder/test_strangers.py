@@ -221,7 +221,7 @@ def test_a_file_whose_name_is_no_text_is_told_and_keeps_no_other_for_ever(home: 
         home.pass_s(11)
         return operator.records.find("Backup", "shop") is None
 
-    wait_until(is_gone, "the end of the record", limit_s=20)
+    wait_until(is_gone, "the end of the record")
     assert {each.name: each.why for each in told}["evil\\udcff.yaml"] == "its name is no text: rename it"
 
 

@@ -65,6 +65,18 @@ def test_a_restore_is_begun_with_the_credentials_of_its_account_alone_and_told_a
     assert "IncorrectRestoreState" in world.conditions(*BACK)
 
 
+def test_its_limits_reach_its_command_and_one_that_the_command_would_refuse_is_told(world: World) -> None:
+    declare(world, repartition=["orders=12"], batchBytes="64kB", writeLimit="1kB")
+    home = world.home()
+    world.look(home, times=2)
+    assert "spec.writeLimit: '1kB' is below the least" in world.conditions(*BACK)["MisconfiguredRestore"]
+    assert not world.jobs.begun
+    world.cluster.patch(Named.of(world.body(*BACK)).path, {"spec": {"writeLimit": "20MB"}})
+    world.look(home, times=2)
+    ((arguments, _),) = world.jobs.begun.values()
+    assert {"--repartition=orders=12", "--batch-bytes=64kB", "--write-limit=20MB"} < {*arguments}
+
+
 def test_one_that_completed_is_reconciled_needs_no_finalizer_and_is_never_run_again(world: World) -> None:
     home, job = begun(world)
     world.jobs.ends(store(world), job, world.jobs.works(store(world), job, ProcessIdentity.mine()))

@@ -119,6 +119,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z", "commit": 7}
     ),
     "a restore under other names": document("Restore", {**RESTORE, "rename": ["a=b"], "offsets": "preserve"}),
+    "a restore at a rate, into other partitions": document(
+        "Restore",
+        {**RESTORE, "repartition": ["a=12", "3"], "keyless": "in-turn", "batchBytes": "64kB", "writeLimit": "1.5 MiB"},
+    ),
+    "a rate with its time": document("Restore", {**RESTORE, "writeLimit": "20MB/s"}),
     "a schedule": document("Schedule", SCHEDULE),
     "a drill": document("Schedule", {**SCHEDULE, "action": "drill", "timeZone": "Europe/Zurich", "suspend": True}),
 }
@@ -161,6 +166,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a commit below zero": document("Restore", {**RESTORE, "commit": -1}),
     "a commit beyond all numbers": document("Restore", {**RESTORE, "commit": 2**53}),
     "half a commit": document("Restore", {**RESTORE, "commit": 1.5}),
+    "a rate that is a number": document("Restore", {**RESTORE, "writeLimit": 20_000_000}),
+    "a rate without a unit": document("Restore", {**RESTORE, "writeLimit": "20000000"}),
+    "a rate in words": document("Restore", {**RESTORE, "writeLimit": "fast"}),
+    "a size with a time": document("Restore", {**RESTORE, "repartition": ["12"], "batchBytes": "64kB/s"}),
+    "a way of keyless records that there is not": document("Restore", {**RESTORE, "keyless": "random"}),
     "a schedule without times": document("Schedule", {"backup": "shop", "action": "drill"}),
     "an action that there is not": document("Schedule", {**SCHEDULE, "action": "dril"}),
     "no history": document("Schedule", {**SCHEDULE, "history": 0}),
@@ -174,6 +184,7 @@ REFUSED_BY_RULES: dict[str, dict[str, Any]] = {
     "a mount of what is not there": template(mount("/mnt/a", "a")),
     "a volume twice": template({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}),
     "a time of no cluster": document("Restore", {**RESTORE, "timestamp": "2026-11-24T12:00:00Z"}),
+    "a size of batches that nobody makes": document("Restore", {**RESTORE, "batchBytes": "64kB"}),
 }
 """A schema cannot say why. The models and the rules in CEL do."""
 

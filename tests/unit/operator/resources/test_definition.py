@@ -140,7 +140,7 @@ def test_an_identity_is_a_word_that_names_a_folder(identity: str) -> None:
 
 
 def test_of_a_restore_all_is_immutable_but_its_state_which_may_be_stopped() -> None:
-    immutable, state, _ = rules("Restore")
+    immutable, state, *_ = rules("Restore")
     fields = [field.alias for name, field in RestoreSpec.model_fields.items() if name != "state"]
     assert all(f"self.{field} == oldSelf.{field}" in immutable for field in fields)
     assert "self.state" not in immutable
@@ -149,6 +149,10 @@ def test_of_a_restore_all_is_immutable_but_its_state_which_may_be_stopped() -> N
 
 def test_a_time_to_restore_needs_its_cluster_unless_a_commit_is_given() -> None:
     assert rules("Restore")[2] == "self.timestamp == '' || self.commit > 0 || self.sourceCluster != ''"
+
+
+def test_a_size_of_new_batches_needs_topics_that_get_some() -> None:
+    assert rules("Restore")[3] == "self.batchBytes == '' || size(self.repartition) > 0"
 
 
 def test_durations_are_compared_in_the_units_that_the_models_know() -> None:

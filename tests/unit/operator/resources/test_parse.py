@@ -61,6 +61,13 @@ def test_what_kubernetes_keeps_and_what_the_operator_told_is_passed_over() -> No
             "timestamp needs sourceCluster",
             "",
         ),
+        (
+            document("Restore", backupUrl="s3://b/p#x", cluster="a", batchBytes="64kB"),
+            "batchBytes needs repartition",
+            "",
+        ),
+        (document("Restore", backupUrl="s3://b/p#x", cluster="a", writeLimt="1MB"), "spec.writeLimt", "writeLimit"),
+        (document("Restore", backupUrl="s3://b/p#x", cluster="a", writeLimit="fast"), "spec.writeLimit: ", ""),
         (document("Schedule", backup="a", action="drill"), "spec.cron: it is needed", ""),
     ],
 )
@@ -77,6 +84,7 @@ def test_a_restore_and_a_schedule_have_their_defaults() -> None:
     assert isinstance(restore, Restore)
     assert (restore.spec.commit, restore.spec.timestamp, restore.spec.topics) == (0, "", ("*",))
     assert restore.spec.state == "running"
+    assert (restore.spec.write_limit, restore.spec.batch_bytes, restore.spec.repartition) == ("", "", ())
     schedule = parse_resource(document("Schedule", backup="a", action="drill", cron="0 3 * * *"), source="a")
     assert isinstance(schedule, Schedule)
     assert (schedule.spec.time_zone, schedule.spec.suspend) == ("UTC", False)

@@ -164,7 +164,7 @@ def test_progress_and_a_cancellation_are_heard_soon(store: Store, monkeypatch: p
         doing.progress("verify nightly", far)
         assert until(lambda: job_report(store, job).progress is not None)
         cancel_job(store, job, by="bob")
-        assert heard.wait(10)
+        assert heard.wait(60)
         assert job_report(store, job).state is JobState.CANCELLING
         doing.ended(exit_code=130, result="", said="")
     report = job_report(store, job)
@@ -174,7 +174,7 @@ def test_progress_and_a_cancellation_are_heard_soon(store: Store, monkeypatch: p
 
 
 def until(seen: Callable[[], bool]) -> bool:
-    return any(seen() or threading.Event().wait(0.01) for _ in range(1000))
+    return any(seen() or threading.Event().wait(0.01) for _ in range(6000))
 
 
 def test_what_a_stranger_wrote_there_is_damage_or_nothing(store: Store) -> None:
@@ -345,7 +345,7 @@ def test_a_process_that_was_silent_and_given_up_is_told_to_end(store: Store, mon
         monkeypatch.setattr(work, "TTL_S", -1.0)  # any moment is a silence
         terms = LeaseTerms(store=store, lease=JobLayout(job=job).lease)
         terms.claim(ProcessIdentity.mine(), "other", take_over=True)
-        assert heard.wait(10)
+        assert heard.wait(60)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_who_answers_byte_by_byte_is_hung_up_on(zeebe: ZeebeServer) -> None:
     began_s = time.monotonic()
     with pytest.raises(NotNow):
         management(zeebe, timeout_s=0.4).find(7)
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 8, "it would take ten"
 
 
 def test_nobody_there_is_an_unknown_outcome() -> None:
