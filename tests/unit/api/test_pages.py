@@ -114,11 +114,11 @@ def test_every_page_is_sound_and_loads_nothing_from_elsewhere(client: TestClient
 
 
 def test_the_overview_says_whether_one_is_safe(client: TestClient) -> None:
-    assert "Yes. 1 backup" in shown(client, "/")
+    assert "Safe. 1 backup, newest restore point" in shown(client, "/")
 
 
 def test_the_files_of_metastores_are_told(client: TestClient) -> None:
-    assert "Each file is what was written." in shown(client, "/metastores")
+    assert "Each file is unchanged." in shown(client, "/metastores")
     (found,) = client.get("/api/v1/metastores").json()["backups"]
     assert (found["service"], found["safe"], found["commands"]) == ("x", True, 2)
 
@@ -142,14 +142,14 @@ def test_the_overview_says_what_is_damaged(client: TestClient, site: Site) -> No
     commit = next(each.key for each in site.repository.store.list("backups/") if "/commits/" in each.key)
     site.repository.store.delete(commit)
     text = shown(client, "/")
-    assert "No. 1 of 1 backups need attention." in text
+    assert "Not safe. 1 of 1 backups needs attention." in text
     assert "damaged" in text
 
 
 def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: TestClient, site: Site) -> None:
     site.repository.store.put_if_absent(site.backup.layout.commit_key(2), encode_object({"format": 99}))
     text = shown(client, "/")
-    assert "No. 1 of 1 backups need attention." in text
+    assert "Not safe. 1 of 1 backups needs attention." in text
     assert "format 99" in text
     assert "Nothing behind commit 1 can be used" in shown(client, BASE)
     for path in ("points", "checkpoints", "groups"):
@@ -196,8 +196,8 @@ def test_a_form_begins_a_job_and_leads_to_its_page(client: TestClient, coordinat
     assert [command[0] for _, command in coordinator.begun] == ["backup", "verify", "restore", "checkpoint"]
     job = coordinator.begun[0][0]
     assert client.post(f"/jobs/{job}/cancel", data={"word": said}).status_code == 303
-    assert "told to end by this machine" in shown(client, f"/jobs/{job}")
-    assert "may have made it up" in shown(client, f"/jobs/{job}"), "whoever writes jobs into the repository"
+    assert "cancelled by this machine" in shown(client, f"/jobs/{job}")
+    assert "can forge it" in shown(client, f"/jobs/{job}"), "whoever writes jobs into the repository"
 
 
 def test_a_form_that_is_sent_twice_begins_one_job(client: TestClient, coordinator: FakedClusters) -> None:
@@ -392,7 +392,7 @@ def test_declared_backups_are_told_with_what_is_not_as_declared(client: TestClie
     declared.start("nightly")
     told = DeclaredTold(name="shop<b>", at_ms=1, by="x", conditions=(("IncorrectBackupState", "not <whole>"),), queue=2)
     put_told(site.repository.store, declared.layout, told)
-    assert "no operator looks" in shown(client, "/declared"), "what was told long ago may be no more"
+    assert "no operator active" in shown(client, "/declared"), "what was told long ago may be no more"
     put_told(site.repository.store, declared.layout, replace(told, at_ms=site.repository.store.now_ms()))
     text = shown(client, "/declared")
     assert all(each in text for each in ("shop&lt;b&gt;", "not &lt;whole&gt;", "running", "not reconciled"))
