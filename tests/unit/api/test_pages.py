@@ -151,7 +151,7 @@ def test_pages_show_what_can_be_read_before_a_commit_of_a_newer_format(client: T
     text = shown(client, "/")
     assert "Not safe. 1 of 1 backups needs attention." in text
     assert "format 99" in text
-    assert "Nothing behind commit 1 can be used" in shown(client, BASE)
+    assert "Commits after commit 1 cannot be used" in shown(client, BASE)
     for path in ("points", "checkpoints", "groups"):
         assert "</main>" in shown(client, f"{BASE}/{path}")
     refused = client.get(f"{BASE}/records?topic=orders", headers=HTML)

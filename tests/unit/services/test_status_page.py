@@ -28,7 +28,7 @@ def test_it_says_yes_and_shows_how_it_came(tmp_path: Path) -> None:
         site.source.write("orders", [b"b"])
         site.back_up()
         page = page_of(site)
-    assert "Yes: all of 1 backups." in page
+    assert "Safe. All of 1 backups." in page
     assert page.count("<svg") == 2
     assert "what is not backed up of orders, which keeps records for 1 h" in page
     assert "none was taken" in page
@@ -42,7 +42,7 @@ def test_it_says_why_not_and_lets_nobody_write_into_it() -> None:
         backup=hostile, safe=False, problems=(hostile,), restorable_from_ms=0, restorable_to_ms=0, age_s=-5
     )
     page = status_page(Status(repository=hostile, safe=False, backups=(bad,)), {}, 1)
-    assert "No. 1 of 1 backups need attention." in page
+    assert "Not safe. 1 of 1 backups needs attention." in page
     assert "<script" not in page
     assert "\x1b" not in page
 

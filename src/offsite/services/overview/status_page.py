@@ -65,11 +65,14 @@ def _by(record: VerifyRecord | DrillRecord) -> str:
 
 def _verdict(status: Status) -> str:
     if status.safe:
-        return verdict(f"Yes: all of {len(status.backups)} backups.", Verdict.GOOD)
+        return verdict(f"Safe. All of {len(status.backups)} backups.", Verdict.GOOD)
     if not status.backups:
         return verdict("There is no backup yet.", Verdict.WARN)
     unsafe = sum(not each.safe for each in status.backups)
-    return verdict(f"No. {unsafe} of {len(status.backups)} backups need attention.", Verdict.BAD)
+    return verdict(
+        f"Not safe. {unsafe} of {len(status.backups)} backups {'needs' if unsafe == 1 else 'need'} attention.",
+        Verdict.BAD,
+    )
 
 
 def _backup(status: BackupStatus, seen: Glance) -> Iterable[str]:
