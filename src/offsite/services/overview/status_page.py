@@ -69,10 +69,8 @@ def _verdict(status: Status) -> str:
     if not status.backups:
         return verdict("There is no backup yet.", Verdict.WARN)
     unsafe = sum(not each.safe for each in status.backups)
-    return verdict(
-        f"Not safe. {unsafe} of {len(status.backups)} backups {'needs' if unsafe == 1 else 'need'} attention.",
-        Verdict.BAD,
-    )
+    verb = "needs" if unsafe == 1 else "need"
+    return verdict(f"Not safe. {unsafe} of {len(status.backups)} backups {verb} attention.", Verdict.BAD)
 
 
 def _backup(status: BackupStatus, seen: Glance) -> Iterable[str]:
