@@ -158,7 +158,7 @@ def _resource_fields(schema: Schema, above: str = "") -> Iterator[tuple[str, str
 
 def _resource_type(field: Schema) -> str:
     """As `string, at most 63`, `list of at most 256 strings`."""
-    kind = field["type"]
+    kind = field.get("type", "string")
     if "enum" in field:
         return _code(field["enum"])
     if kind == "array":

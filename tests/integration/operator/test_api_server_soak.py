@@ -24,6 +24,7 @@ from tests.unit.operator.resources.documents import (
     REFUSED_BY_RULES,
     RESTORE,
     document,
+    template,
 )
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # the server is compiled once, which takes minutes
@@ -92,6 +93,17 @@ def test_it_refuses_what_the_models_refuse(client: httpx.Client, name: str) -> N
     given = ALL_REFUSED[name]
     made = client.post(path(given["kind"]), json=given, params=STRICT | {"dryRun": "All"})
     assert made.status_code in {400, 422}, made.text
+
+
+@pytest.mark.parametrize(("amount", "status"), [(2, 201), ("500m", 201), (-1, 422), (0.5, 422), (True, 422)])
+def test_an_amount_is_a_text_or_a_whole_number(client: httpx.Client, amount: object, status: int) -> None:
+    given = template({"containers": [{"name": "agent", "resources": {"limits": {"cpu": amount}}}]})
+    made = client.post(path("Backup"), json=given, params=STRICT | {"dryRun": "All"})
+    assert made.status_code == status, made.text
+    if status == 201:
+        limits = {"limits": {"cpu": str(amount)}, "requests": {}}
+        read = parse_resource(made.json(), source="the API server").model_dump(mode="json", by_alias=True)["spec"]
+        assert read["agents"]["template"]["spec"]["containers"][0]["resources"] == limits
 
 
 def test_what_it_hands_out_the_models_read(client: httpx.Client) -> None:

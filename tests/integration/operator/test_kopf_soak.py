@@ -236,6 +236,16 @@ def test_without_its_finalizer_a_backup_goes_at_once_and_its_data_stays(cluster:
     assert len(cluster.repository.backups()) == 1
 
 
+def test_a_backup_as_large_as_its_definition_takes_comes_and_goes(cluster: Cluster) -> None:
+    """An annotation is shorter than that. Where the note of a spec is refused, so is the end of its finalizer."""
+    cluster.begin()
+    topics = [f"{'a**' * 169}{number}" for number in range(256)]
+    uid = cluster.make("shop", topics=topics, exclude=topics)
+    wait_until(lambda: cluster.phases(uid) == [Phase.RUNNING], "the backup begins")
+    cluster.delete("shop")
+    wait_until(lambda: cluster.is_gone("shop"), "the finalizer is cleared")
+
+
 def test_the_finalizer_comes_and_goes_with_what_is_declared(cluster: Cluster) -> None:
     cluster.begin()
     cluster.make("shop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -184,6 +185,32 @@ class AskedCluster:
 
     def delete(self, path: str, *, uid: str) -> None:
         raise AssertionError(f"nothing is deleted: {path} {uid}")
+
+
+def test_it_judges_what_an_older_definition_knows(client: httpx.Client) -> None:
+    """Helm leaves definitions as they are when the chart is upgraded."""
+    definition = resource_definition(DEFINITIONS["Backup"])
+    place, older = f"{DEFINITIONS_PATH}/{definition['metadata']['name']}", copy.deepcopy(definition)
+    (version,) = older["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name in ("spec", "metadata"):
+        del spec["properties"]["agents"]["properties"]["template"]["properties"][name]
+    spec["x-kubernetes-validations"] = [
+        each for each in spec["x-kubernetes-validations"] if "agents.template.spec" not in each["rule"]
+    ]
+
+    def knows_pods() -> bool:
+        made = client.post(BACKUPS, json=document("Backup", {}, name="asked"), params={"dryRun": "All"})
+        return made.status_code != 201 or "spec" in made.json()["spec"]["agents"]["template"]
+
+    try:
+        assert client.patch(place, json=older, headers=MERGE).is_success
+        wait_until(lambda: not knows_pods(), "the older definition", limit_s=60)
+        assert declared(client, "old", {}, dry=True).status_code == 201
+        assert "an image that agents may not run" in declared(client, "old", EVIL, dry=True).text
+    finally:
+        client.patch(place, json=definition, headers=MERGE)
+        wait_until(knows_pods, "the definition", limit_s=60)
 
 
 def test_a_namespace_that_nobody_looks_after_is_not_asked(client: httpx.Client) -> None:

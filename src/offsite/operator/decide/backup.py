@@ -194,16 +194,23 @@ def _go_on(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> 
 
 
 def _copy_first(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen, slot: Slot) -> Step | None:
-    """Of an initial copy. One that nobody is to carry out, or whose slot was lost, rests, and lets others copy. If
-    it is shared it goes on: others may carry it out, and have a slot of their own."""
-    is_running = live.low.phase is Phase.RUNNING
-    if wanted.identity and is_running and not (wanted.agents.replicas and slot is Slot.FREE):
-        return None if wanted.agents.replicas else _give(slot)
-    if wanted.agents.replicas and slot is not Slot.TAKEN:
+    """Of an initial copy. One that nobody carries out, or whose slot was lost, rests, and lets others copy. If it is
+    shared it goes on: others may carry it out, and have a slot of their own."""
+    is_running, is_carried_out = live.low.phase is Phase.RUNNING, _is_carried_out(wanted, seen, live)
+    if wanted.identity and is_running and not (is_carried_out and slot is Slot.FREE):
+        return None if is_carried_out else _give(slot)
+    if is_carried_out and slot is not Slot.TAKEN:
         if slot is Slot.FREE:
             return TakeSlot()
         return None if is_running else _turn(live, Phase.RUNNING)
     return _turn(live, Phase.PAUSED) if is_running else _give_when_idle(seen, slot)
+
+
+def _is_carried_out(wanted: Wanted, seen: BackupSeen, live: LowLevelSeen) -> bool:
+    """Whether there are agents for an initial copy. They get a while to begin: pods that no node takes, and processes
+    that end again and again, may never run."""
+    may_begin = live.low.phase is Phase.RUNNING and live.quiet_ms <= quiet_max_ms(wanted.settings)
+    return wanted.agents.replicas > 0 and (may_begin or live.is_copied or seen.agents.ready > 0)
 
 
 def modify(wanted: Wanted, seen: BackupSeen) -> Modify | None:
@@ -287,6 +294,8 @@ def _wrong_state(wanted: Wanted, seen: BackupSeen, slot: Slot) -> str:
         return live.problem
     if live.low.phase is not _phase(wanted.state):
         why = _why_not(wanted, slot) if live.is_initial else ""
+        if not why and live.is_initial and live.low.phase is Phase.PAUSED and not seen.agents.ready:
+            why = ": none of its agents runs"
         return f"{live.low.beginning.backup} is {live.low.phase}, and is to be {wanted.state}{why}"
     if wanted.state is not BackupState.RUNNING:
         return ""

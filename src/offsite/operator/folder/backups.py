@@ -173,7 +173,7 @@ class BackupKeeper:
         if not record.places and not self.agents.alive(record.uid):  # nothing was ever begun
             self._forget(hands, record)
             return None
-        message = "what runs is stopped first"
+        message = "what runs is stopped first" if seen is None else "its agents end first"
         if seen is not None and not self.agents.alive(record.uid):
             launch = self._launch(record, backup, is_deletion=True)
             self.asked[record.uid] = Asked(launch=launch, is_deletion=True, namespace=self.namespace)

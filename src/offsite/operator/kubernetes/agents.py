@@ -123,9 +123,10 @@ class PodAgents:
 
     def _patch(self, named: Named, found: Body, agents: AgentsWanted) -> None:
         """As `kubectl apply`: what the operator gave it and does not give it any more goes, and what others put there
-        stays."""
+        stays. Of pods of which nobody can tell what the operator gave them, all that it does not give them goes."""
         before, after = agents_of(found), agent_deployment(named, agents, self.image)
-        patch = merge_patch(agent_deployment(named, before or agents, self.image), after)
+        own = {"spec": {"template": found["spec"]["template"]}}
+        patch = merge_patch(agent_deployment(named, before, self.image) if before is not None else own, after)
         patch["metadata"]["uid"] = found["metadata"]["uid"]
         self.cluster.patch(named.deployment_path, patch)
 
@@ -219,6 +220,7 @@ def _pod(named: Named, agents: AgentsWanted, image: str) -> Manifest:
     secret = {"secretName": secrets_of(agents)[0], "items": [{"key": CLUSTER_FILE, "path": CLUSTER_FILE}]}
     return {
         "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
         "securityContext": {**POD_SECURITY},
         "containers": [_container(named, agents, image)],

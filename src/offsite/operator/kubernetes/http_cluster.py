@@ -105,7 +105,8 @@ def _refused(asked: str, status: int, answer: object) -> OffsiteError:
     said = str(answer.get("message", "") if isinstance(answer, Mapping) else "")[:_SAID_MAX]
     message = f"{asked}: {status} {said}".rstrip()
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        return KubernetesDenied(message, hint="compare the role of the operator with deploy/kubernetes/operator.yaml")
+        hint = "a quota or policy of the cluster says it, or the role is not that of deploy/kubernetes/namespace.yaml"
+        return KubernetesDenied(message, hint=hint)
     if status == HTTPStatus.CONFLICT:
         return ResourceConflict(message)
     if status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:

@@ -9,6 +9,8 @@ repository that is back.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,15 @@ STATE_PREFIX = f"kopf.{GROUP}"
 AGAIN_S = 2.0
 """From one question whether a deletion is done to the next."""
 _AFTER_ERROR_S = 5.0
+
+
+class HashedSpecs(kopf.AnnotationsDiffBaseStorage):
+    """Notes by a hash what a resource was when it was handled last: all annotations of an object together are shorter
+    than a spec may be, and where the note is refused the finalizer stays for ever: both are written in one step."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:  # noqa: ANN401  # as kopf has it
+        essence = super().build(body=body, extra_fields=extra_fields)
+        return {"spec": {"hash": hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()}}
 
 
 def log_in() -> Access:
@@ -112,7 +123,7 @@ def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=STATE_PREFIX)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=STATE_PREFIX)
+    settings.persistence.diffbase_storage = HashedSpecs(prefix=STATE_PREFIX)
     settings.posting.enabled = False  # conditions tell it, and stay
     settings.execution.executor = ThreadPoolExecutor(max_workers=4)  # they do little
     return settings

@@ -219,9 +219,10 @@ def _policy(tell: Tell) -> Manifest:
     template = "object.spec.agents.template"
     listed = "({0} in ['', '{1}'] || {0} in '{2}'.split(' '))"
     own, merged = (listed.format(name, image, tell(IMAGES)) for name in (f"{template}.image", "one.image"))
-    images = f"{own} && {template}.spec.containers.all(one, {merged})"
+    images = f"{own} && (!has({template}.spec) || {template}.spec.containers.all(one, {merged}))"
     named = f"all(name, name in '{tell(METADATA)}'.split(' '))"
     names = f"{template}.metadata.labels.{named} && {template}.metadata.annotations.{named}"
+    names = f"!has({template}.metadata) || ({names})"  # a definition of before has neither
     query = "{} belongs to the account: leave what follows ? away"
     made = {"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
     return {
@@ -279,6 +280,7 @@ def _memory(tell: Tell) -> Manifest:
 def _pod(tell: Tell) -> Manifest:
     return {
         "serviceAccountName": _name(tell),
+        "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
         "securityContext": {**POD_SECURITY},
         "containers": [_container(tell)],

@@ -9,13 +9,14 @@ from typing import Any
 from offsite.operator.decide.backup import ConditionType
 from offsite.operator.folder.keeper import Kept
 from offsite.operator.folder.status import Told, status_of
-from offsite.operator.kubernetes.cluster import Body
+from offsite.operator.kubernetes.agents import UID
+from offsite.operator.kubernetes.cluster import Body, Named
 from offsite.operator.kubernetes.merge import merge_patch
 
 
 def status_told(body: Body, kept: Kept, now_ms: int) -> dict[str, Any]:
     """What is told of the resource that `body` is."""
-    told = [_with_reason(each, kept.fields or {}) for each in kept.told]
+    told = [_with_reason(each, kept.fields or {}, body) for each in kept.told]
     return status_of(
         body["kind"],
         body["metadata"]["generation"],
@@ -34,10 +35,11 @@ def status_patch(body: Body, status: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": {"uid": body["metadata"]["uid"]}, "status": merge_patch(before, status)}
 
 
-def _with_reason(told: Told, fields: Mapping[str, Any]) -> Told:
-    """With the reason why agents do not run, where Kubernetes tells one."""
-    agents: Mapping[str, Any] = fields.get("agents") or {}
-    is_of_agents = told.type == ConditionType.DEPLOYMENT_ROLLING_OUT
-    return (
-        replace(told, message=f"{told.message}: {agents['problem']}") if is_of_agents and "problem" in agents else told
-    )
+def _with_reason(told: Told, fields: Mapping[str, Any], body: Body) -> Told:
+    """With the reason why agents do not run, where a Deployment tells one. What becomes of a pod (no node takes it, a
+    volume is missing, it is ended for its memory) is told of pods alone, which the operator may not read."""
+    if told.type != ConditionType.DEPLOYMENT_ROLLING_OUT:
+        return told
+    named, problem = Named.of(body), (fields.get("agents") or {}).get("problem")
+    look = f"kubectl -n {named.namespace} describe pods -l {UID}={named.uid}"
+    return replace(told, message=f"{told.message}{f': {problem}' if problem else ''}; to see why: {look}")

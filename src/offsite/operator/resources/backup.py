@@ -22,7 +22,7 @@ from offsite.operator.resources.model import (
     Strict,
     Text,
 )
-from offsite.operator.resources.pod_template import VARIABLE_NAMES, PodMetadata, PodSpec
+from offsite.operator.resources.pod_template import NUMBER_OR_TEXT, VARIABLE_NAMES, PodMetadata, PodSpec
 from offsite.operator.resources.told import shortened
 from offsite.spark.choice import SparkChoice
 
@@ -108,7 +108,9 @@ class AgentTemplate(Strict):
         Field(max_length=64, json_schema_extra={"propertyNames": {"maxLength": 200, "enum": VARIABLE_NAMES}}),
     ] = {}
     """More environment variables: of language, time zone, rack and threads. Their values are no paths."""
-    resources: Annotated[dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20)]], Field()] = {}
+    resources: Annotated[
+        dict[Literal["cpu", "memory"], Annotated[str, StringConstraints(max_length=20), *NUMBER_OR_TEXT]], Field()
+    ] = {}
     """In Kubernetes: what is requested for each."""
     metadata: PodMetadata = PodMetadata()
     """In Kubernetes: labels and annotations of pods."""

@@ -38,6 +38,9 @@ Pattern = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Patterns = Annotated[tuple[Pattern, ...], Field(max_length=256)]
 """Topics: names, globs, `regex:PATTERN`."""
 
+INT_OR_STRING = "x-kubernetes-int-or-string"
+"""In a schema: a text that may be written as a whole number."""
+
 
 def camel(name: str) -> str:
     """`snapshot_duration` → `snapshotDuration`."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
@@ -23,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from offsite.operator.resources.model import Strict, Text
+from offsite.operator.resources.model import INT_OR_STRING, Strict, Text
 from offsite.operator.resources.told import shortened
 
 VARIABLE_NAMES = (
@@ -67,7 +68,17 @@ def _listed(most: int, key: str = "") -> Any:  # noqa: ANN401  # what pydantic c
     return Field(max_length=most, json_schema_extra={"x-kubernetes-list-type": "map" if key else "atomic"} | by)
 
 
-Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20)]
+def _text_of_number(value: object) -> object:
+    return str(value) if type(value) is int else value
+
+
+NUMBER_OR_TEXT = (BeforeValidator(_text_of_number), Field(json_schema_extra={INT_OR_STRING: True, "minimum": 0}))
+"""An amount: `cpu: 2` is a number in YAML, and `cpu: "2"` is a text. Both are known from Deployments."""
+Quantity = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$", max_length=20),
+    *NUMBER_OR_TEXT,
+]
 Amounts = Annotated[dict[Literal["cpu", "memory", "ephemeral-storage"], Quantity], Field()]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
 Key = Annotated[str, StringConstraints(pattern=rf"^{KEY}$", max_length=_KEY_MAX)]

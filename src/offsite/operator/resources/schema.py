@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from offsite.model.check import check
 from offsite.model.time import UNIT_MS
-from offsite.operator.resources.model import VERSION, Resource
+from offsite.operator.resources.model import INT_OR_STRING, VERSION, Resource
 
 Schema = dict[str, Any]
 
@@ -22,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KEPT = (
     *("description", "type", "format", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"),
     *("minItems", "maxItems", "maxProperties", "required"),
-    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+    *("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations", INT_OR_STRING),
 )
 _STATUS: Schema = {"type": "object", "description": "What the operator told last. Passed over when it is declared."}
 
@@ -75,7 +75,9 @@ def _structural(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
         made["items"] = _structural(node["items"], definitions)
     if node.get("type") == "integer":
         made["format"] = "int64"
-    check("type" in made, "each node of a structural schema has a type")
+    if INT_OR_STRING in made:
+        del made["type"]
+    check("type" in made or INT_OR_STRING in made, "each node of a structural schema has a type")
     return made
 
 
@@ -123,10 +125,16 @@ def _untitled(schema: Schema) -> Schema:
 def _without_words_of_kubernetes(schema: Schema) -> Schema:
     """Editors know none of them."""
     made = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
-    return {
-        key: _each(value, _without_words_of_kubernetes) if key in {"properties", "$defs"} else value
-        for key, value in made.items()
-    }
+    if INT_OR_STRING in schema:
+        made["type"] = ["integer", "string"]
+    for key in ("properties", "$defs"):
+        if key in made:
+            made[key] = _each(made[key], _without_words_of_kubernetes)
+    if isinstance(made.get("additionalProperties"), dict):
+        made["additionalProperties"] = _without_words_of_kubernetes(made["additionalProperties"])
+    if "anyOf" in made:
+        made["anyOf"] = [_without_words_of_kubernetes(one) for one in made["anyOf"]]
+    return made
 
 
 def _each(schemas: Mapping[str, Schema], change: Callable[[Schema], Schema]) -> Schema:

@@ -215,6 +215,34 @@ def test_a_backup_without_agents_keeps_no_slot_and_rests_before_it_gives_it(
     assert slot is not Slot.FREE or look.live or "asks for no agents" in check(asked, look, slot)[-1].message
 
 
+SILENT = replace(low(whole=False, copied=False), quiet_ms=QUIET_MS + 1)
+RESTING = low(Phase.PAUSED, whole=False, copied=False)
+
+
+@pytest.mark.parametrize(
+    ("look", "slot", "step"),
+    [
+        (seen(low(whole=False, copied=False), ready=0), Slot.HELD, None),
+        (seen(SILENT, ready=0), Slot.HELD, turn(Phase.PAUSED)),
+        (seen(SILENT, ready=0), Slot.FREE, turn(Phase.PAUSED)),
+        (seen(SILENT, ready=1), Slot.HELD, None),
+        (seen(replace(SILENT, is_copied=True), ready=0), Slot.HELD, None),
+        (seen(RESTING, ready=0), Slot.HELD, GiveSlot()),
+        (seen(RESTING, ready=0), Slot.FREE, None),
+        (seen(RESTING, ready=1), Slot.FREE, TakeSlot()),
+    ],
+)
+def test_an_initial_copy_whose_agents_never_run_rests_until_one_does(
+    look: BackupSeen, slot: Slot, step: Step | None
+) -> None:
+    assert toggle(AS_DECLARED, look, slot) == step
+
+
+def test_why_it_rests_is_told() -> None:
+    (_, told) = check(AS_DECLARED, seen(RESTING, ready=0), Slot.FREE)
+    assert told.message == "aaaa-1 is paused, and is to be running: none of its agents runs"
+
+
 def test_no_agents_begin_for_an_initial_copy_that_has_lost_its_slot() -> None:
     look = BackupSeen(backups=(low(whole=False, copied=False),))
     assert configure_agents(AS_DECLARED, look, Slot.TAKEN) is None

@@ -125,6 +125,15 @@ def test_each_refusal_is_an_error_of_ours(
         http.get(f"/broken/{status}")
 
 
+def test_what_is_denied_may_be_denied_by_a_quota(api: tuple[kmock.KubernetesEmulator, HttpCluster]) -> None:
+    emulator, http = api
+    emulator["get /broken/quota"] << 403 << {"message": "exceeded quota"}
+    with pytest.raises(KubernetesDenied, match="exceeded quota") as caught:
+        http.get("/broken/quota")
+    assert "quota" in caught.value.hint
+    assert "namespace.yaml" in caught.value.hint, "there is the role"
+
+
 def test_an_api_that_is_not_there_is_waited_for() -> None:
     nowhere = HttpCluster(lambda: Access(url="http://127.0.0.1:1", headers={}))
     with pytest.raises(KubernetesUnavailable):

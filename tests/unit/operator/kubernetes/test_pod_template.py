@@ -13,11 +13,15 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from offsite.operator.decide.backup import QUIET_MS
 from offsite.operator.decide.wanted import AgentsWanted, Place
-from offsite.operator.kubernetes.agents import agent_deployment
+from offsite.operator.kubernetes.agents import AGENTS, agent_deployment
 from offsite.operator.kubernetes.cluster import Named
+from offsite.operator.kubernetes.manifests import by_default, operator_manifests
 from offsite.operator.kubernetes.merge import merge_patch, strategic_merge
 from offsite.operator.resources.backup import Agents, AgentTemplate
+from offsite.repository.declared.history import Phase
+from offsite.stores.posix_store import PosixStore
 from tests.unit.operator.kubernetes.kubernetes_home import DEPLOYMENT, IMAGE, World, opened_world
 from tests.unit.operator.kubernetes.memory_cluster import merge
 from tests.unit.operator.resources.documents import POD_TEMPLATE
@@ -359,6 +363,73 @@ def test_what_is_taken_out_of_a_template_goes_and_what_others_put_there_stays(wo
     world.change(agents={"template": {"spec": None}})
     world.look(home)
     assert "nodeSelector" not in world.deployment()["spec"]["template"]["spec"]
+
+
+def test_of_pods_whose_note_is_lost_nothing_stays_that_nobody_asks_for(world: World) -> None:
+    """Another version of the operator may have written it, with fields that this one does not know."""
+    world.make(agents={"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}})
+    home = world.home()
+    world.look(home)
+    world.cluster.patch(DEPLOYMENT, {"metadata": {"annotations": {AGENTS: "{}"}}})
+    world.change(agents={"template": {"spec": None}})
+    world.look(home)
+
+    assert "nodeSelector" not in world.deployment()["spec"]["template"]["spec"]
+
+
+def test_pods_that_never_run_keep_nobody_else_from_a_first_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes tries for ever what no node takes, and images and volumes that there are not."""
+    home, later_ms, now_ms = world.home(), [0], PosixStore.now_ms
+    monkeypatch.setattr(PosixStore, "now_ms", lambda store: now_ms(store) + later_ms[0])
+
+    def go_round() -> None:
+        for _ in range(5):
+            home.round()
+            world.clock.sleep(31)
+
+    uid = world.make(agents={"template": {"spec": {"nodeSelector": {"disk": "none"}}}})
+    go_round()
+    other = world.make("fair")
+    go_round()
+    assert [each.phase for each in world.lows(uid)] == [Phase.RUNNING]
+    assert world.lows(other) == ()
+
+    later_ms[0] = QUIET_MS + 60_000
+    go_round()
+    assert [each.phase for each in world.lows(uid)] == [Phase.PAUSED]
+    assert [each.phase for each in world.lows(other)] == [Phase.RUNNING]
+    assert world.conditions()["IncorrectBackupState"].endswith("it waits for the initial copy of others")
+    assert "describe pods" in world.conditions()["DeploymentRollingOut"]
+
+    world.copy(other)
+    go_round()
+    assert world.conditions()["IncorrectBackupState"].endswith("none of its agents runs")
+    world.look(home)
+    assert [each.phase for each in world.lows(uid)] == [Phase.RUNNING]
+
+
+def test_a_deletion_that_waits_for_a_pod_says_so(world: World) -> None:
+    """That of a node which is gone ends when somebody says that it is gone."""
+    home, _ = world.running()
+    world.cluster.objects[DEPLOYMENT]["metadata"]["finalizers"] = ["foregroundDeletion"]
+    world.delete()
+    world.look(home, times=6)
+
+    assert world.conditions()["IncorrectBackupState"] == "its agents end first"
+
+
+@pytest.mark.parametrize("pod", [made_of({})["spec"], operator_manifests(by_default)[-1]["spec"]["template"]["spec"]])
+def test_no_service_of_the_namespace_becomes_a_variable(pod: dict[str, Any]) -> None:
+    """One named `pyspark-gateway` would set PYSPARK_GATEWAY_PORT, and thousands more than a process may have."""
+    assert pod["enableServiceLinks"] is False
+
+
+def test_an_amount_may_be_a_number_as_in_a_deployment() -> None:
+    amounts = {"limits": {"cpu": 2, "memory": "1Gi"}}
+    size = {"volumes": [{"name": "temporary", "emptyDir": {"sizeLimit": 1073741824}}]}
+    pod = made_of({"resources": {"cpu": 1}, "spec": {**container(resources=amounts)["spec"], **size}})["spec"]
+    assert pod["containers"][0]["resources"] == {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    assert pod["volumes"][0] == {"name": "temporary", "emptyDir": {"sizeLimit": "1073741824"}}
 
 
 def test_lists_with_names_are_merged_and_others_are_replaced() -> None:

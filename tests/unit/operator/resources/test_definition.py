@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from offsite.model.errors import BadResource
 from offsite.model.time import UNIT_MS
 from offsite.operator.resources.definition import DEFINITIONS, resource_definition
+from offsite.operator.resources.model import INT_OR_STRING
 from offsite.operator.resources.parse import KINDS, parse_resource
 from offsite.operator.resources.restore import RestoreSpec
 from offsite.operator.resources.schema import Schema
@@ -79,7 +80,7 @@ def test_there_is_a_definition_for_each_kind() -> None:
 
 def test_every_node_is_structural() -> None:
     for path, node in ALL:
-        assert isinstance(node.get("type"), str), path
+        assert isinstance(node.get("type"), str) != (INT_OR_STRING in node), path
         assert not FORBIDDEN & node.keys(), path
         assert not {"properties", "additionalProperties"} <= node.keys(), path
         assert node.get("default", "") is not None, path
@@ -87,9 +88,9 @@ def test_every_node_is_structural() -> None:
 
 def test_every_string_every_list_and_every_map_is_bounded() -> None:
     for path, node in ALL:
-        if node["type"] == "string":
+        if node.get("type", "string") == "string":
             assert "maxLength" in node or "enum" in node, path
-        if node["type"] == "array":
+        if node.get("type") == "array":
             assert "maxItems" in node, path
         if "additionalProperties" in node:
             assert "maxProperties" in node, path

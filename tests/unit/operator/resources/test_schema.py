@@ -16,6 +16,7 @@ from tests.unit.operator.resources.documents import (
     REFUSED_BY_KEYS,
     REFUSED_BY_LISTS,
     REFUSED_BY_RULES,
+    template,
 )
 
 SCHEMAS = {kind: json_schema(model) for kind, model in KINDS.items()}
@@ -25,6 +26,18 @@ SCHEMAS = {kind: json_schema(model) for kind, model in KINDS.items()}
 def test_what_the_models_take_the_schema_takes(name: str) -> None:
     parse_resource(ACCEPTED[name], source="a")
     Draft202012Validator(SCHEMAS[ACCEPTED[name]["kind"]]).validate(ACCEPTED[name])
+
+
+@pytest.mark.parametrize(("amount", "is_taken"), [(2, True), ("2", True), ("500m", True), (-1, False), (True, False)])
+def test_an_amount_is_a_text_or_a_whole_number(amount: object, *, is_taken: bool) -> None:
+    given = template({"containers": [{"name": "agent", "resources": {"limits": {"cpu": amount}}}]})
+    assert Draft202012Validator(SCHEMAS["Backup"]).is_valid(given) is is_taken
+    if not is_taken:
+        with pytest.raises(BadResource):
+            parse_resource(given, source="a")
+        return
+    read = parse_resource(given, source="a").model_dump(mode="json", by_alias=True)["spec"]["agents"]["template"]
+    assert read["spec"]["containers"][0]["resources"]["limits"] == {"cpu": str(amount)}
 
 
 @pytest.mark.parametrize("name", REFUSED | REFUSED_BY_KEYS)
