@@ -1,1 +1,1 @@
-"""What a Kafka log is: ranges, batch headers, CRC32C, transactions, offset maps. Pure functions over bytes, no I/O."""
+"""A Kafka log: ranges, batch headers, CRC32C, transactions, offset maps. Pure functions over bytes, no I/O."""

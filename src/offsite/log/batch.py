@@ -1,7 +1,7 @@
-"""RecordBatch (magic 2) headers: where each batch of a buffer begins, ends, and what it says of itself; and its CRC.
+"""RecordBatch (magic 2) headers and CRC: where a batch of a buffer begins and ends, and the fields of its header.
 
-Owns the 61 header bytes. Never looks at records, and never changes a byte (`rewrite` does).
-Format: Kafka's RecordBatch, KIP-98; delete horizon KIP-534. All integers big-endian.
+Owns the 61 header bytes. Never looks at records, and never changes a byte (`rewrite` does). Format: Kafka's
+RecordBatch, KIP-98; delete horizon KIP-534. All integers big-endian.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MIN_OLD_LENGTH = 14  # the smallest message of magic 0
 _LENGTH = struct.Struct(">8xi")
 
 MAX_BATCHES = 600_000
-"""Of one buffer beyond 32 MiB: their headers take half a kilobyte each."""
+"""Most batches in one buffer beyond 32 MiB: a header takes half a kilobyte."""
 _SCANNED_BYTES = 32 * MIB
 
 CODEC_MASK = 0x07
@@ -49,8 +49,8 @@ DELETE_HORIZON_BIT = 0x40
 
 
 class BatchHeader(NamedTuple):
-    """One batch header and the place of its batch in the buffer it was scanned from. A tuple, because millions are
-    made on the hot path. `size_bytes` is the whole batch, header included."""
+    """One batch header, and the position of the batch in the scanned buffer. A tuple, because the hot path makes
+    millions. `size_bytes` is the whole batch, header included."""
 
     position: int
     size_bytes: int
@@ -73,12 +73,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch accounts for; compaction may have removed the record that had it."""
+        """The last offset of the batch. Compaction may have removed the record at the offset."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The first offset after the batch: where a reader goes on."""
+        """The first offset after the batch: where a reader continues."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -88,7 +88,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime: then every record has `max_timestamp_ms`."""
+        """0 CreateTime, 1 LogAppendTime. With LogAppendTime every record has `max_timestamp_ms`."""
         return 1 if self.attributes & LOG_APPEND_TIME_BIT else 0
 
     @property
@@ -97,35 +97,36 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """The batch holds a transaction marker and no record that a consumer sees."""
+        """The batch holds a transaction marker and no record for consumers."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether compaction has set a delete horizon: `base_timestamp_ms` is then when tombstones may go, no longer a
-        record's time (deltas still count from it)."""
+        """Whether compaction has set a delete horizon. `base_timestamp_ms` is the time from which tombstones may be
+        removed, and no longer the time of a record. Timestamp deltas still count from `base_timestamp_ms`."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def has_gaps(self) -> bool:
-        """Compaction has taken records out of the batch (all of them, when `record_count` is 0)."""
+        """Compaction has removed records from the batch (all records, when `record_count` is 0)."""
         return self.record_count != self.last_offset_delta + 1
 
     def view(self, data: Buffer) -> memoryview:
-        """The batch itself out of the buffer it was scanned from: a view, no copy."""
+        """The batch as a view of the scanned buffer, without a copy."""
         return memoryview(data)[self.position : self.position + self.size_bytes]
 
     def check_is_of(self, batch: Buffer) -> None:
-        """Raise `Bug` unless `batch` can be the single batch this header describes."""
+        """Raise `Bug` unless `batch` has the size of the header's batch."""
         check(len(batch) == self.size_bytes, f"{len(batch)} bytes given for a batch of {self.size_bytes}")
 
 
 def scan(data: Buffer, *, start: int = 0) -> list[BatchHeader]:
     """The headers of all whole batches from position `start` on; positions are relative to `data`.
 
-    A torn last batch is left out: compare the last `end_position` with `len(data)` to see it. Nothing under the CRC
-    is trusted yet, see `verify_crc`. Raises `DamagedBatch` on an impossible length, an unknown magic or offsets that
-    do not rise from batch to batch, more than `MAX_BATCHES` in a large buffer, `OldMessageFormat` on magic 0 and 1.
+    A torn last batch is left out: compare the last `end_position` with `len(data)` to detect one. Nothing under the CRC
+    is trusted yet, see `verify_crc`. Raises `DamagedBatch` on an impossible length, on an unknown magic, on offsets
+    without a rise from batch to batch, and on more than `MAX_BATCHES` in a large buffer. Raises `OldMessageFormat` on
+    magic 0 and 1.
     """
     if len(data) - start > _SCANNED_BYTES:
         return _scan_large(memoryview(data), start)
@@ -157,7 +158,7 @@ def _scan(data: Buffer, start: int) -> list[BatchHeader]:
 
 
 def _scan_large(data: memoryview, start: int) -> list[BatchHeader]:
-    """Part by part: a buffer is so large for the sake of a batch, and not of millions of small ones."""
+    """Scan part by part. A buffer is large because one batch is large, not because of millions of small batches."""
     headers: list[BatchHeader] = []
     while len(data) - start >= HEADER_BYTES:
         size = LENGTH_END + _LENGTH.unpack_from(data, start)[0]
@@ -175,12 +176,12 @@ def _scan_large(data: memoryview, start: int) -> list[BatchHeader]:
 
 
 def verify_crc(data: Buffer, headers: Iterable[BatchHeader]) -> None:
-    """Compare the CRC32C of each batch with its header; raises `DamagedBatch` naming the first one that differs.
+    """Compare the CRC32C of every batch with the header. Raises `DamagedBatch` for the first batch with another CRC.
 
-    The CRC covers byte 21 to the end. Base offset, length, leader epoch and magic lie outside it: `scan` checks what
-    can be checked of them, the hash of the object that holds the batch protects the rest.
+    The CRC covers byte 21 to the end. Base offset, length, leader epoch and magic lie outside of the CRC: `scan` checks
+    these fields as far as possible, and the hash of the object with the batch protects the rest.
     """
-    from crc32c import crc32c  # 40 ms: it asks for its own version as it is imported; not for those who check nothing
+    from crc32c import crc32c  # 40 ms: crc32c reads its own version at import; callers without a check do not pay
 
     view = memoryview(data)
     for header in headers:
@@ -193,7 +194,7 @@ def verify_crc(data: Buffer, headers: Iterable[BatchHeader]) -> None:
 
 
 def _check_tail(data: Buffer, position: int) -> None:
-    """A tail too short for a header may still hold a whole message of an old format, or a length that cannot be."""
+    """A tail too short for a header may still hold a whole message of an old format, or an impossible length."""
     if len(data) - position > _MAGIC_POSITION:
         base, length, _, magic = struct.unpack_from(">qiib", data, position)
         if magic != _MAGIC or length < _MIN_LENGTH:
@@ -218,9 +219,9 @@ def _refuse_offsets(base: int, last_delta: int, next_offset: int, position: int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBatch:
-    """The last batch of what is known of a log: by it a log that goes on is told from another one of the same name.
+    """The last known batch of a log. Tells a log that continues from another log of the same name.
 
-    `crc`: the batch's own CRC32C, over its times, its producer and its records.
+    `crc`: the batch's own CRC32C, over times, producer and records.
     """
 
     last_offset: int

@@ -1,8 +1,8 @@
-"""What the functions of this package read bytes from."""
+"""The types of buffers with bytes for this package."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes that can be read in place. A `memoryview` must be one-dimensional and of single bytes."""
+"""Bytes for reading in place. A `memoryview` must be one-dimensional and of single bytes."""

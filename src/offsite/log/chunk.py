@@ -1,4 +1,4 @@
-"""What a reader hands to a writer: whole batches, a hole, or a gap. Together they account for every offset read."""
+"""The results of a reader: whole batches, holes and gaps. Together they account for every offset read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ class Evidence(StrEnum):
     """The proof that offsets hold no record."""
 
     BATCH = "batch"
-    """The next batch of the log begins behind them."""
+    """The next batch of the log begins behind the offsets."""
     COMPACTION = "compaction"
-    """The leader of a compacted topic has nothing there, below its high watermark, and said so again and again."""
+    """The leader of a compacted topic has no record at the offsets, below its high watermark, and repeated the answer
+    several times."""
     ARCHIVE = "archive"
-    """The foreign archive they came from holds nothing there."""
+    """The foreign archive holds no record at the offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Whole batches of one partition, back to back in `data`; `batches[i].position` is relative to `data`.
 
-    `data` is only valid until the next chunk is asked for: readers reuse their buffers.
+    `data` is valid only until the caller asks for the next chunk: readers reuse their buffers.
     """
 
     data: memoryview
@@ -44,8 +45,8 @@ class Hole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets `[start, end)` of a partition that hold no record, and by what that is known. `seen_at`: the base offset
-    of the batch behind them, or the high watermark below which there was nothing."""
+    """Offsets `[start, end)` of a partition without a record, and the evidence. `seen_at`: the base offset of the batch
+    behind the offsets, or the high watermark below which the log held nothing."""
 
     topic: str
     partition: int

@@ -1,27 +1,28 @@
-"""What a read_committed consumer sees of a log. The one place that decides it, for backups and live logs alike.
+"""The read_committed view of a log. The only place that decides visibility, for backups and live logs alike.
 
-Kafka writes the records of a transaction into the log at once, among those of others. Only when the transaction ends, a
-marker follows in each partition of it: a control batch that says commit or abort (KIP-98). So what decides whether a
-batch is seen stands behind the batch, maybe far behind. Brokers help consumers: with each fetch they tell the aborted
-transactions (producer id and first offset), and they give nothing from the last stable offset on, where the first open
-transaction begins. A backup has no broker, and reads raw batches as read_uncommitted. So here the markers decide alone:
+Kafka writes the records of a transaction into the log at once, among the records of other producers. When the
+transaction ends, a marker follows in every partition of the transaction: a control batch for commit or abort (KIP-98).
+The decision about a batch therefore stands behind the batch, maybe far behind. Brokers help consumers: a fetch response
+names the aborted transactions (producer id and first offset), and ends at the last stable offset, where the first open
+transaction begins. A backup has no broker, and reads raw batches as read_uncommitted. Here the markers decide alone:
 
 - A transactional batch belongs to the next marker of its producer id in the same partition: a producer has one
-  transaction at a time. A marker without data before it decides nothing: the data was deleted or compacted, or lies
-  before what is read, or there was none.
-- Where offsets are missing between a batch and that marker (a hole: the source had deleted them before they were
-  copied), the batch's own marker may have been among them, and the next one belong to another transaction. Nobody can
-  tell any more: the batch is undecided for ever, and left out.
-- Producer epochs play no part. A producer that was fenced or timed out is ended by a marker of a higher epoch than its
-  data has, and since KIP-890 any transaction may be. What follows with the same producer id is another transaction.
-- A view ends where its restore point or range ends. Markers at or after the end do not count: what they decide is
-  undecided, and left out like what was aborted. What others committed behind it is seen all the same, though a consumer
-  at that time had to wait at the last stable offset: nothing decides that transaction any more.
-- An export that goes on later must wait there as well (`is_undecided`), or it would miss what is decided after it.
-- Control batches are never seen, whatever the isolation level and whatever they hold.
-- A consistent cut leaves out transactions that were committed: their commit markers count as aborts (`leave_out`).
+  transaction at a time. A marker without data in front decides nothing: the data was deleted or compacted, lies before
+  the first batch read, or never existed.
+- Offsets may be missing between a batch and the next marker (a hole: the source deleted them before the copy). The
+  batch's own marker may be among the missing offsets, and the next marker may belong to another transaction. Such a
+  batch is undecided for ever, and left out.
+- Producer epoches play no part. A marker of a higher epoch than the data ends a producer that was fenced or timed out,
+  and since KIP-890 any transaction. Later data of the same producer id is another transaction.
+- A view ends at its restore point or range. Markers at or after the end do not count: their transactions are undecided,
+  and left out like aborted data. Committed data of other producers behind an undecided transaction is visible, although
+  a consumer at the time had to wait at the last stable offset: nothing decides the transaction any more.
+- An export that continues later must wait at the last stable offset as well (`is_undecided`). Otherwise the export
+  would miss records that are committed later.
+- Control batches are never visible, whatever the isolation level and the content.
+- A consistent cut leaves out committed transactions: their commit markers count as aborts (`abort_left_out`).
 
-Offsets that were committed in a transaction (KIP-447 has consumers wait for them) are folded in `groups.fold`.
+`groups.fold` folds offsets that were committed in a transaction (KIP-447 has consumers wait for such offsets).
 """
 
 from __future__ import annotations
@@ -39,28 +40,30 @@ from offsite.model.errors import DamagedObject
 __all__ = ["CommittedView", "Outcomes", "leave_out", "sees_uncommitted"]
 
 _RECENT_MIN = 32_768
-"""Producers kept in a dictionary, about 100 bytes each, before they move to the sorted arrays."""
+"""Producers kept in a dictionary, about 100 bytes a producer, before the move to the sorted arrays."""
 _RECENT_SHARE = 16
-"""No more of them than this part of all: so each producer moves a few times only, however many there are."""
+"""At most a sixteenth of all producers is in the dictionary: a producer moves only a few times, for any number of
+producers."""
 _BLOCK_CHANGES = 1_024
-"""So many changes of a producer are packed at a time: large enough to cost little, small enough to lie anywhere."""
+"""Changes of a producer that are packed together: enough to cost little, few enough to lie anywhere in memory."""
 _KNOWN_MAX = 4_096
-"""Producers whose last answer is remembered: readers ask about one transaction after the other."""
+"""Producers with a remembered last answer: readers ask about one transaction after another."""
 
 
 def sees_uncommitted(header: BatchHeader) -> bool:
-    """Whether the batch's records reach a read_uncommitted consumer: those of all batches but control batches do."""
+    """Whether a read_uncommitted consumer sees the batch's records: true for all batches but control batches."""
     return not header.attributes & CONTROL_BIT
 
 
 def leave_out(
     markers: Iterable[Sequence[Marker]], left_out: Sequence[int], *, keep_aborted: bool = False
 ) -> Iterator[Sequence[Marker]]:
-    """The markers, in the same parts, with the commit markers at the offsets `left_out` taken for aborts. With
-    `keep_aborted` all others are taken for commits: so a read_uncommitted consumer misses what is left out alone.
+    """The markers in the same parts, with the commit markers at the offsets `left_out` turned into aborts. With
+    `keep_aborted` all remaining markers become commits: a read_uncommitted consumer misses only the transactions left
+    out.
 
-    Raises `DamagedObject` at its end, unless there was a commit marker at each of the offsets: else what is to be
-    hidden would be seen, or something else be hidden.
+    Raises `DamagedObject` at the end, unless every offset had a commit marker. Otherwise a transaction to hide would be
+    visible, or another transaction would be hidden.
     """
     wanted, found = frozenset(left_out), set[int]()
     for part in markers:
@@ -90,14 +93,15 @@ def _more(count: int) -> str:
 
 
 class CommittedView:
-    """What a read_committed consumer sees of a partition that ends at `end_offset` (exclusive).
+    """The read_committed view of a partition that ends at `end_offset` (exclusive).
 
-    `markers`: those from the first batch on that will be asked about, by offset, in parts, as `stored_markers` reads
-    them from segments and `log_markers` from a live log. The constructor reads them all, so that a damaged index shows
-    before anything is written, and markers are known before retention deletes them from a live log. `as_needed`: a part
-    is read only when a batch has no outcome yet. That is for a task that reads a small piece of a stored log, which
-    would otherwise read the indexes of all that follows. Where offsets are missing, a `MissingFrom` says so between
-    them: what was open there stays undecided.
+    `markers`: the markers from the first batch of interest on, by offset, in parts, as read by `stored_markers` from
+    segments and by `log_markers` from a live log. A `HoleStart` between markers says where offsets are missing: a
+    transaction open at a hole stays undecided.
+
+    The constructor reads all markers: a damaged index is found before anything is written, and markers of a live log
+    are known before retention deletes them. `as_needed`: a part is read only when a batch has no outcome yet. Meant for
+    a task that reads a small piece of a stored log, and would otherwise read the indexes of all later segments.
     """
 
     def __init__(
@@ -105,7 +109,7 @@ class CommittedView:
     ) -> None:
         self._end_offset = end_offset
         self._missing_from = array("q")
-        self._outcomes = [Outcomes(end_offset=end_offset)]  # of what lies between two holes
+        self._outcomes = [Outcomes(end_offset=end_offset)]  # one for the markers between two holes
         self._first_undecided: dict[tuple[int, int], int] = {}
         self._unread = iter(markers)
         if not as_needed:
@@ -114,16 +118,16 @@ class CommittedView:
 
     @property
     def undecided(self) -> list[Undecided]:
-        """The transactions without a marker before the end or the next hole, of the batches that `is_visible` was asked
-        about."""
+        """The transactions without a marker before the end or the next hole. Covers batches passed to `is_visible` so
+        far."""
         return [
             Undecided(producer_id=producer_id, first_offset=first_offset)
             for (producer_id, _), first_offset in sorted(self._first_undecided.items(), key=itemgetter(1))
         ]
 
     def is_visible(self, header: BatchHeader) -> bool:
-        """Whether the batch's records reach the consumer; those of a control batch never do. `as_needed`: raises what
-        reading markers raises."""
+        """Whether the batch's records reach the consumer; always false for a control batch. `as_needed`: raises the
+        errors of reading markers."""
         kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
         if kind != TRANSACTIONAL_BIT:
             return not kind
@@ -135,24 +139,24 @@ class CommittedView:
         return outcome is True
 
     def is_undecided(self, header: BatchHeader) -> bool:
-        """Whether the batch holds data of a transaction that has no marker before the end or the next hole. Raises as
+        """Whether the batch holds data of a transaction without a marker before the end or the next hole. Raises as
         `is_visible`."""
         kind = header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)
         return kind == TRANSACTIONAL_BIT and self.outcome(header) is None
 
     def is_open(self, header: BatchHeader) -> bool:
-        """Whether it is undecided, and a marker behind the end may decide on it: none behind a hole does. Raises as
-        `is_visible`."""
+        """Whether the batch is undecided, and a marker behind the end may decide. No marker behind a hole decides.
+        Raises as `is_visible`."""
         return self.is_undecided(header) and self.stretch(header) == len(self._missing_from)
 
     def stretch(self, header: BatchHeader) -> int:
         """The number of holes before the batch's last record, as far as markers were read: a transaction lies between
-        two of them. The first batch behind a hole may begin before it: the log started inside the batch."""
+        two holes. The first batch behind a hole may begin before the hole, when the log started inside the batch."""
         return bisect_right(self._missing_from, header.last_offset) if self._missing_from else 0
 
     def outcome(self, header: BatchHeader) -> bool | None:
-        """Whether the transactional batch was committed, by its producer id's next marker; None: there is none. Raises
-        as `is_visible`."""
+        """Whether the next marker of the producer id committed the transactional batch. None: no such marker. Raises as
+        `is_visible`."""
         while True:
             stretch = self.stretch(header)
             outcome = self._outcomes[stretch].of(header.producer_id, header.base_offset)
@@ -171,15 +175,16 @@ class CommittedView:
 
 
 class Outcomes:
-    """How the transactions of a partition ended, by its markers below `end_offset`: a table for any number of them.
+    """How the transactions of a partition ended, by the markers below `end_offset`. A table for any number of
+    transactions.
 
-    Of each producer only its last marker is kept, and where its outcomes changed from commit to abort or back:
-    everything between two changes ended alike. So a batch ends as the last marker does, turned once for each change
-    behind the batch.
+    For a producer the table keeps the last marker, and the offsets where outcomes changed from commit to abort or back.
+    All transactions between two changes ended alike. The outcome of a batch is the outcome of the last marker, flipped
+    once for every change behind the batch.
 
-    Bound, with 20 million markers of few producers: 82 MB if every one differs from the one before of its producer,
-    8 MB if one in twenty is an abort among commits, nothing if all are alike. A producer takes 16 bytes, about 190 more
-    when its outcomes ever changed. No marker is kept as an object.
+    Memory bound, with 20 million markers of few producers: 82 MB if every marker differs from the producer's previous
+    marker, 8 MB if one in twenty is an abort among commits, nothing if all are alike. A producer takes 16 bytes, and
+    about 190 bytes more after the first change. No marker is kept as an object.
     """
 
     def __init__(self, *, end_offset: int) -> None:
@@ -189,11 +194,11 @@ class Outcomes:
         self._producer_ids = array("q")
         self._last_markers = array("q")
         self._changes: dict[int, array[int] | _Packed] = {}
-        # What was found last: offsets from, to, and how everything between them ended.
+        # The last answer: offsets from, to, and the outcome of all transactions between.
         self._known: dict[int, tuple[int, int, bool]] = {}
 
     def take(self, markers: Iterable[Marker]) -> None:
-        """Go on with the next markers."""
+        """Add the next markers."""
         end_offset, recent = self._end_offset, self._recent  # locals: the hot loop
         for offset, producer_id, _, committed, _ in markers:
             if offset >= end_offset:
@@ -212,7 +217,7 @@ class Outcomes:
                 self._change(producer_id, last >> 1)
 
     def of(self, producer_id: int, offset: int) -> bool | None:
-        """Whether the producer's transactional batch at `offset` was committed; None: no marker has decided on it."""
+        """Whether the producer's transactional batch at `offset` was committed. None: no marker has decided yet."""
         known = self._known.get(producer_id)
         if known is not None and known[0] <= offset < known[1]:
             return known[2]
@@ -236,7 +241,7 @@ class Outcomes:
         return self._last_markers[place] if place >= 0 else -1
 
     def _change(self, producer_id: int, offset: int) -> None:
-        """The marker at `offset` was the last of those that ended alike."""
+        """The marker at `offset` was the last of a run with equal outcomes."""
         changes = self._changes.get(producer_id)
         if changes is None:
             changes = self._changes[producer_id] = array("q")
@@ -245,7 +250,7 @@ class Outcomes:
         changes.append(offset)
 
     def _place(self, producer_id: int) -> int:
-        """Where the producer is in the arrays; -1: it is not."""
+        """The index of the producer in the arrays; -1: not present."""
         ids = self._producer_ids
         place = bisect_left(ids, producer_id)
         return place if place < len(ids) and ids[place] == producer_id else -1
@@ -270,8 +275,8 @@ class Outcomes:
 
 
 class _Packed:
-    """Many rising offsets: in blocks, each at its distance from the block's first, which takes 4 bytes unless they are
-    far apart; the newest as they are."""
+    """Many rising offsets. Packed in blocks of distances from the block's first offset, 4 bytes a distance unless the
+    offsets are far apart. The newest offsets are not packed."""
 
     __slots__ = ("_blocks", "_newest", "_starts")
 
@@ -297,7 +302,7 @@ class _Packed:
         return self._newest[number] if block == len(self._blocks) else self._starts[block] + self._blocks[block][number]
 
     def place(self, offset: int) -> int:
-        """How many are at or before `offset`."""
+        """The number of offsets at or before `offset`."""
         if offset >= self._newest[0]:
             return len(self._blocks) * _BLOCK_CHANGES + bisect_right(self._newest, offset)
         block = max(bisect_right(self._starts, offset) - 1, 0)

@@ -1,6 +1,6 @@
-"""Where two runs of records first differ, and how: changed, missing, extra, or in another order.
+"""The first difference of two runs of records, and its kind: changed, missing, extra, or reordered.
 
-Pure. Owns the words for a difference, never prints what a record holds: a report may be shown to many.
+Pure. Owns the words for a difference. Never prints the content of a record: many people may read a report.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from offsite.model.time import format_time
 __all__ = ["AGREE_RECORDS", "Difference", "first_difference", "index_of_difference", "record_content"]
 
 AGREE_RECORDS = 8
-"""So many records in a row must be the same again before a difference counts as understood: fewer agree by chance."""
+"""Equal records in a row after which a difference counts as understood: fewer may agree by chance."""
 
 _FIELDS = ("timestamp", "key", "value", "headers")
 record_content = attrgetter("timestamp_ms", "key", "value", "headers")
-"""What of a record counts wherever it stands."""
+"""The fields of a record that count at any offset."""
 _PLACED_CONTENT = attrgetter("offset", "timestamp_ms", "key", "value", "headers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A difference between two runs of records, and where it is.
+    """A difference between two runs of records, with its position.
 
-    `records` in a row are `missing` from the target, or `extra` there; otherwise it is 1. The offsets are those of the
-    first of them: -1 on the side that has no such record. `fields` names what changed, in a `changed` record. `map`:
-    the records are the same, and the stored offset map says otherwise.
+    `records` in a row are `missing` from the target, or `extra` in the target; otherwise `records` is 1. The offsets
+    are those of the first record: -1 on the side without such a record. `fields` names the changes of a `changed`
+    record. `map`: the records are equal, and the stored offset map disagrees.
     """
 
     kind: Literal["changed", "missing", "extra", "reordered", "map"]
@@ -43,10 +43,10 @@ class Difference:
 
 
 def index_of_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> int | None:
-    """The first place where two sequences of the same length hold different records, or None.
+    """The first index at which two sequences of the same length hold different records, or None.
 
     Key, value, headers and timestamp count; the timestamp's type does not (a restore turns LogAppendTime records into
-    CreateTime records of the same time); offsets do when `offsets`.
+    CreateTime records of the same time). Offsets count when `offsets` is set.
     """
     of_interest = _PLACED_CONTENT if offsets else record_content
     if list(map(of_interest, source)) == list(map(of_interest, target)):
@@ -56,9 +56,9 @@ def index_of_difference(source: Sequence[Record], target: Sequence[Record], *, o
 
 
 def first_difference(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference:
-    """What happened where `source[0]` and `target[0]` differ, by what follows them. An empty sequence has ended.
+    """The kind of difference at `source[0]` and `target[0]`, judged by the records behind. An empty sequence has ended.
 
-    The sequences are what follows on each side, as far as one cares to look; a shorter one has ended.
+    The sequences are the next records of both sides, as far as the caller looks ahead; a shorter sequence has ended.
     """
     check(bool(source or target), "two ends do not differ")
     if not source or not target:
@@ -75,7 +75,7 @@ def first_difference(source: Sequence[Record], target: Sequence[Record], *, offs
 
 
 def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: bool) -> Difference | None:
-    """One side goes on like the other after a few records of its own."""
+    """One side continues like the other side after a few records of its own."""
     for count in range(1, max(len(source), len(target))):
         if _agree(source, count, target, 0, offsets=offsets):
             return _missing(source, count)
@@ -85,7 +85,7 @@ def _shifted(source: Sequence[Record], target: Sequence[Record], *, offsets: boo
 
 
 def _by_offset(source: Sequence[Record], target: Sequence[Record]) -> Difference:
-    """Where offsets count, they say which side has a record that the other has not."""
+    """Where offsets count, the lower offset names the side with the additional record."""
     a, b = source[0].offset, target[0].offset
     if a < b:
         return _missing(source, sum(record.offset < b for record in source))
@@ -97,7 +97,7 @@ def _equal(a: Record, b: Record, *, offsets: bool) -> bool:
 
 
 def _agree(source: Sequence[Record], s: int, target: Sequence[Record], t: int, *, offsets: bool) -> bool:
-    """Whether both go on the same way from `s` and `t`: for `AGREE_RECORDS`, or to an end that is the same for both."""
+    """Whether both sides continue alike from `s` and `t`: for `AGREE_RECORDS`, or to a common end."""
     left = (len(source) - s, len(target) - t)
     count = min(*left, AGREE_RECORDS)
     if count < AGREE_RECORDS and left[0] != left[1]:

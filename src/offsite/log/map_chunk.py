@@ -1,10 +1,10 @@
-"""One chunk of an offset map as bytes: what is stored of it, and all that is checked before its numbers are believed.
+"""One chunk of an offset map as bytes: the stored form, and all checks before the numbers are believed.
 
     "OFMP", u8 version = 2, u32 payload bytes (little-endian), SHA-256 of those nine bytes and the payload, payload
 
-Version 1 had no digest, so that one flipped bit gave wrong offsets in silence; it is read for ever, and not written.
+Version 1 had no digest: one flipped bit gave wrong offsets in silence. Version 1 is read for ever, and never written.
 The payload is a zstd frame of little-endian int64: source start, source end, target start, target end, number of runs
-n, then n source gaps, n target gaps and n counts; a gap is the distance from the end of the run before (or from the
+n, n source gaps, n target gaps and n counts. A gap is the distance from the end of the previous run (or from the
 range's start).
 """
 
@@ -43,7 +43,7 @@ _ZSTD_LEVEL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapChunk:
-    """Runs in rising order, in arrays of one number each, and the offsets that they lie in."""
+    """Runs in rising order, as arrays of numbers, with the bounds of the source and target offsets."""
 
     source_start: int
     source_end: int
@@ -54,7 +54,7 @@ class MapChunk:
     counts: array[int]
 
     def to_bytes(self) -> bytes:
-        """One chunk as it is stored."""
+        """The stored form of the chunk."""
         bounds = (self.source_start, self.source_end, self.target_start, self.target_end, len(self.counts))
         source_gaps = _gaps(self.source_start, self.source_starts, self.counts)
         target_gaps = _gaps(self.target_start, self.target_starts, self.counts)
@@ -65,7 +65,7 @@ class MapChunk:
 
     @classmethod
     def read_all(cls, data: Buffer, *, max_bytes: int = MAX_MAP_BYTES) -> Iterator[Self]:
-        """All chunks in `data`, one at least. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
+        """All chunks in `data`, at least one. Raises `DamagedObject`, or `FormatTooNew` for a newer version."""
         rest, left = memoryview(data), max_bytes
         while rest or left == max_bytes:
             payload, rest = _payload(rest)
@@ -75,7 +75,7 @@ class MapChunk:
 
     @classmethod
     def _read(cls, payload: memoryview, max_bytes: int) -> tuple[Self, int]:
-        """The chunk, and how many bytes it is when expanded. They are given back while the arrays are made."""
+        """The chunk, and its number of expanded bytes. The plain bytes are freed while the arrays are built."""
         plain = _expanded(payload, max_bytes)
         size_bytes = len(plain)
         if size_bytes < _BOUNDS * _NUMBER_BYTES or size_bytes % _NUMBER_BYTES:
@@ -100,7 +100,7 @@ class MapChunk:
 
 
 def _payload(data: memoryview) -> tuple[memoryview, memoryview]:
-    """That of the first chunk, found whole, and what is behind it."""
+    """The payload of the first chunk, checked for completeness, and the bytes behind the chunk."""
     if len(data) < _HEAD.size:
         raise DamagedObject("the offset map is cut")
     magic, version, payload_bytes = _HEAD.unpack_from(data)
@@ -126,7 +126,7 @@ def _expanded(payload: memoryview, max_bytes: int) -> bytearray:
 
 
 def _taken(plain: bytearray, count: int) -> array[int]:
-    """The last so many numbers, which are no longer in `plain` then."""
+    """The last `count` numbers. Removes the numbers from `plain`."""
     start = len(plain) - count * _NUMBER_BYTES
     numbers = _numbers(memoryview(plain)[start:])
     del plain[start:]
@@ -140,7 +140,7 @@ def _numbers(plain: Buffer) -> array[int]:
 
 
 def _starts(start: int, gaps: array[int], counts: array[int], end: int) -> array[int]:
-    """Where the runs begin, which rise and lie in `[start, end)`: what Kafka can number."""
+    """The starts of the runs. Rising, and within `[start, end)`: the offsets that Kafka allows."""
     if not 0 <= start <= end <= MAX_OFFSET or min(gaps, default=0) < 0:
         raise DamagedObject("the runs of the offset map do not rise")
     try:
@@ -153,7 +153,7 @@ def _starts(start: int, gaps: array[int], counts: array[int], end: int) -> array
 
 
 def _gaps(start: int, starts: Iterable[int], counts: Iterable[int]) -> Iterator[int]:
-    """Distance of each run from the end of the one before: nearly always small or 0, so it compresses well."""
+    """The distance of every run from the end of the previous run: nearly always small or 0, and easy to compress."""
     return map(sub, starts, chain((start,), map(add, starts, counts)))
 
 

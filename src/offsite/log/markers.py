@@ -1,7 +1,6 @@
-"""The markers that ended transactions: read out of their control batches, and many of them in little memory.
+"""Transaction markers: parsed from control batches, and many markers in little memory.
 
-Control batches are written by brokers only, and seen by no consumer. `Markers` holds rows of integers, no object for
-each.
+Only brokers write control batches, and no consumer sees them. `Markers` holds rows of integers, not objects.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _KINDS: dict[int, Literal["abort", "commit"]] = {0: "abort", 1: "commit"}
 class Marker(NamedTuple):
     """The control record at `offset` that ended a transaction of `producer_id`. A tuple, because millions are made.
 
-    `first_offset` is the base offset of the transaction's first batch that the indexer saw, or -1: a transaction
-    without data here, or one whose data lies before the indexed range.
+    `first_offset` is the base offset of the transaction's first batch seen by the indexer. -1: a transaction without
+    data here, or with data before the indexed range.
     """
 
     offset: int
@@ -42,8 +41,8 @@ class Marker(NamedTuple):
 
 
 class MissingFrom(NamedTuple):
-    """From `offset` on, some offsets of the log are missing. The markers of transactions that were open there may have
-    been among them."""
+    """From `offset` on, some offsets of the log are missing. The markers of transactions open at `offset` may be among
+    the missing offsets."""
 
     offset: int
 
@@ -51,7 +50,7 @@ class MissingFrom(NamedTuple):
 def with_missing(
     parts: Iterable[Sequence[Marker]], hole_starts: Sequence[int]
 ) -> Iterator[Sequence[Marker] | MissingFrom]:
-    """The markers, by offset and in parts, with a word between them wherever a hole starts. `hole_starts` rise."""
+    """The markers, by offset and in parts, with a `HoleStart` between them at every hole. `hole_starts` rise."""
     place = 0
     for part in parts:
         low = 0
@@ -66,7 +65,8 @@ def with_missing(
 
 
 class Markers(Sequence[Marker]):
-    """Markers by offset, 40 bytes each. `rows`: their fields one after the other, which are taken over."""
+    """Markers by offset, 40 bytes a marker. `rows`: the fields of the markers back to back; `Markers` takes over the
+    array."""
 
     __slots__ = ("_rows",)
 
@@ -77,21 +77,21 @@ class Markers(Sequence[Marker]):
 
     @property
     def offsets(self) -> array[int]:
-        """A copy of theirs."""
+        """A copy of the offsets."""
         return self._rows[::_WIDTH]
 
     @property
     def producer_ids(self) -> array[int]:
-        """A copy of theirs."""
+        """A copy of the producer ids."""
         return self._rows[_PRODUCER_ID::_WIDTH]
 
     def first_places(self) -> dict[int, int]:
-        """For each producer id the place of its first marker. Without Python code for each marker."""
+        """Producer id → index of its first marker. Runs no Python code per marker."""
         producer_ids = self.producer_ids
         return dict(zip(reversed(producer_ids), reversed(range(len(producer_ids))), strict=True))
 
     def with_first_offsets(self, first_offsets: Mapping[int, int]) -> Markers:
-        """A copy in which the markers at these places have these `first_offset`s."""
+        """A copy with new values of `first_offset`, by index of the marker."""
         rows = self._rows[:]
         for place, first_offset in first_offsets.items():
             rows[place * _WIDTH + _FIRST_OFFSET] = first_offset
@@ -111,7 +111,7 @@ class Markers(Sequence[Marker]):
     @overload
     def __getitem__(self, index: slice) -> Markers: ...
     def __getitem__(self, index: int | slice) -> Marker | Markers:
-        """Slices are copies; only those without a step are there."""
+        """Slices are copies. Only slices without a step are supported."""
         low, high, _ = (index if isinstance(index, slice) else slice(index, index + 1)).indices(len(self))
         if isinstance(index, slice):
             return Markers(rows=self._rows[low * _WIDTH : high * _WIDTH])
@@ -135,12 +135,12 @@ class Markers(Sequence[Marker]):
 
 
 _marker: Callable[[Sequence[int]], Marker] = partial(tuple.__new__, Marker)
-"""Without a Python call for each. `committed` is 0 or 1 then, which equal false and true."""
+"""Builds a marker without a Python call. `committed` is 0 or 1, equal to false and true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlMarker:
-    """The outcome of a transaction in one partition, and the epoch of the coordinator that wrote it."""
+    """The outcome of a transaction in one partition, and the epoch of the coordinator that wrote the marker."""
 
     kind: Literal["abort", "commit"]
     coordinator_epoch: int
@@ -149,7 +149,7 @@ class ControlMarker:
 def control_type(batch: Buffer, header: BatchHeader) -> ControlMarker | None:
     """The marker in a control batch (KIP-98: key `version, type`, value `version, coordinator epoch`).
 
-    None if it holds none: compaction has emptied the batch, or it is of a type that consumers ignore as well.
+    None without a marker: compaction has emptied the batch, or consumers ignore the type as well.
     """
     for record in iterate(batch, header):
         try:

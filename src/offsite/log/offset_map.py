@@ -1,7 +1,7 @@
-"""Where each source offset went: the exact map from source to target offsets of one partition, small in memory.
+"""The exact map from source to target offsets of one partition, small in memory.
 
-Owns runs `(source_start, target_start, count)` in flat arrays: ten million of them are 240 MB and no objects. Source
-offsets in no run are gaps: nothing was written for them.
+Owns runs `(source_start, target_start, count)` in flat arrays: ten million runs are 240 MB and no objects. Source
+offsets outside of all runs are gaps: the restore wrote nothing for them.
 
 A map as bytes is one or more chunks back to back (`map_chunk`), for adjoining source ranges in rising order.
 """
@@ -24,10 +24,10 @@ __all__ = ["MappedOffset", "OffsetMap", "OffsetMapBuilder"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedOffset:
-    """The target offset for one source offset, and how it was found.
+    """The target offset for one source offset, and the kind of match.
 
-    `exact`: that record. `gap`: there is no such record, this is the next one (or the end). `end`: the source's end.
-    `below`, `above`: outside the mapped range, so clamped to its first record or its end.
+    `exact`: the record itself. `gap`: no such record, the target is the next record (or the end). `end`: the source's
+    end. `below`, `above`: outside of the mapped range, clamped to the first record or the end.
     """
 
     target: int
@@ -42,7 +42,7 @@ class MappedOffset:
 class OffsetMap(MapChunk):
     """Source offsets `[source_start, source_end)` of a partition to offsets in `[target_start, target_end)`.
 
-    Made by `OffsetMapBuilder`, `concat` or `from_bytes`, which see to it that runs rise on both sides and never touch.
+    Built by `OffsetMapBuilder`, `concat` or `from_bytes`: these ensure that runs rise on both sides and never touch.
     """
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class OffsetMap(MapChunk):
         return len(self.counts)
 
     def lookup(self, offset: int) -> MappedOffset:
-        """The target of the first record at or after `offset`, or the target end if there is none."""
+        """The target of the first record at or after `offset`, or the target end if no record follows."""
         run = bisect_right(self.source_starts, offset) - 1
         if run >= 0 and offset - self.source_starts[run] < self.counts[run]:
             return MappedOffset(target=self.target_starts[run] + offset - self.source_starts[run], match="exact")
@@ -77,7 +77,7 @@ class OffsetMap(MapChunk):
 
     @classmethod
     def concat(cls, maps: Iterable[OffsetMap]) -> OffsetMap:
-        """One map of at least one, for rising source ranges that were written one after the other."""
+        """One map out of at least one map, for rising source ranges written one after the other."""
         pieces = iter(maps)
         last = first = next(pieces)
         builder = OffsetMapBuilder.of(first)
@@ -94,7 +94,7 @@ class OffsetMap(MapChunk):
 
 
 class OffsetMapBuilder:
-    """Collects runs in rising order and merges those that adjoin on both sides."""
+    """Collects runs in rising order and merges runs that adjoin on both sides."""
 
     def __init__(self, *, source_start: int, target_start: int) -> None:
         self._bounds = (source_start, target_start)
@@ -103,7 +103,7 @@ class OffsetMapBuilder:
 
     @classmethod
     def of(cls, first: OffsetMap) -> Self:
-        """A builder that goes on behind all runs of that map."""
+        """A builder that continues behind all runs of the map `first`."""
         builder = cls(source_start=first.source_start, target_start=first.target_start)
         builder.extend(first)
         return builder
@@ -123,11 +123,11 @@ class OffsetMapBuilder:
         self._source_end, self._target_end = source_start + count, target_start + count
 
     def is_followed_by(self, piece: OffsetMap) -> bool:
-        """Whether its ranges begin behind all runs added so far."""
+        """Whether the ranges of `piece` begin behind all runs added so far."""
         return piece.source_start >= self._source_end and piece.target_start >= self._target_end
 
     def extend(self, piece: OffsetMap) -> None:
-        """All runs of a map whose ranges follow what was added so far."""
+        """Add all runs of a map. The ranges of the map must follow all runs added so far."""
         check(
             self.is_followed_by(piece),
             f"the map from ({piece.source_start}, {piece.target_start}) does not follow the one before it",
@@ -142,7 +142,8 @@ class OffsetMapBuilder:
         self._target_end = piece.target_starts[-1] + piece.counts[-1]
 
     def build(self, *, source_end: int | None = None, target_end: int | None = None) -> OffsetMap:
-        """The map, handing over the runs: the builder is done. Ends default to those of the last run."""
+        """The map. Hands over the runs: the builder must not be used again. The ends default to the ends of the last
+        run."""
         source_end = self._source_end if source_end is None else source_end
         target_end = self._target_end if target_end is None else target_end
         check(

@@ -1,7 +1,7 @@
-"""Offsets of many partitions as people and Kafka's tools write them: one end for each partition, itself excluded.
+"""Offsets of many partitions as people and Kafka's tools write them: one end per partition, excluded.
 
-Read are: JSON as `kafka-delete-records.sh` takes it (`{"partitions": [{"topic", "partition", "offset"}, …]}`, or the
-bare list), CSV as `kafka-consumer-groups.sh --export` writes it (`topic,partition,offset`, with or without a header),
+Accepted formats: JSON as for `kafka-delete-records.sh` (`{"partitions": [{"topic", "partition", "offset"}, …]}`, or the
+bare list), CSV as written by `kafka-consumer-groups.sh --export` (`topic,partition,offset`, with or without a header),
 and the lines of `kafka-get-offsets.sh` (`topic:partition:offset`).
 """
 
@@ -26,7 +26,7 @@ _BEFORE_HINT = "write --before topic=orders,partition=3,offset=1234"
 
 OffsetVector = Mapping[TopicPartition, int]
 _Row = tuple[str, int | None, int | None]
-"""Topic, partition and offset; None for a number that Kafka cannot have."""
+"""Topic, partition and offset; None for an impossible number."""
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -39,7 +39,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_before(values: Iterable[str]) -> dict[TopicPartition, int]:
-    """The offsets of partitions out of `topic=…,partition=…,offset=…`, once for each partition. Raises `BadOption` and
+    """The offsets of partitions out of `topic=…,partition=…,offset=…`, one per partition. Raises `BadOption` and
     `BadName`."""
     return _vector(map(_before_row, values), _BEFORE_HINT)
 

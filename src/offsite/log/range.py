@@ -1,4 +1,4 @@
-"""A range: half-open offsets of one topic partition; and what of a range other ranges leave over."""
+"""A range, the half-open offsets of one topic partition; and the parts of a range outside of other ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from offsite.model.check import check
 
 Span = tuple[int, int]
-"""Offsets `[start, end)` of a partition that goes without saying."""
+"""Offsets `[start, end)` of a partition known from the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -22,8 +22,8 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LogRange:
-    """Offsets `[start, end)` of one partition. A batch belongs to the range that holds its *base* offset, so a batch
-    whose base is below `start` belongs to the range before, and the last batch may reach past `end`."""
+    """Offsets `[start, end)` of one partition. A batch belongs to the range of its *base* offset: a batch with a base
+    below `start` belongs to the range before, and the last batch may reach past `end`."""
 
     topic: str
     partition: int
@@ -45,8 +45,8 @@ class LogRange:
 
 
 def uncovered(start: int, end: int, spans: Iterable[Span]) -> Iterator[Span]:
-    """The parts of `[start, end)` that lie in none of `spans`, rising. The spans rise by their start; they may overlap,
-    and reach over both ends. Reads no further than it has to."""
+    """The parts of `[start, end)` outside of all `spans`, rising. The spans rise by start; they may overlap, and reach
+    over both ends. Reads no more spans than needed."""
     for low, high in spans:
         if low >= end:
             break

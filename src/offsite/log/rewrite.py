@@ -1,7 +1,7 @@
-"""What must change in a batch before a broker takes it in, and nothing else.
+"""The changes that a batch needs before a broker accepts the batch, and no other changes.
 
-`for_produce` touches header bytes in place and is all that nearly every batch needs. The rest re-encodes: batches with
-inner gaps, of type LogAppendTime, too large for the target, or at a time edge that cuts through them.
+`for_produce` changes header bytes in place, enough for nearly every batch. The rest re-encodes: batches with inner
+gaps, of type LogAppendTime, too large for the target, or with a time edge inside.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsite.model.check import check
 
 __all__ = ["for_produce", "keep", "needs_reencode", "reencode_dense", "split_runs"]
 
-# Structs of their own, and no message made that nobody reads: this is called for each batch that is written.
+# Precompiled structs, and no unused message: called for every written batch.
 _LENGTH_AND_ATTRIBUTES = struct.Struct(">8xi9xh")
 _OFFSET_LENGTH_AND_EPOCH = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
@@ -45,11 +45,11 @@ def for_produce(
     base_sequence: int,
     transactional: bool = False,
 ) -> None:
-    """Make one whole batch acceptable in a Produce request, in place: no copy, no byte behind the header touched.
+    """Make one whole batch acceptable in a Produce request, in place: no copy, no byte behind the header changed.
 
     Sets base offset 0, leader epoch -1, the producer fields and the transactional bit; clears the delete horizon bit
-    (record times stay: their deltas count from the same base); renews the CRC. Anything else in there and the broker
-    answers INVALID_RECORD. Raises `Bug` for a control or LogAppendTime batch, which no client may produce.
+    (record times stay: the deltas count from the same base); renews the CRC. Any other value makes the broker answer
+    INVALID_RECORD. Raises `Bug` for a control or LogAppendTime batch, which no client may produce.
     """
     length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
     if length + LENGTH_END != len(batch) or attributes & _BROKER_ONLY:
@@ -67,22 +67,22 @@ def _refuse(batch: Buffer, length: int, attributes: int) -> None:
 
 
 def needs_reencode(header: BatchHeader) -> bool:
-    """Whether a broker would refuse the batch even after `for_produce`: it has gaps or broker-given times."""
+    """Whether a broker would refuse the batch even after `for_produce`: the batch has gaps or broker-given times."""
     return header.has_gaps or header.timestamp_type == LOG_APPEND_TIME
 
 
 def reencode_dense(batch: Buffer, header: BatchHeader) -> bytearray:
     """The records of the batch, at least one, numbered 0, 1, … in a CreateTime batch of the same codec.
 
-    Keys, values, headers and times are kept exactly, times of LogAppendTime records become their own.
+    Keys, values, headers and times stay exact. A LogAppendTime record gets the append time as its own time.
     """
     return _encode_like(header, renumber(decode(batch, header)))
 
 
 def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]) -> Buffer | None:
-    """The batch with only the records for which `predicate` holds, at their offsets; None if there are none.
+    """The batch with only the records accepted by `predicate`, at their offsets; None if no record remains.
 
-    The very batch, unchanged, if it loses nothing; otherwise a new CreateTime batch of the same codec.
+    The very batch, unchanged, if all records remain; otherwise a new CreateTime batch of the same codec.
     """
     records = decode(batch, header)
     kept = [record for record in records if predicate(record)]
@@ -92,9 +92,10 @@ def keep(batch: Buffer, header: BatchHeader, predicate: Callable[[Record], bool]
 
 
 def split_runs(batch: Buffer, header: BatchHeader, *, start: int, end: int) -> list[tuple[int, int, bytearray]]:
-    """The records at offsets in `[start, end)` as CreateTime batches without gaps, each with its offsets `[from, to)`.
+    """The records at offsets in `[start, end)` as CreateTime batches without gaps, with the offsets `[from, to)` of
+    every batch.
 
-    Their codec, times and producer are those of the batch.
+    Codec, times and producer are those of the batch.
     """
     runs: list[list[Record]] = []
     for record in decode(batch, header):

@@ -1,6 +1,5 @@
-"""What a run of batches amounts to: counts, bytes, offsets, times. Read from headers alone, column by column, because
-every batch of every backup passes here.
-"""
+"""The totals of a run of batches: counts, bytes, offsets, times. Read from headers alone, column by column, because
+every batch of every backup passes here."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from offsite.log.batch import (
 __all__ = ["MAX_LEADER_EPOCHS", "LogStats", "LogSummary"]
 
 MAX_LEADER_EPOCHS = 1000
-"""Most leader epochs a summary names: more in one segment mean a broken cluster, and summaries must stay small."""
+"""Most leader epochs in a summary. More epochs in one segment mean a broken cluster, and summaries must stay small."""
 
 _NO_TIME = -1
 
@@ -28,10 +27,10 @@ _NO_TIME = -1
 class LogSummary:
     """The figures of one run of batches of one partition.
 
-    `records` counts data records, those of aborted transactions included; markers are counted as `control_batches`
-    only. -1 stands for "none" in offsets and times. Times are those of data batches: `timestamp_max_ms` is exact,
-    `base_timestamp_min_ms` is the lowest time at which a batch *begins*: an earlier record may follow inside one.
-    Batches with a delete horizon no longer say when they begin and are left out of it.
+    `records` counts data records, including records of aborted transactions; markers count as `control_batches` only.
+    -1 stands for "none" in offsets and times. Times are those of data batches: `timestamp_max_ms` is exact,
+    `base_timestamp_min_ms` is the lowest time at which a batch *begins*: an earlier record may follow inside the batch.
+    Batches with a delete horizon no longer record their begin, and do not count for `base_timestamp_min_ms`.
     """
 
     records: int
@@ -68,7 +67,7 @@ class LogStats:
     _leader_epochs: set[int] = field(default_factory=set)
 
     def add(self, headers: Sequence[BatchHeader]) -> None:
-        """Take in the next batches."""
+        """Add the next batches."""
         if not headers:
             return
         if self._batches == 0:
@@ -103,7 +102,7 @@ class LogStats:
         )
 
     def _add_alike(self, attributes: int, headers: Sequence[BatchHeader]) -> None:
-        """Batches of the same attributes, so that every question about those is asked once."""
+        """Add batches with the same attributes: every check of the attributes runs once."""
         sizes_bytes = [header.size_bytes for header in headers]
         size_bytes = sum(sizes_bytes)
         self._size_bytes += size_bytes
@@ -128,7 +127,7 @@ class LogStats:
 
 
 def _begin_times_ms(attributes: int, headers: Sequence[BatchHeader]) -> list[int]:
-    """When each batch begins, as far as its header knows."""
+    """The times at which the batches begin, as far as the headers record them."""
     if attributes & LOG_APPEND_TIME_BIT:
         times_ms = [header.max_timestamp_ms for header in headers]
     elif attributes & DELETE_HORIZON_BIT:

@@ -1,10 +1,10 @@
-"""What transaction coordinators say in `__transaction_state`: one record for each change of a transaction (KIP-98).
+"""The records of `__transaction_state`: transaction coordinators write one record per change of a transaction (KIP-98).
 
-A coordinator writes *prepare* durably before it sends the first commit or abort marker to any partition, and *complete*
-after the last one has been acknowledged by all in-sync replicas.
+A coordinator writes *prepare* durably before the first commit or abort marker goes to any partition, and *complete*
+after all in-sync replicas have acknowledged the last marker.
 
-Formats: Kafka's TransactionLogKey (version 0) and TransactionLogValue (version 0, and 1, which is flexible by KIP-482).
-What is read here stands at the beginning of a value, before the first field whose encoding the versions differ in.
+Formats: Kafka's TransactionLogKey (version 0) and TransactionLogValue (version 0, and 1, flexible by KIP-482). All
+fields used here stand at the beginning of a value, before the first field with different encodings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TransactionStatus(IntEnum):
 
     @property
     def is_preparing(self) -> bool:
-        """Whether markers may be on their way: some partitions may have theirs and others not."""
+        """Whether markers may be on their way: some partitions may have a marker and some not."""
         return self in _PREPARING
 
 
@@ -47,8 +47,8 @@ _PREPARING = frozenset(
 
 
 class TransactionChange(NamedTuple):
-    """A record of `__transaction_state`: `position` is its offset in partition `log` of that topic. `status` is None
-    for a tombstone: the coordinator has forgotten the transactional id. `producer_id` is -1 then."""
+    """A record of `__transaction_state`: `position` is the offset in partition `log` of the topic. `status` is None for
+    a tombstone: the coordinator has forgotten the transactional id, and `producer_id` is -1."""
 
     log: int
     position: int
@@ -59,7 +59,7 @@ class TransactionChange(NamedTuple):
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id as its coordinator lists it (ListTransactions, KIP-664)."""
+    """A transactional id as listed by its coordinator (ListTransactions, KIP-664)."""
 
     transactional_id: str
     producer_id: int
@@ -67,10 +67,10 @@ class ListedTransaction(NamedTuple):
 
 
 def parse_transaction_change(record: Record, log: int) -> TransactionChange:
-    """The change that a record of partition `log` of `__transaction_state` tells of.
+    """The change in a record of partition `log` of `__transaction_state`.
 
-    Raises `DamagedBatch` for a record that is cut, and for one of a version, or with a status, that is not known:
-    nobody could say then what the record before it is worth.
+    Raises `DamagedBatch` for a record that is cut, or with an unknown version or status. After such a record, the value
+    of the record before would be uncertain.
     """
     try:
         transactional_id = _transactional_id(record.key or b"")

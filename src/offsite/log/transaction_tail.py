@@ -1,7 +1,7 @@
-"""The end of one partition's log as a cut needs it: the last markers, and what is still open.
+"""The end of one partition's log for a cut: the last markers, and the open transactions.
 
-A log is copied in stretches, and none of them sees where a transaction began that an earlier one saw first. `TailFold`
-joins them: stretch after stretch, it gives what one pass over all of them would.
+A log is copied in stretches. No stretch sees where a transaction began that started in an earlier stretch. `TailFold`
+joins stretch after stretch, with the result of one pass over all stretches.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from offsite.log.transactions import OpenTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTail:
-    """The markers of a partition from an offset on, by offset, and the transactions that are open at its end, by first
-    offset. `Marker.first_offset` is -1 where the transaction's data was not seen: it may begin anywhere before.
-    `has_plain`: there are records outside of transactions from that offset on.
-    """
+    """The markers of a partition from an offset on, by offset, and the transactions open at the end, by first offset.
+    `Marker.first_offset` is -1 when the transaction's data was not seen: the transaction may begin anywhere before.
+    `has_plain`: records outside of transactions exist from the offset on."""
 
     markers: tuple[Marker, ...] = ()
     open: tuple[OpenTransaction, ...] = ()
@@ -29,11 +28,12 @@ class PartitionTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StretchTail:
-    """The same of a stretch of a log alone: what lies before it was not seen. Small on its way between processes.
+    """The tail of one stretch of a log: everything before the stretch was not seen. Small in transport between
+    processes.
 
-    `ended`: the producers with a marker in the stretch before `markers`. What they had open where it begins was ended
-    there, and not by their first marker in `markers`. `first_hole`: where offsets are missing for the first time; -1:
-    nowhere. Nobody knows how what was open there ended.
+    `ended_producer_ids`: producers with a marker in the stretch before `markers`. Such a marker, not the first marker
+    in `markers`, ended the transaction open at the start of the stretch. `first_hole`: the first missing offset; -1:
+    none. The outcome of transactions open at a hole is unknown.
     """
 
     markers: Markers = field(default_factory=Markers)
@@ -44,7 +44,7 @@ class StretchTail:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether the tail says nothing."""
         return not (self.markers or self.open or self.ended or self.has_plain or self.first_hole >= 0)
 
 
@@ -52,10 +52,10 @@ _UNKNOWN = -1
 
 
 class TailFold:
-    """Takes consecutive stretches of one partition's log, in order, and keeps their tail.
+    """Takes consecutive stretches of one partition's log, in order, and keeps the tail.
 
-    Kept are the markers from offset `window_start` on, 40 bytes each; of those before it, only whose they are.
-    `known_open`: the transactions that are open where the first stretch begins, as far as they are known.
+    Keeps the markers from offset `window_start` on, 40 bytes a marker, and only the producer ids of earlier markers.
+    `known_open`: the known transactions that are open where the first stretch begins.
     """
 
     def __init__(self, *, window_start: int = 0, known_open: Iterable[OpenTransaction] = ()) -> None:
@@ -67,18 +67,19 @@ class TailFold:
         self._first_hole = -1
 
     def skip(self, offset: int) -> None:
-        """From `offset` on, some offsets are missing: whatever is open may have ended among them."""
+        """From `offset` on, some offsets are missing: every open transaction may have ended among the missing
+        offsets."""
         self._open.clear()
         self._first_hole = offset if self._first_hole < 0 else self._first_hole
 
     def look(self, batches: Sequence[BatchHeader]) -> None:
-        """See whether the next batches of the stretch hold records outside of transactions."""
+        """Note whether the next batches of the stretch hold records outside of transactions."""
         if not self._has_plain and batches[-1].next_offset > self._window_start:
             inside = (each for each in batches if each.next_offset > self._window_start)
             self._has_plain = not all(each.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for each in inside)
 
     def add(self, stretch: StretchTail) -> None:
-        """Take in the next stretch. No Python code runs for each marker: there may be millions."""
+        """Add the next stretch. Runs no Python code per marker: a stretch may have millions."""
         low = bisect_left(stretch.markers.offsets, self._window_start)
         self._ended.update(stretch.ended, stretch.markers.producer_ids[:low])
         self._markers.extend(self._ending_open(stretch)[low:])
@@ -90,7 +91,7 @@ class TailFold:
             self._open[each.producer_id] = replace(each, first_offset=began.first_offset)
 
     def of_stretch(self) -> StretchTail:
-        """The tail of the stretches so far, as one."""
+        """The tail of all stretches so far, as one stretch."""
         return StretchTail(
             markers=self._markers[:],
             open=self._still_open(),
@@ -100,11 +101,12 @@ class TailFold:
         )
 
     def of_partition(self) -> PartitionTail:
-        """The tail of the partition, if all of its log that matters is in the stretches or in `known_open`."""
+        """The tail of the partition, provided that the stretches and `known_open` cover all relevant parts of the
+        log."""
         return PartitionTail(markers=tuple(self._markers), open=self._still_open(), has_plain=self._has_plain)
 
     def _ending_open(self, stretch: StretchTail) -> Markers:
-        """The markers of the stretch, with the first offsets of what was open before it, which they end."""
+        """The markers of the stretch. Markers that end a transaction from before the stretch get its first offset."""
         if not self._open:
             return stretch.markers
         places = stretch.markers.first_places()
@@ -122,7 +124,7 @@ class TailFold:
 
 
 def of_unknown_beginning(tail: PartitionTail) -> PartitionTail:
-    """The same where the first transaction of each producer may have begun before what was read."""
+    """The tail when the first transaction of every producer may have begun before the data read."""
     met: set[int] = set()
     markers: list[Marker] = []
     for each in tail.markers:

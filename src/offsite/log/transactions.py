@@ -1,6 +1,6 @@
-"""Transactions in one partition's log: where each began, where its marker is, and which are still open.
+"""Transactions in one partition's log: where they began, where their markers are, and which are still open.
 
-Owns no log: markers are collected while batches pass. What they decide, and by which rule, is in `committed_view`.
+Collects markers while batches pass; owns no log. `committed_view` holds the rule by which markers decide.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Undecided:
 
     @staticmethod
     def of(first_offsets: Mapping[int, int]) -> list[Undecided]:
-        """The transactions of producer ids, each with its first offset, in the order of these."""
+        """The transactions of `first_offsets` (producer id → first offset), by first offset."""
         by_offset = sorted((first_offset, producer_id) for producer_id, first_offset in first_offsets.items())
         return [Undecided(producer_id=producer_id, first_offset=first) for first, producer_id in by_offset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction without a marker yet, and the base offsets of its first and its last batch so far."""
+    """A transaction without a marker yet, and the base offsets of its first and last batch so far."""
 
     producer_id: int
     first_offset: int
@@ -50,11 +50,11 @@ class TransactionIndexer:
 
     @property
     def markers(self) -> Markers:
-        """All markers so far that were not drained, by offset."""
+        """All markers so far, by offset, without the drained markers."""
         return self._markers
 
     def drain(self) -> Markers:
-        """The markers since the last call, which are then forgotten here."""
+        """The markers since the last call. The indexer forgets them."""
         drained, self._markers = self._markers, Markers()
         return drained
 
@@ -65,7 +65,7 @@ class TransactionIndexer:
 
     @property
     def open_transactions(self) -> list[OpenTransaction]:
-        """The transactions still open after the last batch, with how far each has come."""
+        """The transactions still open after the last batch, with the last batch of every transaction."""
         return [
             OpenTransaction(
                 producer_id=each.producer_id,
@@ -80,12 +80,12 @@ class TransactionIndexer:
         return any(first_offset < before for first_offset in self._first_offsets.values())
 
     def forget_open(self) -> None:
-        """Offsets are missing here: whatever was open may have ended among them."""
+        """Offsets are missing here: every open transaction may have ended among them."""
         self._first_offsets.clear()
         self._last_offsets.clear()
 
     def feed(self, data: Buffer, headers: Iterable[BatchHeader]) -> None:
-        """Take in the next batches. Raises `DamagedBatch` if a control batch cannot be read."""
+        """Add the next batches. Raises `DamagedBatch` for an unreadable control batch."""
         for header in headers:
             if header.attributes & CONTROL_BIT:
                 self._end(data, header)
@@ -112,12 +112,12 @@ class TransactionIndexer:
 def log_markers(
     read: Callable[[LogRange], Iterable[Chunk | Hole | Gap]], log_range: LogRange, *, behind_to: int = 0
 ) -> Iterator[Markers | MissingFrom]:
-    """The markers of a live log, chunk by chunk: of all of `log_range`, and behind it, up to the offset `behind_to`,
-    for as long as a transaction that began in the range is open. What the log has deleted meanwhile is named.
+    """The markers of a live log, chunk by chunk. Covers `log_range`, and continues up to the offset `behind_to` while a
+    transaction from the range is open. Yields a `HoleStart` where the log has deleted data meanwhile.
 
-    Markers come after the data they decide on, so the log is read once for them alone, ahead of whoever reads the data.
-    Each call of `read` is a reader of its own. A range that begins with the first transactional batch is enough:
-    partitions without transactions cost nothing. Raises what `read` raises, and `DamagedBatch`.
+    Markers come after the data they decide. The log is read once for markers alone, before the data is read. Every call
+    of `read` is a reader of its own. A range that begins with the first transactional batch is enough: partitions
+    without transactions cost nothing. Raises the errors of `read`, and `DamagedBatch`.
     """
     indexer = TransactionIndexer()
     yield from _drained(indexer, read(log_range))

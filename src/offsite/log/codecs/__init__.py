@@ -1,1 +1,1 @@
-"""What is compressed in a log: the codecs of batches, and frames that never become larger than allowed."""
+"""Compression in a log: the codecs of batches, and frames with a bound on the expanded size."""

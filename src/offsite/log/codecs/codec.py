@@ -1,8 +1,8 @@
 """The five codecs of RecordBatch bodies, as the Java client and librdkafka write and read them.
 
-Owns the bytes between "compressed" and "plain"; knows nothing of records. Output is bounded, so that a damaged or
-hostile batch cannot take the memory of a worker. Formats: gzip RFC 1952, snappy raw and in xerial's framing (written by
-the Java client), LZ4 frame (KIP-57), zstd RFC 8878 (KIP-110).
+Owns the bytes between "compressed" and "plain"; knows nothing of records. Output is bounded: a damaged or hostile batch
+cannot take the memory of a worker. Formats: gzip RFC 1952, snappy raw and in xerial's framing (written by the Java
+client), LZ4 frame (KIP-57), zstd RFC 8878 (KIP-110).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 MAX_PLAIN_BYTES = 448 * MIB
-"""Most bytes one batch may decompress to: far above any real batch, and twice of it, the body and a record that is all
-of it, fits into the memory of a worker. Below `MAX_EXPANDED_BYTES`."""
+"""Most bytes of one batch after decompression: far above any real batch. Twice as many bytes (the body, and one record
+as large as the body) fit into the memory of a worker. Below `MAX_EXPANDED_BYTES`."""
 
 # The speed matters more than the last percent: only batches that cannot be copied as they are get compressed here.
 _GZIP_LEVEL, _LZ4_LEVEL, _ZSTD_LEVEL = 6, 1, 3
@@ -47,14 +47,14 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024  # what the Java client writes
 _GZIP_STEP_BYTES = 16 * MIB
 _GZIP_NEXT_BYTES = 4 * KIB
-"""How much of what is left is looked at for the second member and those behind it: what a member leaves is copied."""
+"""Bytes of the rest given to the second gzip member and to all members behind: zlib copies what a member leaves
+unread."""
 
 _UNREADABLE = (zlib.error, cramjam.DecompressionError, *lz4_frames.UNREADABLE, *zstd_frames.UNREADABLE)
 
 
 def compress(codec: int, plain: Buffer) -> Buffer:
-    """The bytes of `plain` in that codec, even if that makes it larger. Raises `DamagedBatch` if there is no such
-    codec."""
+    """The bytes of `plain` in the codec, even if the result is larger. Raises `DamagedBatch` for an unknown codec."""
     if codec == NONE:
         return plain
     if codec == GZIP:
@@ -71,7 +71,7 @@ def compress(codec: int, plain: Buffer) -> Buffer:
 def decompress(codec: int, data: Buffer, *, max_bytes: int = MAX_PLAIN_BYTES) -> Buffer:
     """The plain bytes of a batch body; `data` itself for codec 0.
 
-    Raises `DamagedBatch` if the bytes are not in that codec, or would grow beyond `max_bytes`.
+    Raises `DamagedBatch` if the bytes are not in the codec, or would grow beyond `max_bytes`.
     """
     if codec == NONE:
         return data
@@ -96,7 +96,7 @@ def _read_gzip(data: memoryview, max_bytes: int) -> bytearray:
 
 
 def _take_member(data: memoryview, position: int, step: int, plain: bytearray, max_bytes: int) -> int:
-    """Put what the member at `position` holds behind `plain`; where it ends."""
+    """Append the plain bytes of the gzip member at `position` to `plain`. Returns the end position of the member."""
     inflater = zlib.decompressobj(_GZIP_WRAPPER)
     while not inflater.eof:
         given: Buffer = inflater.unconsumed_tail
@@ -118,7 +118,7 @@ def _compress_xerial(plain: Buffer) -> bytes:
 
 
 def _read_snappy(data: memoryview, max_bytes: int) -> bytearray:
-    """Raw blocks are librdkafka's way, xerial's framing is the Java client's: the magic tells them apart."""
+    """Raw blocks come from librdkafka, xerial's framing from the Java client: the magic tells the formats apart."""
     framed = data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC
     total = 0
     for block in _xerial_blocks(data) if framed else (data,):
@@ -147,7 +147,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 def _compress_lz4(plain: Buffer) -> bytes:
     """Independent blocks: Kafka's Java reader refuses linked ones (KIP-57)."""
     compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
-    compressor.compress(bytes(plain))  # it takes nothing else
+    compressor.compress(bytes(plain))  # cramjam accepts no other type
     return bytes(compressor.finish())
 
 
@@ -156,7 +156,7 @@ def _read_lz4(data: memoryview, max_bytes: int) -> bytearray:
 
 
 def _read_zstd(data: memoryview, max_bytes: int) -> Buffer:
-    """A streaming writer (the Java client's) does not say how large its frame becomes."""
+    """A streaming writer (the Java client's) does not record the plain size of a frame."""
     return zstd_frames.expand(data, max_bytes=max_bytes)
 
 

@@ -1,7 +1,8 @@
-"""LZ4 frames back into plain bytes, and never more of them than allowed. Format: LZ4 frame 1.6 (KIP-57).
+"""Expands LZ4 frames into plain bytes, up to a limit. Format: LZ4 frame 1.6 (KIP-57).
 
-Blocks that stand alone are expanded one by one, without the decoder of frames: to set that up takes as long as 16 KiB.
-Frames of another kind go through it, which has no limit of its own, into room for as much as their blocks can hold.
+Independent blocks are expanded block by block, without the frame decoder: its set-up takes as long as 16 KiB. All
+frames of another kind go through the decoder. The decoder has no limit of its own, and writes into a buffer as large as
+the blocks can hold.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from offsite.log.codecs.room import check_room
 __all__ = ["UNREADABLE", "expand"]
 
 UNREADABLE = (cramjam.DecompressionError, struct.error)
-"""What `expand` raises on bytes that are not LZ4, or are cut."""
+"""Errors of `expand` for bytes that are not LZ4, or are cut."""
 
 _MAGIC = 0x184D2204
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFF_FFF0
@@ -31,25 +32,25 @@ _STORED = 0x80  # in the last byte of a size: the block is stored as it was
 
 
 class _Frame(NamedTuple):
-    """What a frame says of itself. `is_simple`: independent blocks and nothing behind them. They may have checksums,
-    but the CRC32C of a batch covers the same bytes."""
+    """The header of a frame. `is_simple`: independent blocks, and no data behind the blocks. Checksums of blocks are
+    not verified: the CRC32C of a batch covers the same bytes."""
 
     is_simple: bool
     block_bytes: int
     blocks_start: int
     block_checksum_bytes: int
     tail_bytes: int
-    """Behind the blocks: the end mark, and maybe a checksum."""
+    """Bytes behind the blocks: the end mark, and maybe a checksum."""
 
 
 class _Workplace(threading.local):
-    """Room for one block for each thread: making it anew takes as long as a batch of 16 KiB."""
+    """A buffer for one block, for every thread: a new buffer takes as long as a batch of 16 KiB."""
 
     def __init__(self) -> None:
         self._block = memoryview(b"")
 
     def block(self, size_bytes: int) -> memoryview:
-        """Of that size, which is at most 4 MiB."""
+        """A buffer of `size_bytes`, at most 4 MiB."""
         if len(self._block) < size_bytes:
             self._block = memoryview(bytearray(size_bytes))
         return self._block[:size_bytes]
@@ -59,8 +60,8 @@ _workplace = _Workplace()
 
 
 def expand(data: Buffer, *, max_bytes: int) -> bytearray:
-    """All frames, one at least. Raises `TooLargeError` when there is more than `max_bytes`, having expanded at most one
-    block of it, and `UNREADABLE`."""
+    """The plain bytes of all frames, at least one frame. Raises `TooLargeError` for more than `max_bytes`, after at
+    most one block too many, and `UNREADABLE`."""
     rest, plain = memoryview(data), bytearray()
     while True:
         (magic,) = _SIZE.unpack_from(rest)
@@ -74,7 +75,7 @@ def expand(data: Buffer, *, max_bytes: int) -> bytearray:
 
 
 def _take_frame(data: memoryview, frame: _Frame, plain: bytearray, max_bytes: int) -> int:
-    """Put what the first frame holds behind `plain`; where it ends."""
+    """Append the plain bytes of the first frame to `plain`. Returns the end position of the frame."""
     position, blocks = frame.blocks_start, 0
     room, unpack_from = _workplace.block(frame.block_bytes), _SIZE.unpack_from
     while size := unpack_from(data, position)[0] & _SIZE_BITS:

@@ -1,4 +1,4 @@
-"""How much compressed bytes may become: looked at while they grow, for what they say of themselves proves nothing."""
+"""The limit on the size of expanded bytes. Checked while the bytes grow: sizes stated in a frame prove nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["TooLargeError", "check_room"]
 
 
 class TooLargeError(ValueError):
-    """The plain bytes are more than they may be."""
+    """The plain bytes exceed the limit."""
 
 
 def check_room(size_bytes: int, max_bytes: int) -> None:
-    """Raise `TooLargeError` when so many bytes are too many."""
+    """Raise `TooLargeError` when `size_bytes` exceed `max_bytes`."""
     if size_bytes > max_bytes:
         raise TooLargeError(f"it decompresses to more than {max_bytes} bytes")

@@ -1,8 +1,8 @@
-"""Zstd frames back into plain bytes, and never more of them than allowed: whatever the frames say of themselves.
+"""Expands zstd frames into plain bytes, up to a limit, whatever size the frames state.
 
-A frame may state any size, or none, and a kilobyte of it can hold a gigabyte; zstandard believes what is stated. What
-no frame can lie about is the number of its blocks, each of at most 128 KiB. Few of them are expanded at once, many in
-portions, with a look at the room that is left after each. Format: RFC 8878.
+A frame may state any size, or none, and a kilobyte can hold a gigabyte; zstandard believes the stated size. No frame
+can lie about the number of its blocks, of at most 128 KiB plain. A few blocks are expanded at once, many in portions,
+with a check of the limit after every portion. Format: RFC 8878.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["UNREADABLE", "expand"]
 _RLE_BLOCK = 1  # one byte, repeated
 _PORTION_BLOCKS = 128
 _PORTION_BYTES = _PORTION_BLOCKS * 128 * KIB
-"""What is expanded at once: nearly every batch, and every frame of a segment, is one portion."""
+"""Bytes expanded at once: nearly every batch, and every frame of a segment, is one portion."""
 _BLOCK = struct.Struct("<HB")
 _CHECKSUM_BYTES = 4
-_SKIPPABLE, _SKIPPABLE_MASK = 0x50, 0xF0  # the first byte of a frame that holds nothing for us
+_SKIPPABLE, _SKIPPABLE_MASK = 0x50, 0xF0  # the first byte of a frame without data for us
 _SKIPPABLE_HEADER = struct.Struct("<II")
 
 UNREADABLE = (zstandard.ZstdError, struct.error)
-"""What `expand` raises on bytes that are not zstd, or are cut."""
+"""Errors of `expand` for bytes that are not zstd, or are cut."""
 
 
 class _Workplace(threading.local):
-    """One decoder for each thread: making it anew takes as long as a batch of 16 KiB."""
+    """One decoder for every thread: a new decoder takes as long as a batch of 16 KiB."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -44,10 +44,10 @@ _workplace = _Workplace()
 
 
 def expand(data: Buffer, *, max_bytes: int) -> bytes | bytearray:
-    """All frames, one at least. Raises `TooLargeError` when there is more than `max_bytes`, having expanded at most
-    16 MiB of it, and `UNREADABLE`."""
+    """The plain bytes of all frames, at least one frame. Raises `TooLargeError` for more than `max_bytes`, after at
+    most 16 MiB too many, and `UNREADABLE`."""
     if 0 < zstandard.get_frame_parameters(data).content_size <= min(max_bytes, _PORTION_BYTES):
-        with suppress(zstandard.ZstdError):  # there is more than that, or it is damaged: see below
+        with suppress(zstandard.ZstdError):  # more data than stated, or damage: see below
             return _workplace.zstd.decompress(data, allow_extra_data=False)
     rest, plain = memoryview(data), bytearray()
     while True:
@@ -63,7 +63,7 @@ def expand(data: Buffer, *, max_bytes: int) -> bytes | bytearray:
 
 
 def _parts(frame: memoryview, cuts: Sequence[int]) -> Iterator[bytes]:
-    """The plain bytes of one frame, those up to each of `cuts`."""
+    """The plain bytes of one frame, in parts that end at `cuts`."""
     expanding, start = _workplace.zstd.decompressobj(), 0
     for end in cuts:
         part = expanding.decompress(frame[start:end])
@@ -74,8 +74,8 @@ def _parts(frame: memoryview, cuts: Sequence[int]) -> Iterator[bytes]:
 
 
 def _cuts(data: memoryview) -> list[int]:
-    """Where to cut the first frame, so that no part of it has more than `_PORTION_BLOCKS` blocks; the last is its
-    end."""
+    """Positions to cut the first frame at. No part has more than `_PORTION_BLOCKS` blocks; the last position is the end
+    of the frame."""
     about = zstandard.get_frame_parameters(data)
     if data[0] & _SKIPPABLE_MASK == _SKIPPABLE:
         return [_SKIPPABLE_HEADER.size + _SKIPPABLE_HEADER.unpack_from(data)[1]]

@@ -1,1 +1,1 @@
-"""`__consumer_offsets`: its records, what they add up to, and committed offsets in columns."""
+"""`__consumer_offsets`: records, the resulting committed offsets, and committed offsets in columns."""

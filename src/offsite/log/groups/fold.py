@@ -1,12 +1,10 @@
-"""The records of one partition of `__consumer_offsets`, and the committed offsets that they add up to, as a group
-coordinator would know them.
+"""Folds the records of one partition of `__consumer_offsets` into committed offsets, as a group coordinator does.
 
 Memory holds one entry per live (group, topic, partition), however long the log is. Commits made inside a transaction
-count from its commit marker on, and never over a commit that was written after them (KIP-98).
+count from the commit marker on, and never replace a commit written later (KIP-98).
 
-Formats: Kafka's OffsetCommitKey and OffsetCommitValue (versions 0 to 4, the last one flexible by KIP-482). Keys of
-other versions describe groups and members; they, and versions that are not known yet, are skipped and counted, never
-guessed.
+Formats: Kafka's OffsetCommitKey and OffsetCommitValue (versions 0 to 4, version 4 flexible by KIP-482). Keys of other
+versions describe groups and members. Such keys, and unknown versions, are skipped and counted, never guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ __all__ = ["GroupFold", "GroupPartition", "OffsetRecord", "parse_group_record"]
 OFFSET_KEY_VERSIONS = (0, 1)
 LATEST_VALUE_VERSION = 4
 KEYS_KEPT = 100_000
-"""The same keys come again and again: reading one anew takes longer than all the rest."""
+"""Parsed keys to remember: the same keys repeat, and parsing a key takes longer than the rest of the work."""
 _EPOCH_VERSION = 3
 _FLEXIBLE_VERSION = 4
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
@@ -38,7 +36,7 @@ _VARINT_MORE = 0x80
 
 
 class GroupPartition(NamedTuple):
-    """What one committed offset is of."""
+    """The key of a committed offset: group, topic and partition."""
 
     group: str
     topic: str
@@ -46,15 +44,15 @@ class GroupPartition(NamedTuple):
 
 
 class OffsetRecord(NamedTuple):
-    """The record at log offset `position`: what group and partition `of` committed, as the broker wrote it, or (None)
-    that the commit was removed. Only commits that last are read further: most do not."""
+    """The record at log offset `position`: a commit of `group_partition` with the value as the broker wrote it, or
+    (None) the removal of a commit. Only lasting commits are parsed further: most commits are replaced."""
 
     position: int
     of: GroupPartition
     value: bytes | None
 
     def committed(self) -> CommittedOffset:
-        """The committed offset that the value holds. Raises `DamagedBatch` for a value that is cut."""
+        """The committed offset in the value. Raises `DamagedBatch` for a value that is cut."""
         try:
             offset, epoch, metadata = _value(self.value or b"")
         except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -63,8 +61,8 @@ class OffsetRecord(NamedTuple):
 
 
 def parse_group_record(record: Record) -> OffsetRecord | None:
-    """The commit or removal that a record of `__consumer_offsets` holds; None for one of another kind or of a version
-    that is not known. Raises `DamagedBatch` for one whose key is cut."""
+    """The commit or removal in a record of `__consumer_offsets`; None for a record of another kind or unknown version.
+    Raises `DamagedBatch` for a record with a cut key."""
     try:
         of = _group_partition(record.key or b"")
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -88,7 +86,7 @@ def _is_known(value: bytes) -> bool:
 
 
 def _value(value: bytes) -> tuple[int, int, str]:
-    """Offset, leader epoch, metadata; the times that follow are the brokers' own business."""
+    """Offset, leader epoch, metadata; only brokers use the times behind."""
     (version,) = _I16.unpack_from(value)
     if version < _EPOCH_VERSION:
         (offset,) = _OFFSET.unpack_from(value, _I16.size)
@@ -100,7 +98,7 @@ def _value(value: bytes) -> tuple[int, int, str]:
 
 
 def _text(data: bytes, position: int) -> tuple[str, int]:
-    """A text after its 16-bit length, and where it ends. Null reads as empty."""
+    """A text after its 16-bit length, and the end position. Null reads as empty."""
     (length,) = _I16.unpack_from(data, position)
     start = position + _I16.size
     return _slice(data, start, max(0, length)), start + max(0, length)
@@ -124,18 +122,18 @@ def _slice(data: bytes, start: int, length: int) -> str:
 
 
 class GroupFold:
-    """The commits of the groups of one partition of `__consumer_offsets`, fed with its batches in offset order."""
+    """The commits of the groups in one partition of `__consumer_offsets`. Feed the batches in offset order."""
 
     def __init__(self, *, until_ms: int | None = None) -> None:
-        """`until_ms`: records dated later do not count."""
+        """`until_ms`: records with a later time do not count."""
         self.skipped_records = 0
-        """Records that hold no commit: descriptions of groups, and versions that are not known."""
+        """Records without a commit: descriptions of groups, and unknown versions."""
         self._until_ms = until_ms
         self._commits: dict[GroupPartition, OffsetRecord] = {}
         self._pending: dict[int, dict[GroupPartition, OffsetRecord]] = {}
 
     def feed(self, data: Buffer, headers: Iterable[BatchHeader]) -> None:
-        """Take in the next batches. Raises `DamagedBatch`."""
+        """Add the next batches. Raises `DamagedBatch`."""
         for header in headers:
             if header.is_control:
                 self._end_transaction(header.view(data), header)
@@ -145,7 +143,8 @@ class GroupFold:
     def table(self) -> dict[str, GroupOffsets]:
         """The groups by name, after the last batch; open transactions do not count. Raises `DamagedBatch`.
 
-        A group lives in one partition of `__consumer_offsets` only: tables of several are joined without a conflict.
+        A group lives in one partition of `__consumer_offsets` only: the tables of several partitions join without a
+        conflict.
         """
         found: dict[str, dict[str, TopicOffsetsBuilder]] = {}
         for of, commit in self._commits.items():

@@ -1,6 +1,6 @@
-"""Committed offsets of consumer groups, in columns: a million of them are flat arrays, not a million objects. Pure.
+"""Committed offsets of consumer groups, in columns: a million offsets are flat arrays, not a million objects. Pure.
 
-A committed offset is the next one to read. -1 stands for a leader epoch that nobody told.
+A committed offset is the next offset to read. -1 stands for an unknown leader epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_EPOCH = -1
 
 
 class CommittedOffset(NamedTuple):
-    """One row: what a group committed for one partition. `metadata` is the client's own text."""
+    """One row: the committed offset of a group for one partition. `metadata` is the client's own text."""
 
     partition: int
     offset: int
@@ -29,9 +29,9 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffsets:
-    """What one group has committed on one topic, by rising partition. `topic_id` is empty where nobody told it.
+    """The committed offsets of one group on one topic, by rising partition. `topic_id` is empty when unknown.
 
-    Made by `TopicOffsetsBuilder` or `of`; all columns are of one length.
+    Built by `TopicOffsetsBuilder` or `of`; all columns have the same length.
     """
 
     topic: str
@@ -79,7 +79,7 @@ class TopicOffsetsBuilder:
         self._metadata.append(metadata)
 
     def build(self) -> TopicOffsets:
-        """The columns; the builder is done."""
+        """The columns. The builder must not be used again."""
         if not all(map(lt, self._partitions, self._partitions[1:])):
             self._sort()
         return TopicOffsets(
@@ -100,8 +100,8 @@ class TopicOffsetsBuilder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsets:
-    """One group. `kind`: classic, consumer, share, streams, or empty when unknown; `state` as the coordinator named it
-    (Stable, Empty, …). `topics` are sorted by name and never empty-handed."""
+    """One group. `kind`: classic, consumer, share, streams, or empty when unknown; `state` as named by the coordinator
+    (Stable, Empty, …). `topics` are sorted by name, and every topic has offsets."""
 
     group: str
     kind: str = ""
@@ -122,8 +122,8 @@ def offset_count(groups: GroupTable) -> int:
 
 
 def on_topics(groups: GroupTable, topic_ids: Mapping[str, str]) -> dict[str, GroupOffsets]:
-    """What of `groups` lies on these topics (name → id, which it gets), sorted by name; groups without any such offset
-    are left out, and offsets that are known to be on another topic of that name."""
+    """The offsets of `groups` on the topics of `topic_ids` (name → id), sorted by group name; the offsets get the id.
+    Left out are groups without such an offset, and offsets on another topic of the same name."""
     kept = {name: replace(groups[name], topics=_on(groups[name].topics, topic_ids)) for name in sorted(groups)}
     return {name: group for name, group in kept.items() if group.topics}
 

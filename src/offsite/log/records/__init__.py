@@ -1,1 +1,1 @@
-"""Records: out of batches and back, as Arrow columns, and the partition that a key belongs to."""
+"""Records: decoding from batches, encoding into batches, Arrow columns, and the partition of a key."""

@@ -1,9 +1,10 @@
-"""Records taken out of a batch as Kafka's log cleaner does it: what stays keeps its offset, and so does the batch.
+"""Removes records from a batch as Kafka's log cleaner does: the remaining records keep their offsets, the batch keeps
+its own.
 
-The records that stay are copied as bytes: they count from the base offset and the base time of the batch, and both stay
-as they are. So do its last offset, leader epoch, producer, base sequence, attributes and codec. New are the number of
-records, the latest time where producers gave it, the length and the CRC (Kafka: `MemoryRecords.filterTo`, which starts
-the times anew at the first record that stays; readers see the same times). See `rewrite` for what goes to a broker.
+The remaining records are copied as bytes: their deltas count from the base offset and the base time of the batch, and
+both stay. Last offset, leader epoch, producer, base sequence, attributes and codec stay as well. New are the number of
+records, the latest time (for CreateTime batches), the length and the CRC. Kafka's `MemoryRecords.filterTo` starts the
+times anew at the first remaining record; readers see the same times. See `rewrite` for batches sent to a broker.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _CRC_POSITION = 17
 
 
 def with_only(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buffer:
-    """The batch (`header.view(data)`) with its records at `offsets` alone, which rise, are some, and are all in it.
+    """The batch (`header.view(data)`) with only the records at `offsets`. The offsets rise, are at least one, and are
+    all in the batch.
 
-    Raises `DamagedBatch` when the body is not what the header promises, or does not hold one of `offsets`.
+    Raises `DamagedBatch` when the body differs from the header's promise, or lacks one of `offsets`.
     """
     header.check_is_of(batch)
     check(len(offsets) > 0, "a batch without records is made by emptied")
@@ -54,12 +56,12 @@ def with_only(batch: Buffer, header: BatchHeader, offsets: Sequence[int]) -> Buf
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """The batch without any record: what still says how far its producer and the log had come."""
+    """The batch without any record: still says how far the producer and the log had come."""
     return _batch(header._replace(record_count=0, attributes=header.attributes & ~CODEC_MASK), b"")
 
 
 def _records(body: bytes, header: BatchHeader) -> Iterator[tuple[int, int, int, int]]:
-    """Offset, time, start and end of each record; `body` ends with `PADDING`."""
+    """Offset, time, start and end of every record; `body` ends with `PADDING`."""
     read, size = varint_reader(), len(body) - len(PADDING)
     position, dense = 0, not header.has_gaps
     base, base_ms = header.base_offset, header.base_timestamp_ms

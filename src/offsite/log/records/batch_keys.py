@@ -1,4 +1,4 @@
-"""The keys of a batch by their offsets: all that a compaction asks of most records, so nothing else is made of them."""
+"""The keys of a batch by offset. A compaction needs no more of most records, and nothing more is built."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _KEY, _VALUE, _OFFSET = map(attrgetter, ("key", "value", "offset"))
 
 
 class KeyedRecords(NamedTuple):
-    """Of each record of a batch its key (None: it has none), its offset, and its value (None: a tombstone)."""
+    """The keys (None: no key), offsets and values (None: a tombstone) of the records of a batch."""
 
     keys: Sequence[bytes | None]
     offsets: Sequence[int]
     values: Sequence[bytes | None]
 
     def within(self, start: int, end: int) -> KeyedRecords:
-        """Those at offsets in `[start, end)`."""
+        """The records at offsets in `[start, end)`."""
         places = [place for place, offset in enumerate(self.offsets) if start <= offset < end]
         keys, offsets, values = self
         return KeyedRecords(
@@ -32,7 +32,7 @@ class KeyedRecords(NamedTuple):
 
 
 def keyed_records(batch: Buffer, header: BatchHeader) -> KeyedRecords:
-    """The keys of a batch that holds data (`header.view(data)`), in order. Raises `DamagedBatch`."""
+    """The keys of a data batch (`header.view(data)`), in order. Raises `DamagedBatch`."""
     listed = listed_rows(batch, header)
     rows = decode(batch, header) if listed is None else listed.rows
     offsets = list(map(_OFFSET, rows)) if header.has_gaps else range(header.base_offset, header.next_offset)

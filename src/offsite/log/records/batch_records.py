@@ -1,10 +1,11 @@
-"""Batches into records and back, where somebody needs records; the copy itself never does.
+"""Decodes batches into records and encodes records into batches, for callers that need records. The copy itself never
+does.
 
-The fast path is aiokafka's Cython codec; what it cannot hold exactly goes through `record_body`. Compression is always
-`codec`'s, so that its bounds hold and a batch keeps its codec even where that does not make it smaller. aiokafka takes
-0.3 s to import, so only those who decode or encode pay for it.
+The fast path is aiokafka's Cython codec; content outside of its abilities goes through `record_body`. Compression is
+always `codec`'s: its bounds hold, and a batch keeps its codec even when the result is not smaller. aiokafka takes 0.3 s
+to import, and is imported only to decode or encode.
 
-Logs that come from elsewhere than a broker get batches of a size that brokers take (`batches_of`).
+Logs from other sources than a broker get batches of a size that brokers accept (`encode_batches`).
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ _MAX_DELTA = (1 << 31) - 1
 _NO_LIMIT = (1 << 31) - 1  # the builder must never stop at a size of its own
 
 MAX_LISTED_RECORDS = 1_000_000
-"""Most records of one batch that are held in memory at once. A batch of 448 MiB has room for 64 million."""
+"""Most records of one batch in memory at once. A batch of 448 MiB has room for 64 million."""
 BATCH_BYTES_MAX = 512 * KIB
-"""Plain bytes of a batch, unless one record is larger: half of what brokers take by default, and good to compress."""
+"""Plain bytes of a batch, unless one record is larger: half of the brokers' default limit, and good to compress."""
 BATCH_RECORDS_MAX = 4096
-"""Whoever wants one record of a batch decodes all of it."""
+"""A reader of one record decodes the whole batch."""
 _RECORD_BYTES = 16  # lengths, deltas of time and offset
 _SPAN_MAX = 1 << 30  # of offsets: a batch holds them as 32-bit deltas
 _CREATE = -2  # in place of an append time, which is -1 or later
 
 
 def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
-    """The records of one batch (`header.view(data)`), in order; those of a control batch hold its marker.
+    """The records of one batch (`header.view(data)`), in order; the records of a control batch hold its marker.
 
-    LogAppendTime batches give every record the batch's max timestamp. Raises `DamagedBatch` if the body is not what the
-    header promises, or holds more than `MAX_LISTED_RECORDS`. Does not check the CRC, see `verify_crc`.
+    LogAppendTime batches give every record the batch's max timestamp. Raises `DamagedBatch` if the body differs from
+    the header's promise, or holds more than `MAX_DECODED_RECORDS`. Does not check the CRC, see `verify_crc`.
     """
     plain = _listed_plain(batch, header)
     try:
@@ -63,8 +64,8 @@ def decode(batch: Buffer, header: BatchHeader) -> list[Record]:
 
 
 def iterate(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch one after the other, however many they are: memory is that of the body. Raises when it
-    meets damage."""
+    """The records of one batch, record by record, for any number of records: memory holds only the body. Raises at the
+    first damage."""
     plain = _plain_batch(batch, header)
     seen = 0
     try:
@@ -87,8 +88,8 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
     is_transactional: bool = False,
     is_append_time: bool = False,
 ) -> bytearray:
-    """One whole batch with a valid CRC that holds these records, at least one, at their offsets: a CreateTime batch, or
-    with `is_append_time` one of LogAppendTime, whose readers see the latest of the times in all records.
+    """One whole batch with a valid CRC that holds `records`, at least one, at their offsets. A CreateTime batch, or
+    with `is_append_time` a LogAppendTime batch: readers see the latest of the times in all records.
 
     Offsets must rise and may have gaps; times may fall and be -1. `base_offset` is the first record's unless given.
     """
@@ -109,7 +110,7 @@ def encode(  # noqa: PLR0913 - the fields of a batch header
 
 
 def renumber(records: Sequence[Record], *, start: int = 0) -> list[Record]:
-    """The records at the offsets `start`, `start + 1`, …: without gaps, otherwise untouched."""
+    """The records at the offsets `start`, `start + 1`, …: without gaps, otherwise unchanged."""
     new, kind = tuple.__new__, Record
     return [new(kind, (offset, *record[1:])) for offset, record in enumerate(records, start)]
 
@@ -122,9 +123,9 @@ class ListedRows(NamedTuple):
 
 
 def listed_rows(batch: Buffer, header: BatchHeader) -> ListedRows | None:
-    """The records of one batch as aiokafka's own objects, for those who take columns out of them: making a `Record` of
-    each costs half as much again. None when it holds what aiokafka cannot, and `decode` can. Raises as `decode` does.
-    """
+    """The records of one batch as aiokafka's own objects, for callers that extract columns: a `Record` per row costs
+    half as much again. None for content outside of aiokafka's abilities (`decode` can read such a batch). Raises as
+    `decode`."""
     plain = _listed_plain(batch, header)
     default_record_batch, corrupt = _row_codec()
     try:
@@ -136,7 +137,7 @@ def listed_rows(batch: Buffer, header: BatchHeader) -> ListedRows | None:
 
 
 def _listed_plain(batch: Buffer, header: BatchHeader) -> Buffer:
-    """As `_plain_batch`. Raises `DamagedBatch` when it holds more than `MAX_LISTED_RECORDS`."""
+    """As `_plain_batch`. Raises `DamagedBatch` for more than `MAX_DECODED_RECORDS`."""
     if header.record_count > MAX_LISTED_RECORDS:
         raise DamagedBatch(
             f"the batch at offset {header.base_offset} says that it holds {header.record_count} records, more than "
@@ -147,7 +148,7 @@ def _listed_plain(batch: Buffer, header: BatchHeader) -> Buffer:
 
 @cache
 def _row_codec() -> tuple[Any, type[Exception]]:
-    """The reader of batches of aiokafka, and what it raises: looking them up for each batch would cost 20 records."""
+    """The batch reader of aiokafka, and its error. A look-up per batch would cost 20 records."""
     from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
     from aiokafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
 
@@ -155,7 +156,7 @@ def _row_codec() -> tuple[Any, type[Exception]]:
 
 
 def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
-    """The batch as if its producer had not compressed it (CRC and length left alone: nobody looks at them)."""
+    """The batch as if the producer had not compressed the body. CRC and length stay unchanged: nobody reads them."""
     header.check_is_of(batch)
     body = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
     if not 0 <= header.record_count <= len(body) // MIN_RECORD_BYTES:
@@ -169,12 +170,12 @@ def _plain_batch(batch: Buffer, header: BatchHeader) -> Buffer:
     struct.pack_into(">h", head, CRC_START, header.attributes & ~CODEC_MASK)
     if not isinstance(body, bytearray):
         return head + body
-    body[:0] = head  # in its place: a large body is never there twice
+    body[:0] = head  # in place: a large body is never in memory twice
     return body
 
 
 def _fast_records(plain: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """Raises `UnicodeDecodeError` for what aiokafka cannot hold."""
+    """Raises `UnicodeDecodeError` for content outside of aiokafka's abilities."""
     new, kind = tuple.__new__, Record
     default_record_batch, corrupt = _row_codec()
     try:
@@ -218,9 +219,9 @@ def _encode_fast(records: Sequence[Record], base_offset: int) -> memoryview:
 
 
 def batches_of(runs: Iterable[Sequence[Record]], *, codec: int) -> Iterator[bytearray]:
-    """Whole batches of a size that brokers take, with the records of all `runs`, whose offsets rise; gaps stay.
+    """Whole batches of a size that brokers accept, with the records of all `runs`. Offsets rise; gaps stay.
 
-    Records of type LogAppendTime share a batch only with others of the very same time, because such a batch has one
+    Records of type LogAppendTime share a batch only with records of the very same time, because such a batch has one
     time; all other types become CreateTime.
     """
     pending: list[Record] = []

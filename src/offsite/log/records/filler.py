@@ -1,7 +1,7 @@
-"""Records that stand for nothing: they take the offsets below a log's start, and are deleted before anybody reads them.
+"""Filler records: they take the offsets below a log's start, and are deleted before anybody reads them.
 
-A filler record has no key, no value and no time. Older releases filled gaps of compacted topics too, with a key of its
-own, which compaction takes away some time: it is known where it is met.
+A filler record has no key, no value and no time. Older releases also filled gaps of compacted topics, with a key of
+their own. Compaction removes such records some time later; readers recognize them by the key.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from offsite.model.check import check
 __all__ = ["FILLER_KEY", "FILLER_MAX_RECORDS", "filler_batch", "is_filler"]
 
 FILLER_KEY = b"\0offsite-filler"
-"""Of releases before 0.12. No serializer that people use writes a key that begins so, with no value."""
+"""Key of releases before 0.12. No common serializer writes a key with this prefix and no value."""
 FILLER_MAX_RECORDS = 250_000
-"""In one batch: at most 200 KB compressed, 6 MB while the broker looks at them."""
+"""Records in one batch: at most 200 KB compressed, 6 MB while the broker validates the batch."""
 
 _NO_TIME_MS = -1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -31,13 +31,14 @@ _NOTHING = b"\x01\x01\x00"
 
 
 def filler_batch(count: int) -> bytearray:
-    """One batch of `count` filler records, at most `FILLER_MAX_RECORDS`, with a valid CRC; the caller's to change."""
+    """One batch of `count` filler records, at most `FILLER_MAX_RECORDS`, with a valid CRC. The caller may change the
+    batch."""
     check(0 < count <= FILLER_MAX_RECORDS, f"a batch of {count} filler records")
     return bytearray(_built(count))
 
 
 def is_filler(record: Record) -> bool:
-    """Whether consumers that see it (until it is compacted away) should pass it over."""
+    """Whether consumers should skip the record (visible until compaction removes the record)."""
     return record.key == FILLER_KEY and record.value is None
 
 
@@ -51,7 +52,7 @@ def _built(count: int) -> bytes:
 
 
 def _body(count: int) -> bytes:
-    """Records as Kafka has them: length, attributes, time delta 0, offset delta, nothing else."""
+    """Records in Kafka's format: length, attributes, time delta 0, offset delta, nothing else."""
     parts: list[bytes] = []
     for delta in range(count):
         fields = b"\0\0" + _varint(delta) + _NOTHING

@@ -1,6 +1,7 @@
-"""Which partition a key belongs to, by the rule of Kafka's own clients: `toPositive(murmur2(key)) % partitions`.
+"""The partition of a key, by the rule of Kafka's own clients: `toPositive(murmur2(key)) % partitions`.
 
-Source: `BuiltInPartitioner.partitionForKey` and `Utils.murmur2` of the Java client; librdkafka calls it `murmur2`.
+Source: `BuiltInPartitioner.partitionForKey` and `Utils.murmur2` of the Java client; librdkafka calls the rule
+`murmur2`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _M = 0x5BD1E995
 _MASK = 0xFFFF_FFFF
 _POSITIVE = 0x7FFF_FFFF
 _REMEMBERED_KEYS = 1 << 17
-"""Keys repeat, and hashing one takes longer than all else that is done with a record; these take some 30 MB."""
+"""Keys repeat, and the hash takes longer than the rest of the work on a record; the cache takes some 30 MB."""
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition, of `partitions`, that a producer with the default partitioner writes `key` to."""
+    """The partition, of `partitions`, to which a producer with the default partitioner writes `key`."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 

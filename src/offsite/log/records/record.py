@@ -1,4 +1,4 @@
-"""One record, as a consumer would see it."""
+"""One record, as seen by a consumer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A tuple, because millions are made when records are decoded at all.
+    """A tuple, because decoding makes millions.
 
-    `timestamp_ms` may be -1 (the producer gave none). `headers` keep their order and duplicates; a header name that is
-    not UTF-8 holds its bytes as `surrogateescape` text, so that encoding it the same way gives the bytes back.
+    `timestamp_ms` may be -1 (the producer gave none). `headers` keep order and duplicates. A header name outside of
+    UTF-8 holds its bytes as `surrogateescape` text: encoding the text the same way gives the bytes back.
     """
 
     offset: int

@@ -1,11 +1,11 @@
-"""Records into Arrow columns, named and typed as Spark's own Kafka source does: the hot path of a table scan.
+"""Records into Arrow columns, with the names and types of Spark's own Kafka source: the hot path of a table scan.
 
-The records of a batch are taken apart into columns at once: one comprehension for each field costs less than one loop
-over the records. What aiokafka's codec cannot hold exactly goes through `record_body`. pyarrow and aiokafka are
+The records of a batch are split into columns at once: one comprehension per field costs less than one loop over the
+records. Content outside of the abilities of aiokafka's codec goes through `record_body`. pyarrow and aiokafka are
 imported where used.
 
-As in Spark's source: no headers are a null list, a header name that is not UTF-8 has U+FFFD in the place of what is
-not, and the time -1 (the producer gave none) is one millisecond before 1970.
+As in Spark's source: no headers are a null list, a header name outside of UTF-8 has U+FFFD in place of the bad bytes,
+and the time -1 (the producer gave none) is one millisecond before 1970.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TIME_MS", "ArrowColumns", "arrow_schema", "time_us", "with_known_times"]
 
 _FULL_RECORDS = 5_000
-"""Rows of one Arrow batch: enough to pay for it, few enough to bound the memory (measured: 1,000 to 20,000 differ by a
-quarter)."""
+"""Rows of one Arrow batch: enough to amortize its cost, few enough to bound the memory (measured: 1,000 to 20,000
+differ by a quarter)."""
 
 _FULL_BYTES = 8 * MIB
-"""Bytes of one Arrow batch, where records are large. One batch of Kafka is never split."""
+"""Bytes of one Arrow batch with large records. One batch of Kafka is never split."""
 
 _KEY, _VALUE, _TIMESTAMP, _HEADERS = map(attrgetter, ("key", "value", "timestamp", "headers"))
-"""Mapped over rows, a tenth faster than a comprehension."""
+"""Mapped over rows: a tenth faster than a comprehension."""
 
 _MAX_TIME_US = (1 << 63) - 1
 _US_PER_MS = 1000
 MAX_TIME_MS = _MAX_TIME_US // _US_PER_MS
-"""Kafka takes any number of 64 bits for a time in ms; Spark and Parquet have microseconds."""
+"""Kafka accepts any 64-bit number as a time in ms; Spark and Parquet have microseconds."""
 
 
 @cache
 def arrow_schema() -> pa.Schema:
-    """The columns: those of Spark's Kafka source in its order, then `commit`, which listed the segment."""
+    """The columns: those of Spark's Kafka source in the same order, and `commit`, the commit that listed the
+    segment."""
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -66,7 +67,7 @@ def arrow_schema() -> pa.Schema:
 
 
 class ArrowColumns:
-    """Rows of one partition on their way into Arrow: fill, then `take` whenever it is full."""
+    """Collects rows of one partition for Arrow: fill, and `take` whenever `is_full`."""
 
     def __init__(self, *, topic: str, partition: int) -> None:
         self._topic, self._partition = topic, partition
@@ -77,7 +78,7 @@ class ArrowColumns:
         return self._rows >= _FULL_RECORDS or self._bytes >= _FULL_BYTES
 
     def add_batch(self, batch: Buffer, header: BatchHeader, *, commit: int | None) -> None:
-        """All records of one batch that holds data. Raises `DamagedBatch`; no row of it is taken then."""
+        """Add all records of one data batch. Raises `DamagedBatch`, and adds no row of the batch."""
         listed = listed_rows(batch, header)
         if listed is None:
             self.add_records(decode(batch, header), commit=commit)
@@ -94,7 +95,7 @@ class ArrowColumns:
         self._complete(header.timestamp_type, commit, len(rows), listed.plain_bytes)
 
     def add_records(self, records: Sequence[Record], *, commit: int | None) -> None:
-        """Some records of one batch."""
+        """Add some records of one batch."""
         if not records:
             return
         self._add_headers([record.headers for record in records])
@@ -106,7 +107,7 @@ class ArrowColumns:
         self._complete(records[0].timestamp_type, commit, len(records), size)
 
     def take(self) -> pa.RecordBatch | None:
-        """The rows so far as one Arrow batch of `arrow_schema`, None when there are none; then it is empty again."""
+        """The rows so far as one Arrow batch of `arrow_schema`, None without rows. Empties the columns."""
         import pyarrow as pa
 
         rows = self._rows
@@ -138,7 +139,7 @@ class ArrowColumns:
         self._bytes = self._rows = 0
 
     def _add_offsets(self, offsets: Sequence[int]) -> None:
-        """Those of the next rows. Ranges that go on where the last one ended become one."""
+        """Add the offsets of the next rows. Adjoining ranges become one range."""
         last = self._offsets[-1] if self._offsets else None
         if isinstance(offsets, range) and isinstance(last, range) and last.stop == offsets.start:
             self._offsets[-1] = range(last.start, offsets.stop)
@@ -146,8 +147,8 @@ class ArrowColumns:
             self._offsets.append(offsets)
 
     def _add_headers(self, lists: Sequence[Sequence[tuple[str, bytes | None]]]) -> None:
-        """Those of the next rows. No list or pair is kept: the garbage collector would go through them again and again,
-        which costs more than all the rest."""
+        """Add the headers of the next rows. Keeps no list or pair: the garbage collector would visit them again and
+        again, at a higher cost than the rest of the work."""
         if any(lists):
             self._header_counts += [0] * (self._rows - len(self._header_counts))
             self._header_counts.extend(map(len, lists))
@@ -156,7 +157,7 @@ class ArrowColumns:
             self._header_values += values
 
     def _complete(self, timestamp_type: int, commit: int | None, rows: int, size_bytes: int) -> None:
-        """Note the columns in which all rows of a batch are alike. The last thing that is done with them."""
+        """Record the columns with equal values in all rows of a batch. The last step for a batch."""
         self._rows += rows
         if self._runs and self._runs[-1][1:] == (timestamp_type, commit):
             rows += self._runs.pop().rows
@@ -165,7 +166,7 @@ class ArrowColumns:
 
 
 class _Run(NamedTuple):
-    """Consecutive rows that are alike in these columns."""
+    """Consecutive rows with equal values in these columns."""
 
     rows: int
     timestamp_type: int
@@ -197,14 +198,14 @@ def _times(times_ms: Sequence[int]) -> pa.Array:
 
 
 def time_us(time_ms: int) -> int:
-    """A time in Spark's microseconds: what 64 bits cannot hold becomes the first or the last one, which no whole
-    millisecond is. So it compares as it should; `with_known_times` takes it out."""
+    """A time in Spark's microseconds. A time beyond 64 bits becomes the lowest or highest number, and no whole
+    millisecond is either number. Comparisons stay correct; `null_out_of_range_times` removes such times."""
     return min(max(time_ms * _US_PER_MS, -_MAX_TIME_US), _MAX_TIME_US)
 
 
 def with_known_times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches with null for each time that 64 bits of microseconds cannot hold, as in an export: a query would take
-    what stands in its place for the right one. How many these were is told at the end, in the log."""
+    """The batches with null for every time outside of 64 bits of microseconds, as in an export: a query would take the
+    placeholder for a real time. The log reports the number of such times at the end."""
     beyond, where = 0, ""
     for batch in batches:
         known, nulls = _known_times(batch)
@@ -231,7 +232,8 @@ def _known_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
 
 
 def _header_lists(rows: int, counts: Sequence[int], names: Sequence[str], values: Sequence[bytes | None]) -> pa.Array:
-    """A list for each row with so many of the headers as `counts` says, null for none, and for the rows behind."""
+    """A list per row with the number of headers in `counts`; null for a row without headers, and for rows behind
+    `counts`."""
     import pyarrow as pa
 
     kind: Any = arrow_schema().field("headers").type
@@ -248,7 +250,7 @@ def _header_lists(rows: int, counts: Sequence[int], names: Sequence[str], values
 
 
 def _texts(names: Sequence[str]) -> Sequence[str]:
-    """Names as UTF-8 allows them. Nearly always they are: only then is there nothing to look for one by one."""
+    """Names as valid UTF-8. Names are nearly always valid: the fast check avoids a look at every name."""
     try:
         "".join(names).encode()
     except UnicodeEncodeError:

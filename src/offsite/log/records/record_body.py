@@ -1,8 +1,8 @@
-"""The bytes of records inside a batch, read and written one by one in Python: slow, and exact for every input.
+"""The bytes of records inside a batch, read and written record by record in Python: slow, and exact for every input.
 
-`records` uses it where the Cython codec of aiokafka cannot: header names that are not UTF-8, and batches that begin
-with the timestamp -1. Owns the record format only; never sees compressed bytes or batch headers.
-Format: Kafka's Record of magic 2 (KIP-98): zigzag varints, length -1 for null.
+`batch_records` uses this module where aiokafka's Cython codec fails: header names outside of UTF-8, and batches with
+the base timestamp -1. Owns the record format only; never sees compressed bytes or batch headers. Format: Kafka's Record
+of magic 2 (KIP-98): zigzag varints, length -1 for null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsite.model.untrusted.bounds import MAX_OFFSET
 __all__ = ["MIN_RECORD_BYTES", "read_records", "write_records"]
 
 MIN_RECORD_BYTES = 7
-"""A record without key, value and headers: seven numbers of one byte each."""
+"""A record without key, value and headers: seven numbers of one byte."""
 
 _MAX_VARINT_BITS = 70
 
@@ -25,9 +25,10 @@ _MAX_VARINT_BITS = 70
 def read_records(
     body: Buffer, *, count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
 ) -> Iterator[Record]:
-    """All `count` records of a plain body. With `append_time_ms` (LogAppendTime) every record has that time.
+    """All `count` records of a plain body. With `append_time_ms` (LogAppendTime) every record has the time
+    `append_time_ms`.
 
-    Raises `DamagedBatch` if the body does not hold exactly these records.
+    Raises `DamagedBatch` unless the body holds exactly `count` records.
     """
     reader = _Reader(body)
     for _ in range(count):
@@ -37,7 +38,7 @@ def read_records(
 
 
 def write_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytearray:
-    """The plain body of a batch; times go in as they are, whatever their type."""
+    """The plain body of a batch; times are written unchanged, whatever their type."""
     body = bytearray()
     for record in records:
         fields = bytearray(1)  # attributes: none are defined
@@ -54,7 +55,7 @@ def write_records(records: Iterable[Record], *, base_offset: int, base_timestamp
 
 
 class _Reader:
-    """A position in a body; every read checks that the bytes are there."""
+    """A position in a body; every read checks for enough bytes."""
 
     def __init__(self, body: Buffer) -> None:
         self.position = 0

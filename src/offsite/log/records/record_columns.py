@@ -1,6 +1,6 @@
-"""Records in columns: what passes many records on without an object for each.
+"""Records in columns: passes many records on without an object per record.
 
-A column costs less than a third of what its records cost, and holds little that the garbage collector looks at.
+A column costs less than a third of its records, and holds few objects for the garbage collector.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _OFFSET, _TIME, _KEY, _VALUE, _HEADERS = map(attrgetter, ("offset", "timestamp",
 
 
 class RecordColumns(NamedTuple):
-    """The fields of records, each in a sequence of its own, all of one length: it has as many records as `offsets`,
-    maybe none."""
+    """The fields of records, one sequence per field, all of the length of `offsets`; may be empty."""
 
     offsets: Sequence[int]
     timestamps_ms: Sequence[int]
@@ -40,7 +39,7 @@ class RecordColumns(NamedTuple):
         return list(map(Record, *self))
 
     def part(self, start: int, end: int) -> RecordColumns:
-        """The records at these places."""
+        """The records at the indexes `[start, end)`."""
         return RecordColumns._make(column[start:end] for column in self)
 
     def within(self, start: int, end: int) -> RecordColumns:
@@ -63,7 +62,7 @@ class RecordColumns(NamedTuple):
 
 
 def read_columns(batch: Buffer, header: BatchHeader) -> RecordColumns:
-    """What `decode` gives of the batch, in columns. Raises as it does."""
+    """The records of `decode`, in columns. Raises as `decode`."""
     listed = listed_rows(batch, header)
     if listed is None:
         return RecordColumns.of(decode(batch, header))
