@@ -1,2 +1,2 @@
-"""What workers do: copy a range from one end to the other, and what is decided of it beforehand. Pure plans, thin
+"""The work of workers: copy a range from one end to the other, and the decisions before the copy. Pure plans, thin
 copies; `restore` writes into a cluster, `compare` reads both ends."""

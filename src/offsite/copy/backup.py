@@ -34,7 +34,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupEnds:
-    """The two ends of a backup's copy, cluster and repository, as they travel to the workers."""
+    """The two ends of a backup's copy, cluster and repository, as sent to the workers."""
 
     kafka: KafkaConfig
     store: Store
@@ -44,11 +44,12 @@ class BackupEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupReceipt:
-    """Result of one task: durable segments, holes met on the way, and gaps in front of the first batch and behind the
-    last one, each with its evidence, and the last batch. Void unless a commit lists the segments.
+    """Result of one task: durable segments, holes met by the copy, gaps in front of the first batch and behind the last
+    batch with their evidence, and the last batch. Void unless a commit lists the segments.
 
-    `tail`: that of the range alone, from `CopyTask.window_start` on. None when it was not wanted or there is nothing
-    to tell. `stamps`: see `copy.stamps`; None where none were looked for."""
+    `tail`: the tail of the range alone, from `CopyTask.window_start` on. None when no tail was requested or the tail is
+    empty. `stamps`: see `copy.stamps`; None when the task looks for no stamps.
+    """
 
     segments: tuple[Segment, ...]
     holes: tuple[Hole, ...]
@@ -59,8 +60,8 @@ class BackupReceipt:
 
 
 class RangeReads:
-    """What is read of the cluster for one range. Once it has begun, the first fetch is on its way: the broker works on
-    it while the range before is written."""
+    """The reads of the cluster for one range. After `begin`, the first fetch is on its way: the broker works on the
+    fetch while the worker writes the previous range."""
 
     def __init__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None) -> None:
         _, target_bytes = _destination(ends.store, pack)
@@ -72,7 +73,7 @@ class RangeReads:
         self._begun: Iterator[Item] | None = None
 
     def begin(self) -> None:
-        """Send the first fetch, unless fetches are paid for: a lease pays for one at a time."""
+        """Send the first fetch, except under a rate limit: a lease pays for one fetch at a time."""
         if self._lease is None:
             self._begun = self._reader.begin_task(self._first)
 
@@ -82,7 +83,7 @@ class RangeReads:
 
 
 def begun_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads:
-    """Those of one of many ranges, begun before its turn."""
+    """The reads of one of many ranges, started before the turn of the range."""
     reads = RangeReads(task, ends=ends, pack=pack)
     reads.begin()
     return reads
@@ -91,10 +92,10 @@ def begun_reads(task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeR
 def copy_range(
     task: CopyTask, *, ends: BackupEnds, pack: PackWriter | None = None, reads: RangeReads | None = None
 ) -> BackupReceipt:
-    """Copy the task's range, into `pack` if one is given, and return its receipt. May run twice: every attempt writes
-    under object names of its own. `reads`: those of the range, where they were begun before.
+    """Copy the task's range, into `pack` if given, and return the receipt. May run twice: every attempt writes under
+    object names of its own. `reads`: the reads of the range, if already started.
 
-    Raises what the reader and the store raise; then nothing of the range is committed.
+    Raises the errors of the reader and the store; nothing of the range is committed in such a case.
     """
     return copy_read(task, reads or RangeReads(task, ends=ends, pack=pack), ends=ends, pack=pack)
 
@@ -103,7 +104,7 @@ Read = Callable[[ReadTask], Iterator[Item]]
 
 
 def copy_read(task: CopyTask, read: Read, *, ends: BackupEnds, pack: PackWriter | None = None) -> BackupReceipt:
-    """The same with whatever `read` makes of a task for a reader."""
+    """As `copy_range`, with `read` as the function that reads a task."""
     objects, target_bytes = _destination(ends.store, pack)
     reading = _reading(task)
     if task.border is not None:
@@ -159,14 +160,14 @@ def _destination(store: Store, pack: PackWriter | None) -> tuple[Objects, int]:
 
 
 def paced(store: Store) -> tuple[Objects, int]:
-    """Where segments are written at the rate of the running task, and how large they become."""
+    """The destination of segments at the write rate of the running task, and the target size of a segment."""
     if (pace := rate_lease.writes()) is None:
         return store, TARGET_SEGMENT_BYTES
     return PacedStore(store, pace), object_bytes(store, pace.bytes_per_s, most=TARGET_SEGMENT_BYTES)
 
 
 def _chunk_bytes(target_bytes: int) -> int:
-    """How much to read at once: a segment ends only between two chunks."""
+    """Bytes to read at once: a segment ends only between two chunks."""
     return min(FETCH_BYTES, max(MIB, target_bytes // 4))
 
 
@@ -177,27 +178,28 @@ def _reading(task: CopyTask) -> ReadTask:
         planned_epoch=task.leader_epoch,
         was_compacted=task.was_compacted,
         owns_start=task.is_first,
-        reach_back=task.is_first,  # positions lie inside no batch that is stored: one that reaches over it is news
+        reach_back=task.is_first,  # no stored batch reaches over the position: a batch that does is new
     )
 
 
 def _outside(gaps: Sequence[Gap], segments: Sequence[Segment]) -> Iterator[Gap]:
-    """The gaps that no segment accounts for: those between two segments. A gap between batches of one segment is its
-    own."""
+    """The gaps that no segment accounts for: gaps between two segments. A gap between batches of one segment belongs to
+    the segment."""
     for gap in gaps:
         if not any(segment.first_offset <= gap.start and gap.end <= segment.last_offset for segment in segments):
             yield gap
 
 
 def check_border(read: Read, task: ReadTask, border: LastBatch) -> None:
-    """Check that the log still holds the batch `border`, the last one that was backed up, before it is read on.
+    """Check that the log still holds the batch `border`, the last batch in the backup, before the copy continues.
 
-    Leader epochs tell of a log that a new leader has cut back (see `services.backup.log_truncation`). They do not tell
-    of a broker whose disk was put back to an older state and that leads in the same epoch again, nor, before topic ids
-    (Kafka 2.8), of a topic made anew: its offsets are soon as high as before, and only its records are others.
+    Leader epochs reveal a log that a new leader has cut back (see `services.backup.log_truncation`). Leader epochs do
+    not reveal a broker with a disk put back to an older state that leads in the same epoch again. Before topic ids
+    (Kafka 2.8), leader epochs do not reveal a topic made anew either: its offsets soon reach the old ones, and only the
+    records differ.
 
-    A log that has deleted the batch meanwhile is taken as it is. Raises `SourceTruncated`, or `TopicReplaced` for a
-    topic without an id, and what `read` raises.
+    A log that has deleted the batch meanwhile is accepted. Raises `SourceTruncated`, or `TopicReplaced` for a topic
+    without an id, and the errors of `read`.
     """
     for item in read(_around(task, border)):
         if isinstance(item, Hole):

@@ -1,9 +1,9 @@
-"""Many small ranges as one task: a thousand tasks of a few records each would cost a thousand times what a task costs,
-and a thousand small objects.
+"""Many small ranges as one task: a thousand tasks of a few records would cost a thousand times the fixed cost of a
+task, and a thousand small objects.
 
-Ranges that are large enough to be worth it stay tasks of their own, with segments that are objects. The small ones are
-dealt out into bundles; the segments of a bundle share one object (see `segments.pack`) where there are many small ones.
-In a bundle a range that cannot be copied spares the others.
+A large range stays a task of its own, and its segments are objects. Small ranges are dealt out into bundles. With many
+small ranges, the segments of a bundle share one object (see `segments.pack`). A range that cannot be copied does not
+stop the rest of its bundle.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from offsite.spark.runner import Done, Failed
 SMALL_BYTES = 4 * MIB
 """A range of fewer bytes is small: its put costs about as much as its bytes."""
 SMALL_OFFSETS = 10_000
-"""A range of so many offsets is small where sizes are not known."""
+"""A range of fewer offsets is small when sizes are unknown."""
 BUNDLE_BYTES_MAX = 32 * MIB
-"""What the ranges of a bundle weigh, about: a bundle that fails is tried again as a whole."""
+"""The approximate weight of the ranges of a bundle: a bundle that fails is tried again as a whole."""
 RANGE_BYTES = BUNDLE_BYTES_MAX // 500
-"""What a range weighs besides its bytes, for it takes a few milliseconds: 500 empty ones make a bundle."""
+"""The weight of a range besides its bytes, for its few milliseconds: 500 empty ranges make a bundle."""
 BUNDLES_PER_SLOT = 1
 AHEAD = 2
-"""Ranges of a bundle whose first fetch is sent before their turn: each has a connection of its own until then."""
+"""Ranges of a bundle with a first fetch sent before their turn: such a range holds a connection of its own."""
 SILENT_MAX = 2
-"""Partitions of a bundle that may each end in minutes of waiting for their brokers."""
+"""Partitions of a bundle that may end in minutes of waiting for their brokers."""
 
 Copied = Done[BackupReceipt] | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyBundle:
-    """Ranges that one worker copies, one after the other; their places in the plan; and whether their segments share
-    an object."""
+    """Ranges that one worker copies, in order. `numbers`: their indexes in the plan. `packed`: their segments share an
+    object."""
 
     numbers: tuple[int, ...]
     tasks: tuple[CopyTask, ...]
@@ -63,8 +63,8 @@ class CopyBundle:
 
 
 def bundled(tasks: Sequence[CopyTask], *, slots: int, packed_from: int) -> tuple[CopyBundle, ...]:
-    """`tasks` as bundles, the large ones first and in their order. `slots`: how many bundles can run at once;
-    `packed_from`: as many small ranges share objects."""
+    """`tasks` as bundles, the large ranges first and in their order. `slots`: number of bundles that can run at once;
+    `packed_from`: number of small ranges from which on small ranges share objects."""
     small = [number for number, task in enumerate(tasks) if is_small(task)]
     if len(small) < packed_from:
         return tuple(CopyBundle(numbers=(n,), tasks=(task,), packed=False) for n, task in enumerate(tasks))
@@ -80,9 +80,11 @@ def is_small(task: CopyTask) -> bool:
 
 
 def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Iterator[CopyBundle]:
-    """Round by round, as many bundles as run at once, and in a round in turn, as cards are: tasks of a plan go round
-    the partitions, so each bundle asks all leaders, and at any time about the beginning of the plan has ended, which
-    can be committed. All rounds weigh the same, wherever in the plan the larger ones stand."""
+    """Deal the small ranges out, in rounds of `slots` bundles, and in turns within a round, like cards.
+
+    Tasks of a plan go round the partitions: every bundle asks all leaders. The start of the plan ends first at any
+    time, and can be committed. All rounds weigh the same, wherever the larger ranges stand in the plan.
+    """
     weights = list(accumulate(tasks[number].estimated_bytes + RANGE_BYTES for number in small))
     count = max(1, min(max(slots * BUNDLES_PER_SLOT, -(-weights[-1] // BUNDLE_BYTES_MAX)), len(small) // 2))
     begin = 0
@@ -91,7 +93,7 @@ def _dealt(tasks: Sequence[CopyTask], small: Sequence[int], slots: int) -> Itera
         end = bisect_left(weights, weights[-1] * (first + at_once) // count) + 1
         for place in range(begin, min(begin + at_once, end)):
             numbers = tuple(small[place:end:at_once])
-            packed = len(numbers) > 1  # of one range alone, a pack would be an object that nothing else reads
+            packed = len(numbers) > 1  # a pack with one range would be an object without any other use
             yield CopyBundle(numbers=numbers, tasks=tuple(tasks[n] for n in numbers), packed=packed)
         begin = end
 
@@ -105,7 +107,7 @@ class CopyOne(Protocol):
 
 
 class BeginOne(Protocol):
-    """The beginning of the copy of one range, such as `begun_reads`."""
+    """Starts the reads of one range, such as `start_reads`."""
 
     def __call__(self, task: CopyTask, *, ends: BackupEnds, pack: PackWriter) -> RangeReads | None: ...
 
@@ -113,8 +115,8 @@ class BeginOne(Protocol):
 def copy_bundle(
     bundle: CopyBundle, *, ends: BackupEnds, base: int, copy: CopyOne = copy_range, begin: BeginOne = begun_reads
 ) -> tuple[Copied, ...]:
-    """Copy the ranges, and return the outcome of each. `base`: the newest commit when the run began. Raises what is not
-    about one range: then nothing of the bundle counts."""
+    """Copy the ranges, and return the outcomes in order. `base`: the newest commit when the run began. Raises errors
+    that do not concern one range; nothing of the bundle counts in such a case."""
     if not bundle.packed:
         return tuple(Done(value=copy(task, ends=ends)) for task in bundle.tasks)
     with PackWriter(paced(ends.store)[0], ends.layout.pack_key(base, random_id())) as pack:
@@ -126,8 +128,8 @@ def copy_bundle(
 def _all_copied(
     bundle: CopyBundle, ends: BackupEnds, pack: PackWriter, copy: CopyOne, begin: BeginOne
 ) -> Iterator[Copied]:
-    """A broker that dies amid a round takes hundreds of ranges with it, and each would wait for minutes: after a few,
-    the others are left to the next run, which knows what is out before it begins."""
+    """A broker that dies during a round affects hundreds of ranges, and every range would wait for minutes. After
+    `SILENT_MAX` silent partitions the rest is left to the next run: it knows the missing brokers before it begins."""
     silent: set[TopicPartition] = set()
     for task, reads in _begun_ahead(bundle.tasks, partial(begin, ends=ends, pack=pack)):
         if len(silent) >= SILENT_MAX:
@@ -150,8 +152,8 @@ def _not_tried(task: CopyTask, silent: int) -> Failed:
 def _begun_ahead(
     tasks: Sequence[CopyTask], begin: Callable[[CopyTask], RangeReads | None]
 ) -> Iterator[tuple[CopyTask, RangeReads | None]]:
-    """Each task with its reads, of which the first fetches were sent while the tasks before were copied: most of the
-    time of a small range would be waiting for its only answer."""
+    """Tasks with their reads, in order. The first fetches are sent while earlier tasks are copied: otherwise a small
+    range would spend most of its time waiting for its only answer."""
     ahead: deque[tuple[CopyTask, RangeReads | None]] = deque()
     for task in tasks:
         ahead.append((task, begin(task)))

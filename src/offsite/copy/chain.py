@@ -1,7 +1,7 @@
-"""What is read of a backup: the topics that are selected, and of each of their partitions one chain of segments.
+"""The parts of a backup to read: the selected topics, and one chain of segments per partition.
 
-Restore, export, comparison, `cat`, `search` and the Spark table all go by this one description, so that they all see
-the same records of a restore point. It says nothing of where the records go: see `copy.restore.plan` for that. Pure.
+Restore, export, comparison, `cat`, `search` and the Spark table all use this description: all see the same records of a
+restore point. Destinations of the records are decided elsewhere: see `copy.restore.plan`. Pure.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from offsite.repository.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChain:
-    """One partition of a backup as it is read: the records of `segments`, in this order, at offsets below `end`.
+    """One partition of a backup to read: the records of `segments`, in this order, at offsets below `end`.
 
-    With `until_ms` (epoch ms), only the records with that time or an earlier one. With `left_out` it is read as a
-    consistent cut: what was not decided is left out for consumers of every isolation, and so are the transactions whose
-    commit markers lie at these offsets (rising), as if they had been aborted. None: as it was copied. `hole_starts`
-    (rising): where the backup lacks offsets between its segments.
+    With `until_ms` (epoch ms), only records with an equal or earlier time. With `left_out` the chain is read as a
+    consistent cut: undecided records are left out for consumers of every isolation, and transactions with commit
+    markers at the offsets of `left_out` (rising) count as aborted. None: read as copied. `hole_starts` (rising): where
+    the backup lacks offsets between its segments.
     """
 
     source: PartitionId
@@ -37,13 +37,13 @@ class PartitionChain:
 
     @property
     def raw_bytes(self) -> int:
-        """Size of all batches of the segments, in bytes, as Kafka had them."""
+        """Size of all batches of the segments, in bytes, as stored by Kafka."""
         return sum(segment.raw_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChains:
-    """One topic as the restore point knows it, with a chain for each of its partitions that holds anything."""
+    """One topic as of the restore point, with a chain for every partition that holds data."""
 
     shape: TopicShape
     chains: tuple[PartitionChain, ...]
@@ -55,8 +55,8 @@ class TopicChains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedChains:
-    """All that is read of commit `commit` of a backup: `topics` with their chains, and the holes in them. `skipped` are
-    selected topics that are left out, each with the reason."""
+    """All parts of commit `commit` of a backup to read: `topics` with their chains, and their `holes`. `skipped` are
+    selected topics that are left out, with the reason."""
 
     backup: str
     commit: int
@@ -75,8 +75,9 @@ class SelectedChains:
         return {topic.topic for topic in self.topics}
 
     def copyable(self) -> SelectedChains:
-        """The same for a copy: without topics that belong to brokers, which mean nothing elsewhere, and with that of a
-        schema registry first, as values need it. Raises `NoSuchTopic` where no topic is selected."""
+        """The selection for a copy: without topics owned by brokers, which mean nothing on another cluster, and with
+        the topic of a schema registry first, because values need the schemas. Raises `NoSuchTopic` when no topic is
+        selected."""
         if not self.topics:
             raise NoSuchTopic(f"no topic of backup {self.backup} is selected", hint=_hint(self.backup))
         kept = [topic for topic in self.topics if topic.topic not in PROTECTED_TOPICS]
@@ -89,7 +90,7 @@ class SelectedChains:
 
 
 def select_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
-    """The chains of the topics that `selection` means, sorted by name; maybe of none. Raises `NoSuchTopic` for a full
+    """The chains of the topics that match `selection`, sorted by name; may be empty. Raises `NoSuchTopic` for a full
     name that the restore point does not know."""
     known = point.state.latest_shapes()
     if missing := selection.missing(known):
@@ -101,8 +102,8 @@ def select_chains(point: PointInTime, selection: TopicSelection) -> SelectedChai
 
 
 def chains_of(point: PointInTime, topics: Iterable[str]) -> SelectedChains:
-    """The chains of `topics`, sorted by name, each in its latest incarnation. Names that the restore point does not
-    know count for nothing."""
+    """The chains of the latest incarnations of `topics`, sorted by name. Names unknown to the restore point are
+    ignored."""
     state, known = point.state, point.state.latest_shapes()
     shapes = [known[topic] for topic in sorted(set(topics) & known.keys())]
     incarnations = {shape.incarnation for shape in shapes}
@@ -117,7 +118,7 @@ def chains_of(point: PointInTime, topics: Iterable[str]) -> SelectedChains:
 
 
 def hole_starts(holes: Iterable[RecordedHole]) -> dict[PartitionId, tuple[int, ...]]:
-    """Of each partition with holes, where they start: rising."""
+    """The starts of the holes by partition, rising."""
     starts: defaultdict[PartitionId, set[int]] = defaultdict(set)
     for hole in holes:
         starts[hole.partition_id].add(hole.start)

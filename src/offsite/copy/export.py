@@ -1,9 +1,10 @@
-"""A range of records → files of a foreign archive, in a worker. Nothing counts before the driver has finished it.
+"""A range of records → files of a foreign archive, in a worker. Nothing counts before the driver has finished the
+export.
 
-The records come from a backup, or from a cluster itself, exact to the record, whatever the batches: a range may begin
-and end inside a batch, and then both tasks decode that batch, and each keeps its part. With `read_committed` nothing is
-given beyond the first transaction that has no outcome yet: the next export goes on there, and would miss what was left
-out.
+The records come from a backup or from a cluster, exact to the record, whatever the batches. A range may begin and end
+inside a batch: both neighbouring tasks decode the batch, and keep their own part. With `read_committed` the export ends
+before the first transaction without an outcome. The next export continues there; records passed over now would be
+missed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTask:
-    """The records with offsets in `range`, about `estimated_bytes` of them. Of a backup: `chain` has the segments that
-    hold them. Of a cluster: `topic_id` is the incarnation that was planned, `high_watermark` where its log ended."""
+    """The records with offsets in `range`, about `estimated_bytes`. From a backup: `chain` has the segments of the
+    records. From a cluster: `topic_id` is the planned incarnation, `high_watermark` the planned end of the log."""
 
     range: LogRange
     estimated_bytes: int
@@ -54,15 +55,15 @@ class ExportTask:
 
 class RecordSource(Protocol):
     def stable_range(self, task: ExportTask) -> LogRange:
-        """The part of the task's range that may be exported now: less than all of it where a transaction is open."""
+        """The part of the task's range that may be exported now: less than the range while a transaction is open."""
 
     def records(self, task: ExportTask, log_range: LogRange) -> Iterator[RecordColumns | Hole]:
-        """The records of `log_range`, in order, batch by batch; holes where the source lost what had been planned."""
+        """The records of `log_range`, in order, batch by batch; holes where the source lost planned records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRecords:
-    """Records of a backup. Raises `DamagedObject`, and what the store raises."""
+    """Records of a backup. Raises `DamagedObject`, and the errors of the store."""
 
     store: Store
     read_committed: bool
@@ -85,8 +86,8 @@ class BackupRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecords:
-    """Records of a cluster. Raises what `PartitionReader` raises. With `read_committed` ranges end at the last stable
-    offset, so that each transaction in them has its outcome, maybe behind them."""
+    """Records of a cluster. Raises the errors of `PartitionReader`. With `read_committed` ranges end at the last stable
+    offset: every transaction in a range has an outcome, maybe behind the range."""
 
     kafka: KafkaConfig
     read_committed: bool
@@ -98,7 +99,7 @@ class ClusterRecords:
         view: CommittedView | None = None
         for item in meter.counted(self._read(task, log_range)):
             if isinstance(item, Hole):
-                log_range = replace(log_range, start=item.end)  # of a batch cut there, only the rest counts
+                log_range = replace(log_range, start=item.end)  # of a batch cut by the hole, only the rest counts
                 yield item
             if isinstance(item, Hole | Gap):
                 continue
@@ -111,8 +112,8 @@ class ClusterRecords:
                     yield columns.within(log_range.start, log_range.end)
 
     def _view(self, task: ExportTask, log_range: LogRange) -> CommittedView:
-        """The outcomes of the range's transactions, which may end behind it: its end is stable, the log's end was the
-        planned one."""
+        """The outcomes of the range's transactions. A transaction may end behind the range: the range ends at a stable
+        offset, and the log ends at the planned end."""
         end = max(task.high_watermark, log_range.end)
         return CommittedView(log_markers(partial(self._read, task), log_range, behind_to=end), end_offset=end)
 
@@ -145,7 +146,7 @@ def _has_transactions(chunk: Chunk) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportEnds:
-    """The two ends of an export's copy, source and archive, as they travel to the workers."""
+    """The two ends of an export's copy, source and archive, as sent to the workers."""
 
     source: RecordSource
     writer: ArchiveWriter
@@ -153,9 +154,9 @@ class ExportEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReceipt:
-    """Result of one task. `written` is None when nothing of its range can be exported yet. `undecided_from` is the
-    offset of the open transaction that stopped it, or -1. `holes` were met on the way. `failed` is the reason why the
-    cluster did not let the range be read."""
+    """Result of one task. `written` is None when nothing of the range can be exported yet. `undecided_from` is the
+    offset of the open transaction that stopped the export, or -1. `holes`: the holes met by the export. `failed` is the
+    reason why the cluster did not allow the read."""
 
     range: LogRange
     written: Written | None
@@ -165,16 +166,16 @@ class ExportReceipt:
 
 
 def export_range(task: ExportTask, *, ends: ExportEnds) -> ExportReceipt:
-    """Write the task's records. May run twice: a range gives the same files each time. A partition of a cluster that
-    cannot be read says so in its receipt, and keeps no other from being written.
+    """Write the task's records. May run twice: a range gives the same files every time. An unreadable partition of a
+    cluster is reported in its receipt, and stops no other partition.
 
-    Raises `NotRepresentable`, and what the two ends raise.
+    Raises `NotRepresentable`, and the errors of the two ends.
     """
     try:
         with rare_collections():
             return _export(task, ends)
     except OF_ONE_PARTITION as error:
-        if task.chain is not None:  # of a backup, it is damage
+        if task.chain is not None:  # in a backup the error means damage
             raise
         return ExportReceipt(range=task.range, written=None, failed=error)
 

@@ -1,4 +1,4 @@
-"""A piece of a foreign archive → segments, in a worker: records into batches, encoded anew. Commits nothing."""
+"""A piece of a foreign archive → segments, in a worker: records into new batches. Commits nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from offsite.stores.store import Store
 
 
 class Taken(NamedTuple):
-    """Offsets `[start, end)` of which earlier imports took so many `records`, or are not judged by (None)."""
+    """Offsets `[start, end)` from which earlier imports took `records` records. None: the records are not compared."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What earlier imports took of a piece that no index lists, whose files begin at `start` now. `spans` rise."""
+    """The earlier imports of a piece that no index lists. The files of the piece begin at `start` now. `spans` rise."""
 
     start: int
     spans: tuple[Taken, ...]
@@ -43,9 +43,9 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """One piece of an archive to import. `is_first`: nothing of the partition is known, its log begins where the piece
-    begins. `lost_at`: offsets of the partition that are known to be lost if nothing holds them. `earlier`: of a piece
-    that has to be read from its beginning, though what lies before it was taken."""
+    """One piece of an archive to import. `is_first`: nothing of the partition is known, and the log begins at the start
+    of the piece. `lost_at`: offsets of the partition that count as lost unless the archive holds them. `earlier`: for a
+    piece that has to be read from its beginning, although earlier imports took the first part."""
 
     piece: Piece
     is_first: bool
@@ -55,7 +55,7 @@ class ImportTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportEnds:
-    """The two ends of an import's copy, as they travel to the workers. `skip_damaged`: go on behind damage."""
+    """The two ends of an import's copy, as sent to the workers. `skip_damaged`: continue behind damage."""
 
     reader: ArchiveReader
     store: Store
@@ -65,7 +65,8 @@ class ImportEnds:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Offsets `[start, end)` that damage took: from behind the last record before it to the first one after it."""
+    """Offsets `[start, end)` lost to damage: from behind the last record before the damage to the first record
+    after."""
 
     start: int
     end: int
@@ -73,7 +74,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReceipt:
-    """Result of one task: durable segments of `[start, end)`, none of which spans anything `lost`. Void unless a commit
+    """Result of one task: durable segments of `[start, end)`. No segment spans offsets in `lost`. Void unless a commit
     lists the segments."""
 
     topic: str
@@ -86,10 +87,10 @@ class ImportReceipt:
 
 
 def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
-    """Copy the piece, and return its receipt. May run twice: every attempt writes under object names of its own.
+    """Copy the piece, and return the receipt. May run twice: every attempt writes under object names of its own.
 
-    Raises `DamagedArchive` unless damage is skipped, `UnfitArchive` where the archive has records among those that were
-    taken that it did not have then, and what the two ends raise; then nothing of it is committed.
+    Raises `DamagedArchive` unless damage is skipped, `UnfitArchive` when the archive has new records among the records
+    of an earlier import, and the errors of the two ends; nothing of the piece is committed in such a case.
     """
     damages: list[Damage] = []
     on_damage = collect_damage(damages, skip=ends.skip_damaged)
@@ -107,8 +108,8 @@ def import_piece(task: ImportTask, *, ends: ImportEnds) -> ImportReceipt:
 
 
 def _new_records(reader: ArchiveReader, task: ImportTask, on_damage: OnDamage) -> Iterator[Sequence[Record]]:
-    """The records of the piece. What lies before it has to be read as well where there is no index, and is compared
-    with what was taken: a commit said of the rest that the archive has nothing there."""
+    """The records of the piece. Without an index, the part before the piece is read as well, and compared with the
+    records of earlier imports: a commit said of the remaining offsets that the archive holds nothing."""
     if task.earlier is None:
         yield from reader.read(task.piece, on_damage)
         return
@@ -128,7 +129,7 @@ class _CountedTaken:
         self._span = self._records = 0
 
     def count(self, run: Sequence[Record]) -> None:
-        """Take the next ones. Raises `UnfitArchive` where there are more than were taken."""
+        """Count the next records. Raises `UnfitArchive` for more records than an earlier import took."""
         at = 0
         while at < len(run):
             first = run[at].offset
@@ -158,8 +159,8 @@ def _offset(record: Record) -> int:
 def _with_lost(
     runs: Iterator[Sequence[Record]], task: ImportTask, damages: Sequence[Damage]
 ) -> Iterator[Sequence[Record] | Lost]:
-    """The `runs`, and between them what was lost: where offsets are missing and damage was told meanwhile, or before.
-    `damages` grow while `runs` are read."""
+    """The `runs`, with a `LostSpan` wherever offsets are missing and damage was reported meanwhile or before. `damages`
+    grow while `runs` are read."""
     piece, told = task.piece, 0
     position = piece.start
     for run in runs:
@@ -178,7 +179,7 @@ def _is_lost(start: int, end: int, task: ImportTask, told: Sequence[Damage]) -> 
 
 
 class _Copy:
-    """One task under way: where it began and ended is known when it is over."""
+    """One task in progress: its start and end are known when the task is done."""
 
     def __init__(self, task: ImportTask, ends: ImportEnds) -> None:
         piece = task.piece
@@ -213,7 +214,7 @@ class _Copy:
                 self.end = header.next_offset
 
     def _begin(self, first: int) -> SegmentWriter:
-        """The log of a partition begins with the first record there is, unless something was lost before it."""
+        """The log of a partition begins with the first record, unless offsets were lost before."""
         if self._task.is_first and not self.lost:
             self.start = first
         begin = self.lost[-1].end if self.lost else self.start

@@ -1,8 +1,8 @@
-"""Which incarnation of a topic a restore point means, where the backup holds several.
+"""The incarnation of a topic that a restore point means, when the backup holds several.
 
-Without a time it is the newest one that the commit knows. A time chooses the one that lived then, by what tells it
-(see `_verdict`, and decision 0016); where nothing does, nothing is chosen and both are named. Offsets and group offsets
-belong to an incarnation: those that were not chosen are no part of the point.
+Without a time, the newest incarnation known to the commit. A time selects the incarnation that lived at the time, by
+the evidence in `_verdict` (decision 0016); without evidence nothing is selected, and both incarnations are named.
+Offsets and group offsets belong to an incarnation: incarnations not selected are no part of the point.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ID_SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """Offsets `[start, end)` of a partition that are backed up, holes aside."""
+    """Offsets `[start, end)` of a partition in the backup, holes aside."""
 
     partition: int
     start: int
@@ -38,12 +38,12 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownIncarnation:
-    """One of the `of` incarnations of a topic that a point knows, `number` counts from the oldest. Only one is `taken`,
-    `because` says why it is the taken one.
+    """One of the `of` incarnations of a topic known to a point; `number` counts from the oldest. Only one is `taken`;
+    `because` is the reason for the taken one.
 
-    Its first record is dated `oldest_ms` (None: it has none), its last `newest_ms`. It surely lived at `lived_from_ms`
-    and at `lived_to_ms`, times of brokers and of commits; -1: nothing tells. The backup saw it in commits
-    `first_commit` to `last_commit`.
+    The first record is dated `oldest_ms` (None: no record), the last `newest_ms`. The incarnation surely lived at
+    `lived_from_ms` and at `lived_to_ms`, by times of brokers and of commits; -1: no evidence. Commits `first_commit` to
+    `last_commit` of the backup saw the incarnation.
     """
 
     topic: str
@@ -79,9 +79,9 @@ class KnownIncarnation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The facts that say which incarnation is meant: `ids` (topic → id, for the reason `ids_because`), then `named`
-    (see `parse_incarnations`), then the time, `until_ms`. Of those `emptied` retention has let go of all they held:
-    that they hold nothing of a time says nothing."""
+    """The criteria for an incarnation, in order: `ids` (topic → id, for the reason `ids_because`), `named` (see
+    `parse_incarnations`), and the time `until_ms`. Retention has removed all data of the incarnations in `emptied`:
+    missing data of such an incarnation proves nothing."""
 
     named: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
@@ -91,14 +91,14 @@ class Wanted:
 
 
 def several(state: BackupState, topics: Collection[str]) -> set[str]:
-    """The topics out of `topics` of which `state` knows more than one incarnation."""
+    """The topics out of `topics` with more than one incarnation in `state`."""
     counts = Counter(incarnation.topic for incarnation in state.topics)
     return {topic for topic in topics if counts[topic] > 1}
 
 
 def emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation]:
-    """The incarnations of restore point `state` of which retention has let go, as `head`, the newest state, says, and
-    nothing is held for the point any more."""
+    """The incarnations of restore point `state` without data, because retention removed the data, as recorded by
+    `head`, the newest state."""
     let_go = {each.incarnation for each in state.positions if head.let_go_at(state.seq, each)}
     return frozenset(let_go - {each.incarnation for each in state.segments})
 
@@ -106,10 +106,10 @@ def emptied(state: BackupState, head: BackupState) -> frozenset[TopicIncarnation
 def find_incarnations(
     backup: Backup, state: BackupState, topics: Collection[str], wanted: Wanted
 ) -> tuple[KnownIncarnation, ...]:
-    """The incarnations of those `topics` of which `state` knows several, one of each topic `taken`. Reads the commits,
-    but only where there are such topics.
+    """The incarnations of all `topics` with several incarnations in `state`, one of every topic `taken`. Reads the
+    commits only when such topics exist.
 
-    Raises `IncarnationUnclear`, `BadOption` for a name that fits no incarnation, or several, and `DamagedCommit`.
+    Raises `IncarnationUnclear`, `BadOption` for a name that fits no incarnation or several, and `DamagedCommit`.
     """
     if others := sorted(set(wanted.named) - set(topics)):
         raise BadOption(f"--incarnation names {', '.join(others)}, which is not selected", hint="name it with --topics")
@@ -117,7 +117,7 @@ def find_incarnations(
     if not asked:
         return ()
     sightings = read_sightings(backup.log, asked, upto=state.seq)
-    if backup.descriptor.is_import:  # when something was imported says nothing of when it lived
+    if backup.descriptor.is_import:  # the time of an import says nothing about the lifetime
         sightings = {each: replace(seen, alive_ms=UNKNOWN_MS) for each, seen in sightings.items()}
     if unseen := [each for each in state.topics if each.topic in asked and each not in sightings]:
         raise damaged_commit(
@@ -145,13 +145,13 @@ def known_incarnations(
 
 
 def choose(known: Mapping[str, Sequence[KnownIncarnation]], wanted: Wanted) -> tuple[KnownIncarnation, ...]:
-    """All of `known`, one of each topic `taken`. Raises `IncarnationUnclear`, and `BadOption` for a name that fits none
-    or several."""
+    """All incarnations of `by_topic`, one of every topic `taken`. Raises `IncarnationUnclear`, and `BadOption` for a
+    name that fits none or several."""
     return tuple(each for of_topic in known.values() for each in _one_taken(of_topic, wanted))
 
 
 def without_others(state: BackupState, known: Collection[KnownIncarnation]) -> BackupState:
-    """`state` as if the incarnations that were not taken had never been."""
+    """`state` as if the incarnations not taken had never existed."""
     left = {each.incarnation for each in known if not each.taken}
     if not left:
         return state
@@ -165,7 +165,7 @@ def without_others(state: BackupState, known: Collection[KnownIncarnation]) -> B
 
 
 def incarnation_notes(known: Collection[KnownIncarnation], *, option: str = "--incarnation ") -> Iterator[str]:
-    """Sentences for a person: which incarnation was taken of each topic, and how to name another one."""
+    """Sentences for a person: the taken incarnation of every topic, and the option for another incarnation."""
     for taken in (each for each in known if each.taken):
         yield f"{taken.topic} was deleted and made anew: this is {taken}, because {taken.because}"
         for other in (each for each in known if each.topic == taken.topic and not each.taken):
@@ -196,7 +196,7 @@ def _known(state: BackupState, shape: TopicShape, seen: Sighting, *, number: int
 
 
 def _oldest_ms(segment: Segment) -> int:
-    """Records without a date are as old as can be."""
+    """Records without a date count as the oldest."""
     return max(segment.base_timestamp_min_ms, 0)
 
 
@@ -244,8 +244,8 @@ def _is_named(known: KnownIncarnation, name: str) -> bool:
 def incarnation_at(
     known: Sequence[KnownIncarnation], time_ms: int, *, emptied: Collection[TopicIncarnation] = ()
 ) -> tuple[KnownIncarnation, str]:
-    """The one of `known` (the oldest first) that lived at `time_ms`, and how that is known; before all that is known
-    the oldest: no other can have lived then. Raises `IncarnationUnclear`."""
+    """The incarnation of `incarnations` (the oldest first) that lived at `time_ms`, and the evidence. Before all
+    evidence the oldest incarnation: no other can have lived at such a time. Raises `IncarnationUnclear`."""
     because = ""
     for older, newer in zip(reversed(known[:-1]), reversed(known[1:]), strict=True):
         verdict, because = _verdict(older, newer, time_ms, is_emptied=older.incarnation in emptied)
@@ -269,10 +269,12 @@ class _Verdict(Enum):
 def _verdict(
     older: KnownIncarnation, newer: KnownIncarnation, time_ms: int, *, is_emptied: bool
 ) -> tuple[_Verdict, str]:
-    """Of two that followed each other. The time is one of records, so their dates come first: where the newer one holds
-    nothing of that time, the older one is what there was, unless the newer one was seen by then; where it holds some,
-    and all of the older one are earlier, the newer one. Where both hold records of the same times, one was written with
-    old dates, and only what is known of their lives can tell: a name has one topic at a time.
+    """Judges two consecutive incarnations. The time is one of records: the dates of records are compared first.
+
+    - The newer incarnation holds no record of the time: the older one, unless the newer one was seen by the time.
+    - The newer incarnation holds such records, and all records of the older one are earlier: the newer one.
+    - Both hold records of the same times, because one was written with old dates: only the known lifetimes decide. A
+      name has one topic at a time.
     """
     at = format_time(time_ms)
     is_newer, is_older = time_ms >= newer.lived_from_ms, time_ms <= older.lived_to_ms

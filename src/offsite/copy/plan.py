@@ -1,4 +1,4 @@
-"""Plans: what a backup will copy, decided before anything is copied. Pure: facts in, a frozen plan out."""
+"""Plans of backups, decided before any copy. Pure: facts in, a frozen plan out."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ OF_ONE_PARTITION = (
     DamagedBatch,
     KafkaNotAuthorized,
 )
-"""Errors that keep one partition of a cluster from being read, and say nothing of the others."""
+"""Errors that make one partition of a cluster unreadable, and say nothing about the other partitions."""
 
 TASK_BYTES_MAX = 96 * MIB
-"""Bytes of a task at most: large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth
-progress and cheap retries."""
+"""Most bytes of a task: large enough that a task's fixed cost (about 10 ms) vanishes, small enough for smooth progress
+and cheap retries."""
 TASKS_MAX = 50_000
-"""Tasks of a plan, about: a larger backup has larger ones. The driver holds each until the end, and starts one after
-the other."""
+"""Approximate most tasks of a plan: a larger backup has larger tasks. The driver holds all tasks until the end, and
+starts one after another."""
 TASK_BYTES_MIN = 8 * MIB
-"""Bytes of a task at least: below this, a segment's fixed costs (a put, a commit entry) outweigh the parallelism it
-buys."""
+"""Fewest bytes of a task: below this size, a segment's fixed costs (a put, a commit entry) outweigh the gain in
+parallelism."""
 TASK_OFFSETS_MAX = 4 << 20
-"""Offsets of a task at most, where sizes are not known (no right to see them, or remote storage, of which brokers tell
-no size): more records of ordinary size than a task should carry."""
+"""Most offsets of a task when sizes are unknown (no right to read sizes, or remote storage without sizes): more records
+of ordinary size than a task should carry."""
 TASKS_PER_SLOT = 2
-"""Tasks for each core that small backups are cut into: one slow task then costs half a core, not all."""
+"""Tasks per core for small backups: one slow task costs half a core, not all cores."""
 NO_WINDOW = -1
-"""In place of the offset from which on a cut needs markers: none are needed."""
+"""In place of the offset from which on a cut needs markers: no markers are needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBounds:
-    """One partition as the source describes it: the offsets it holds are `[log_start, end)`; `end` is the high
-    watermark, told in `leader_epoch` (-1: not known). `size_bytes` is its size on disk, only used for estimates (0 =
-    unknown). `was_compacted`: its topic's settings say so, or said so once."""
+    """One partition as described by the source: the log holds offsets `[log_start, end)`; `end` is the high watermark,
+    read in `leader_epoch` (-1: unknown). `size_bytes` is the size on disk, used only for estimates (0: unknown).
+    `was_compacted`: the topic's settings say so, or once said so."""
 
     topic: str
     topic_id: str
@@ -74,20 +74,20 @@ class PartitionBounds:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition as Kafka names it."""
+        """The partition in Kafka's terms."""
         return TopicPartition(topic=self.topic, partition=self.partition)
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition as a backup names it."""
+        """The partition in the backup's terms."""
         return PartitionId(topic=self.topic, topic_id=self.topic_id, partition=self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampWindow:
-    """Where stamps of checkpoint `checkpoint` are looked for: from offset `start` of a partition on, and below that in
-    what was written later than in `leader_epoch` (-1: not known): an unclean election took what was there before. Its
-    participants all hear of it by `form`, and read `control_topic`."""
+    """The part of a partition to search for stamps of checkpoint `checkpoint`: from offset `start` on, and below
+    `start` only batches with a later epoch than `leader_epoch` (-1: unknown), because an unclean election replaces
+    earlier batches. All participants of the checkpoint are notified by `form`, and read `control_topic`."""
 
     checkpoint: int
     form: Form
@@ -98,10 +98,10 @@ class StampWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTask:
-    """One range to copy, and about how many bytes that is. `is_first`: no other task of this plan reads what lies
-    before it. `border`: the batch that the log must hold right before it. `window_start`: the offset of the partition
-    from which on a cut needs every marker, before the range, in it or behind it. `stamps`: which stamps are looked for,
-    if any. The rest is what `PartitionBounds` says."""
+    """One range to copy, and its estimated bytes. `is_first`: no other task of the plan reads offsets before the range.
+    `border`: the batch that the log must hold right before the range. `window_start`: the offset of the partition from
+    which on a cut needs every marker, before the range, inside or behind. `stamps`: the stamps to look for, if any. For
+    the remaining fields see `PartitionBounds`."""
 
     topic_id: str
     range: LogRange
@@ -119,14 +119,14 @@ class CopyTask:
 
     @property
     def partition_id(self) -> PartitionId:
-        """The partition as a backup names it."""
+        """The partition in the backup's terms."""
         return PartitionId(topic=self.range.topic, topic_id=self.topic_id, partition=self.range.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickPartition:
-    """A partition of the source that cannot be copied now, and the error that says why; the others can. Its position
-    stays where it is."""
+    """A partition of the source that cannot be copied now, and the error. Other partitions can be copied. The position
+    of the sick partition stays unchanged."""
 
     topic: str
     partition: int
@@ -135,8 +135,9 @@ class SickPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
-    """The ranges to copy, the holes already known, where each partition will stand afterwards, and which ones are left
-    out because they are sick. `borders`: the last batch that is backed up of each, as far as it is known."""
+    """The ranges to copy, the holes already known, the bounds of all partitions, and the sick partitions left out.
+    `starts`: the position of every partition before the copy. `borders`: the last batch in the backup of every
+    partition, if known."""
 
     tasks: tuple[CopyTask, ...]
     holes: tuple[Hole, ...]
@@ -151,8 +152,8 @@ class CopyPlan:
 
 
 PositionKey = tuple[str, str, int]
-"""(topic, topic id, partition): positions belong to a topic incarnation. The id alone would not do: brokers before 2.8
-have none."""
+"""(topic, topic id, partition): positions belong to a topic incarnation. The id alone is not enough: brokers before 2.8
+have no ids."""
 
 
 def plan_copy(
@@ -163,12 +164,12 @@ def plan_copy(
     borders: Mapping[PositionKey, LastBatch] | None = None,
     window_starts: Mapping[PositionKey, int] | None = None,
 ) -> CopyPlan:
-    """The plan that cuts what lies between the committed `positions` (next offset to read) and the current ends into
+    """The plan that cuts the offsets between the committed `positions` (next offset to read) and the current ends into
     tasks.
 
-    `slots` is how many tasks can run at once. Tasks are ordered round-robin over partitions, so that leaders share the
-    load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`;
-    `window_starts`: of each partition whose markers a cut needs, see `CopyTask`.
+    `slots` is the number of tasks that can run at once. Tasks are ordered round-robin over partitions: leaders share
+    the load. A partition that ends before its committed position is sick. `borders`: see `CopyPlan`; `window_starts`:
+    by partition with markers for a cut, see `CopyTask`.
     """
     borders, window_starts = borders or {}, window_starts or {}
     sick = tuple(_ends_early(b, positions[b.key]) for b in bounds if positions.get(b.key, 0) > b.end)
@@ -191,13 +192,13 @@ def plan_copy(
 
 
 def _to_check(bounds: PartitionBounds, border: LastBatch | None) -> LastBatch | None:
-    """Compaction rewrites batches, and what lies below the log start is gone: then there is nothing to compare with."""
+    """Compaction rewrites batches, and batches below the log start are gone: nothing remains to compare with."""
     is_there = border is not None and bounds.log_start <= border.last_offset
     return border if is_there and not bounds.was_compacted else None
 
 
 def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
-    """The plan `plan` without the partitions of `sick`, each named once."""
+    """The plan `plan` without the partitions of `sick`; names every sick partition once."""
     left_out = {(each.topic, each.partition): each for each in (*plan.sick, *reversed(sick))}
     return replace(
         plan,
@@ -209,8 +210,8 @@ def without(plan: CopyPlan, sick: Sequence[SickPartition]) -> CopyPlan:
 
 
 def _ends_early(bounds: PartitionBounds, committed: int) -> SickPartition:
-    """Maybe the leader is new and does not know its high watermark yet; maybe the log was cut back, which
-    `log_truncation` finds out."""
+    """Maybe the leader is new and does not know its high watermark yet; maybe the log was cut back, as `log_truncation`
+    finds out."""
     error = LeaderUnavailable(
         f"{bounds.topic}/{bounds.partition} ends at {bounds.end}, before the {committed} already backed up",
         hint="run again: a new leader learns its high watermark within seconds; else look for an unclean election",
@@ -219,7 +220,7 @@ def _ends_early(bounds: PartitionBounds, committed: int) -> SickPartition:
 
 
 def _pending(bounds: PartitionBounds, committed: int) -> tuple[LogRange, Hole | None, int]:
-    """The range still to copy, the hole before it, the estimated bytes of the range."""
+    """The range still to copy, the hole before the range, the estimated bytes of the range."""
     start = max(committed, bounds.log_start)
     hole = _hole(bounds, committed, start) if start > committed else None
     pending = LogRange(topic=bounds.topic, partition=bounds.partition, start=start, end=bounds.end)
@@ -260,7 +261,7 @@ def _whole(
 
 
 def _cut(bounds: PartitionBounds, whole: CopyTask, task_bytes: int) -> list[CopyTask]:
-    """Equal shares of the range: records are assumed to be of like size, a wrong guess only makes tasks uneven."""
+    """Equal shares of the range: assumes records of similar size; a wrong guess only makes tasks uneven."""
     pending = whole.range
     if not pending:
         return []

@@ -1,9 +1,8 @@
-"""The consistent cut of a restore point: which one is read, or why none is; and which commit a restore goes to where
-nobody names one.
+"""The consistent cut of a restore point: the cut to use, or the reason for none; and the default commit of a restore.
 
-A cut belongs to the ends of its commit. What ends elsewhere, by date or by offsets of its own, is read as it was
-copied, and so is a commit without a cut, or one whose cut was refused: then `why` says so, and nothing is claimed.
-Where nobody names a commit, the newest one with a cut is meant (`default_point`).
+A cut belongs to the ends of its commit. A point with other ends, by date or by offsets, is read as copied. The same
+holds for a commit without a cut, or with a refused cut: `why` gives the reason, and nothing is claimed. Without a named
+commit a restore uses the newest commit with a cut (`default_point`).
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from offsite.stores.store import Store
 
 HINT = "restore what was copied (--cut as-copied), or another commit (--commit)"
 RECENT_MS = 3_600_000
-"""By how much the newest consistent cut may be older than the newest complete pass to be the default: giving up more
-than that for the sake of transactions at the ends is for a person to decide."""
+"""The most by which the newest consistent cut may be older than the newest complete pass, and still be the default. A
+person has to decide to give up more data for the sake of transactions at the ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointWithCut:
-    """A restore point that has a cut which may be used. `complete_ms`: all that the source held then is in it (epoch
+    """A restore point with a usable cut. `complete_ms`: the point has all data that the source held at the time (epoch
     ms by the store's clock)."""
 
     commit: int
@@ -39,9 +38,9 @@ class PointWithCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerCommit:
-    """The newest commit, where that is later than the one that a restore goes to and has no cut that may be used.
-    `more_ms`: how much later, `at_most` that where commits that bring nothing have followed; `is_amid`: it was made
-    amid a run."""
+    """The newest commit, when it is later than the commit of a restore and has no usable cut. `more_ms`: how much
+    later; `at_most`: `more_ms` is an upper limit, because commits without new data have followed. `is_amid`: the commit
+    was made during a run."""
 
     commit: int
     more_ms: int
@@ -56,9 +55,9 @@ class NewerCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultPoint:
-    """The commit that a restore goes to where nobody names one. `complete_ms`: all that the source held then is in it
-    (epoch ms by the store's clock). `newer`: what it leaves aside for a consistent cut; None where that is nothing, or
-    where no recent commit has a cut."""
+    """The default commit of a restore. `complete_ms`: the commit has all data that the source held at the time (epoch
+    ms by the store's clock). `newer`: the newer commit passed over for a consistent cut; None when nothing was passed
+    over, or no recent commit has a cut."""
 
     commit: int
     complete_ms: int
@@ -66,16 +65,15 @@ class DefaultPoint:
 
     @classmethod
     def newest(cls, head: BackupState) -> DefaultPoint:
-        """The newest commit. One of a pass under way reaches no further in some partitions than the pass before it, and
-        one of retention reaches no further at all."""
+        """The newest commit. A commit of a running pass reaches no further in some partitions than the previous pass; a
+        commit of retention reaches no further at all."""
         return cls(commit=head.seq, complete_ms=head.completed_at_ms or head.committed_at_ms)
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the table of partitions is made once
 class PointCut:
-    """What a restore point leaves out: all that `used` says, or nothing (None), with the reason in `why`. `refused`:
-    why the cut that the commit has must not be used; empty where it may, or is not known. `newer`: the commit that was
-    left aside for the cut."""
+    """The records that a restore point leaves out: those of `used`, or none (None) for the reason `why`. `refused`: why
+    the commit's cut must not be used; empty when usable or unknown. `newer`: the commit passed over for the cut."""
 
     used: CommitCut | None = None
     why: str = ""
@@ -84,23 +82,23 @@ class PointCut:
 
     @property
     def choice(self) -> CutChoice:
-        """What was decided: never `AUTO`."""
+        """The decision: never `AUTO`."""
         return CutChoice.AS_COPIED if self.used is None else CutChoice.CONSISTENT
 
     def left_out(self, partition: PartitionId) -> tuple[int, ...] | None:
-        """The offsets of the commit markers in `partition` that count as aborts; None: it is read as it was copied."""
+        """The offsets of commit markers in `partition` that count as aborts; None: the partition is read as copied."""
         if self.used is None:
             return None
         found = self._partitions.get(partition)
         return () if found is None else found.markers
 
     def ends(self) -> dict[PartitionId, int]:
-        """Where partitions end, of which the cut says so."""
+        """The ends of partitions that the cut defines."""
         return {each: found.end for each, found in self._partitions.items()}
 
     def unsettled(self, partition: PartitionId) -> Span | None:
-        """The offsets from the first record that may be left out to the end; None: nothing is left out there. Of what
-        lies there, nothing may be gone because a later record replaced it: that one may be left out."""
+        """The offsets from the first record that may be left out to the end; None: no record is left out. A record in
+        this span must not be removed because a later record replaced it: the later record may be left out."""
         found = self._partitions.get(partition)
         return None if found is None or found.floor == found.end else (found.floor, found.end)
 
@@ -113,8 +111,8 @@ AS_COPIED = PointCut()
 
 
 def newest_with_cut(store: Store, head: BackupState) -> PointWithCut | None:
-    """The newest restore point of `head` that has a cut which may be used: of the cuts that a state remembers, each of
-    which costs a read at most. Raises `DamagedObject` for one that is missing or damaged."""
+    """The newest restore point of `head` with a usable cut, out of the cuts remembered by a state. Every cut costs at
+    most one read. Raises `DamagedObject` for a missing or damaged cut."""
     for known in reversed(head.cuts):
         line = next(iter(head.history.upto(known.last)[-1:]), None)
         if line is not None and line.seq >= known.first and not get_commit_cut(store, known.ref).refused:
@@ -123,14 +121,14 @@ def newest_with_cut(store: Store, head: BackupState) -> PointWithCut | None:
 
 
 def default_point(store: Store, head: BackupState) -> DefaultPoint:
-    """Where a restore goes that names no commit, when `head` is the newest state: the newest commit with a cut, or the
-    newest one where no recent commit has any. Raises as `newest_with_cut`."""
+    """The default commit of a restore when `head` is the newest state: the newest commit with a cut, or the newest
+    commit when no recent commit has a cut. Raises as `newest_with_cut`."""
     found, newest = newest_with_cut(store, head), DefaultPoint.newest(head)
     if found is None or newest.complete_ms - found.complete_ms > RECENT_MS:
         return newest
     if found.commit == head.seq:
         return DefaultPoint(commit=found.commit, complete_ms=found.complete_ms)
-    # Behind a complete pass the time of a commit of retention, or of a pin, says nothing.
+    # After a complete pass, the time of a commit of retention or of a pin says nothing.
     is_complete = head.completed_at_ms > found.complete_ms and not head.incomplete
     newer = NewerCommit(
         commit=head.seq,
@@ -150,12 +148,12 @@ def choose_cut(  # noqa: PLR0913  # keyword-only: what else speaks for or agains
     ends_elsewhere: str = "",
     unasked: str = "",
 ) -> PointCut:
-    """The cut by which `commit` is read. `head`: the newest state, to name a commit with a cut where this one has none.
-    `ends_elsewhere`: why the point does not end where the commit does; empty where it does. `unasked`: why it is as
-    copied although nobody asked for that now.
+    """The cut for reading `commit`. `head`: the newest state, to name a commit with a cut when `commit` has none.
+    `ends_elsewhere`: why the point has other ends than the commit; empty for equal ends. `unasked`: why the point is
+    read as copied although nobody asked for it now.
 
-    Raises `NoConsistentCut` where one was asked for and there is none, `DamagedObject` for one that is missing, is
-    damaged, or is not of this commit.
+    Raises `NoConsistentCut` when a cut was requested and none exists, `DamagedObject` for a cut that is missing,
+    damaged, or not of this commit.
     """
     if choice is CutChoice.AS_COPIED:
         return PointCut(why=unasked or "that was asked for")
@@ -180,7 +178,7 @@ def _unknown(commit: BackupState) -> str:
 
 
 def _other(store: Store, head: BackupState) -> str:
-    """The commit that has a cut, where one has; a damaged one of another commit is no reason against this one."""
+    """Names the commit with a cut, if any. A damaged cut of another commit does not make this commit unusable."""
     try:
         other = newest_with_cut(store, head)
     except Damaged as error:
@@ -192,7 +190,7 @@ def _other(store: Store, head: BackupState) -> str:
 
 
 def _check_is_of(cut: CommitCut, commit: BackupState) -> None:
-    """A cut takes of a commit, and adds nothing to it."""
+    """A cut removes records of a commit, and adds none."""
     for each in cut.partitions:
         position = commit.positions.get(each.partition_id)
         if position is not None and each.end > position.end:

@@ -1,7 +1,7 @@
-"""A restore point between commits: a commit's state, ended earlier in some partitions, by offset or by date. Pure.
+"""A restore point between commits: a commit's state with earlier ends in some partitions, by offset or by date. Pure.
 
-By offset a partition simply ends there: what transactions had not decided before that is undecided. By date there is no
-such end, because dates need not rise: records are picked, and transactions stay as the commit knew them.
+By offset, a partition ends at the offset: transactions not decided before are undecided. By date no such end exists,
+because dates need not rise: records are selected one by one, and transactions stay as known to the commit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCut:
-    """The part of one partition that a point takes, where the commit holds it to `commit_end`: everything of
-    `whole_segments`, a part of `edge_segments` (all, some or none of their records), nothing of `left_out_segments`."""
+    """The part of one partition that a point takes, when the commit holds the partition to `commit_end`: all records of
+    `whole_segments`, all, some or no records of `edge_segments`, and no records of `left_out_segments`."""
 
     partition: PartitionId
     end: int
@@ -33,10 +33,10 @@ class PartitionCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointInTime:
-    """A restore point: `state` is what it takes of `commit`, the state at the commit it goes by; records dated after
-    `until_ms` are still in it. Both know one incarnation of each chosen topic; `incarnations` has all of those with
-    several. `partitions` are those that were asked for: only their segments are in `state`. `cut` says which
-    transactions are left out as well."""
+    """A restore point: `state` is the selected part of `commit`, the state at the commit; `state` still contains
+    records dated after `until_ms`. Both states know one incarnation of every selected topic; `incarnations` lists the
+    topics with several. `partitions` are the requested partitions: `state` has only their segments. `cut` names the
+    transactions left out in addition."""
 
     commit: BackupState
     state: BackupState
@@ -53,7 +53,7 @@ class PointInTime:
     def _cut(self, partition: PartitionId) -> PartitionCut:
         position = self.state.positions[partition]
         taken = self.state.segments.get(partition, ())
-        commit_end = self.commit.positions[partition].end  # a roll-up may have put later records beside those of then
+        commit_end = self.commit.positions[partition].end  # a roll-up may join later records with older ones
         edges = sum(position.end < min(segment.end, commit_end) or is_open(segment, self.until_ms) for segment in taken)
         return PartitionCut(
             partition=partition,
@@ -73,8 +73,8 @@ def point_in_time(
     partitions: PartitionSelection | None = None,
     incarnations: Sequence[KnownIncarnation] = (),
 ) -> PointInTime:
-    """The point that `commit` is when it ends at `ends` where these say so, with the records dated `until_ms` or
-    before, of `partitions`. Of `incarnations` those that were not taken are left out."""
+    """The point of `commit` with the ends `ends` where given, with the records dated `until_ms` or before, of
+    `partitions`. Incarnations in `incarnations` that were not taken are left out."""
     commit = without_others(commit, incarnations)
     state = _ended(commit, ends or {})
     partitions = partitions or PartitionSelection()
@@ -89,7 +89,7 @@ def point_in_time(
 
 
 def is_open(segment: Segment, until_ms: int | None) -> bool:
-    """Whether only its records can tell which of them are dated `until_ms` or before."""
+    """Whether only the records of the segment can tell which of them are dated `until_ms` or before."""
     return until_ms is not None and segment.timestamp_max_ms > until_ms
 
 
@@ -118,7 +118,8 @@ def _chosen(
 
 
 def _is_later(segment: Segment, until_ms: int) -> bool:
-    """Whether every record is dated after `until_ms`, which only a broker's dates tell unread: with a producer's, an
-    early record may stand behind a late one. A later segment may decide a transaction of before, so such ones stay."""
+    """Whether every record is dated after `until_ms`. Only dates of brokers tell without a read: with dates of
+    producers, an early record may stand behind a late one. Segments with transactions stay: a later segment may decide
+    an earlier transaction."""
     by_broker = segment.timestamp_types == (LOG_APPEND_TIME,) and not segment.has_transactions
     return by_broker and segment.base_timestamp_min_ms > until_ms

@@ -1,5 +1,5 @@
-"""How what is no record gets its offset back: outcomes of transactions, and gaps. What each takes was measured with
-Kafka 4.1 on two busy cores, and is a figure to decide by."""
+"""How offsets without a record come back: outcomes of transactions, and gaps. The costs were measured with Kafka 4.1 on
+two busy cores, and serve decisions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWay:
-    """`direct`: outcomes are written into the log by us, which needs ClusterAction on the cluster; else each of them is
-    a transaction of its own. `outcome_s`, `gap_s`: seconds for one offset of a partition; `gaps_max`: offsets of a
-    partition without a record that can be filled; `open_part`: of the time that brokers leave a transaction open, what
-    is left for one of the source's."""
+    """`direct`: this process writes outcomes into the log, with the right ClusterAction on the cluster; otherwise every
+    outcome is a transaction of its own. `outcome_s`, `gap_s`: seconds for one offset of a partition; `gaps_max`: most
+    offsets of a partition without a record that can be filled; `open_part`: share of the brokers' limit for open
+    transactions that remains for a transaction of the source."""
 
     direct: bool
     outcome_s: float
@@ -21,7 +21,7 @@ class ReplayWay:
 
     @property
     def filler(self) -> str:
-        """What fills gaps, for people."""
+        """The filler of gaps, in words for people."""
         return "control records" if self.direct else "empty transactions"
 
 

@@ -1,10 +1,9 @@
-"""Restore points: what is asked for, and what that is in a backup.
+"""Restore points: the request of a user, and the point of a backup that the request means.
 
-A commit is named by number, by time (`committed_at`) or through a checkpoint, else it is the newest; for who goes to a
-consistent cut, the newest that has one. `at` (a time of
-records), `ends` (an offset for each partition) and `before` (an offset for some) then take only a part of it. Of a
-topic that was deleted and made anew one incarnation is taken: the one asked for, the one of `at`, or the newest; all
-offsets are of that one.
+A commit is named by number, by time (`committed_at`) or through a checkpoint; otherwise the newest commit is meant, or
+for a consistent cut the newest commit with a cut. `at` (a time of records), `ends` (an offset for every partition) and
+`before` (an offset for some partitions) take only a part of the commit. Of a topic that was deleted and made anew one
+incarnation is taken: the requested one, the one of `at`, or the newest. All offsets belong to the taken incarnation.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ ALL_TOPICS = TopicSelection(include=("*",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointRequest:
-    """A restore point as it is asked for, and what of it is read. At most one of `commit`, `committed_at` and
-    `checkpoint` names the commit to go by; none means the newest, or the newest with a consistent cut.
+    """A requested restore point, and the part to read. At most one of `commit`, `committed_at` and `checkpoint` names
+    the commit; none means the newest commit, or the newest with a consistent cut.
 
-    Of that commit, `at` takes the records dated then or before, `ends` what lies below an offset in each partition,
-    `before` the same in some. `incarnations` names, by topic, which one is meant where the backup holds several (see
-    `parse_incarnations`); otherwise the time chooses, or it is the newest. Times are texts as people write them.
-    `accept_rollback`: also where this machine has seen a newer state of the backup. `as_of_head`: the backup as it was
-    after this commit, whatever was committed since.
+    Of the commit, `at` takes the records dated then or before, `ends` the records below an offset in every partition,
+    `before` the same in some partitions. `incarnations` names, by topic, the incarnation to take when the backup holds
+    several (see `parse_incarnations`); otherwise the time selects, or the newest is taken. Times are texts as people
+    write them. `accept_rollback`: proceed even if this machine has seen a newer state of the backup. `as_of_head`: the
+    backup as of the given commit, ignoring all later commits.
     """
 
     selection: TopicSelection = ALL_TOPICS
@@ -60,7 +59,7 @@ class PointRequest:
 
     @property
     def is_named(self) -> bool:
-        """Whether it says by number which commit it means, so that none that came since can be meant."""
+        """Whether the request names its commit by number: no later commit can be meant."""
         return self.commit is not None or self.checkpoint is not None
 
     @property
@@ -69,7 +68,7 @@ class PointRequest:
         return self.isolation == Isolation.READ_COMMITTED
 
     def means_cut(self, choice: CutChoice) -> bool:
-        """Whether it leaves it to us which commit is gone to, for the sake of its consistent cut."""
+        """Whether the request leaves the choice of the commit to the consistent cut."""
         names = (self.commit, self.committed_at, self.checkpoint, self.at)
         is_open = all(each is None for each in names) and not self.ends and not self.before
         return is_open and choice is not CutChoice.AS_COPIED and not _reads_all(self, choice)
@@ -79,8 +78,8 @@ class PointRequest:
 class FixedPoint:
     """A restore point in numbers that never change their meaning: a commit, and a time of records (epoch ms).
 
-    `incarnations` are the topics that were taken then, name and id; None where the request chooses them. `cut`:
-    whether it was the commit's consistent cut; None where the request chooses that.
+    `incarnations` are the topics taken then, name and id; None when the request selects. `cut`: whether the commit's
+    consistent cut was used; None when the request decides.
     """
 
     commit: int
@@ -90,7 +89,8 @@ class FixedPoint:
 
     @classmethod
     def of_restore(cls, record: RestoreRecord) -> FixedPoint:
-        """The point that a restore began with, to go on from: a time like `2h-ago` is another one a moment later."""
+        """The point of a restore's begin, for a continued restore: a time like `2h-ago` means another point a moment
+        later."""
         return cls(commit=record.commit, until_ms=record.until_ms, incarnations=record.incarnations, cut=record.cut)
 
 
@@ -102,12 +102,12 @@ def find_point(
     partitions_exist: bool = True,
     cut: CutChoice = CutChoice.AS_COPIED,
 ) -> PointInTime:
-    """The point that `request` means: now, or as it was `fixed` before. With `partitions_exist`, a chosen partition
-    that its topic does not have is an error, else that partition holds nothing. `cut`: whether it is the consistent cut
-    of its commit, unless that was fixed.
+    """The point that `request` means: now, or as `fixed` before. With `partitions_exist`, a requested partition that
+    the topic does not have is an error; otherwise the partition is empty. `cut`: whether to use the consistent cut of
+    the commit, unless already fixed.
 
     Raises `NoSuchRestorePoint`, `NoConsistentCut`, `IncarnationUnclear`, `DamagedObject` for a damaged cut, and
-    `BadOption` for a time that is none or partitions that are not there.
+    `BadOption` for an invalid time or for missing partitions.
     """
     backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     head = backup.sound_state()
@@ -117,7 +117,7 @@ def find_point(
     incarnations = _incarnations(backup, known, request, head, fixed)
     latest = {shape.incarnation for shape in known.latest_shapes().values()}
     earlier = {each.incarnation for each in incarnations if each.taken} - latest
-    lost = let_go_of_needed(known, head=head, of=earlier)  # the point itself needs nothing of them
+    lost = let_go_of_needed(known, head=head, of=earlier)  # the point itself needs no data of earlier incarnations
     state = without_others(replace(known, holes=(*known.holes, *lost)), incarnations)
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
@@ -145,17 +145,17 @@ def find_point(
 
 
 def fix_point(backup: Backup, request: PointRequest, head: BackupState) -> FixedPoint:
-    """The point that `request` means now where nobody asks for a cut, when `head` is the newest state. Raises
-    `NoSuchRestorePoint`, `DamagedCommit`, `BadOption` for a time that is none."""
+    """The point that `request` means now without a cut, when `head` is the newest state. Raises `NoSuchRestorePoint`,
+    `DamagedCommit`, `BadOption` for an invalid time."""
     commit = commit_meant(backup, request, head)
-    if request.commit is not None:  # a backup without a commit has no newest one either: who reads it knows what to say
+    if request.commit is not None:  # without any commit there is no newest one: the reader of the backup reports that
         backup.check_point(commit, head=head)
     until_ms = None if request.at is None else parse_time(request.at, now_ms=backup.asked_now_ms())
     return FixedPoint(commit=commit, until_ms=until_ms)
 
 
 def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[PartitionId, int]) -> str:
-    """Why the point does not end where its commit does; empty where it does."""
+    """Why the point has other ends than its commit; empty for equal ends."""
     if request.at is not None:
         return "--at takes records by their dates, and dates make no consistent cut"
     named = {"--checkpoint": request.checkpoint, "--offsets-file": request.ends, "--before": request.before}
@@ -167,7 +167,7 @@ def _ends_elsewhere(commit: BackupState, request: PointRequest, ends: Mapping[Pa
 
 
 def _reads_all(request: PointRequest, choice: CutChoice) -> str:
-    """Why a cut that nobody asked for is not what is wanted; empty where it is."""
+    """Why the request does not want a cut that nobody asked for; empty when a cut is fine."""
     is_all = request.isolation == Isolation.READ_UNCOMMITTED and choice is CutChoice.AUTO
     return "--isolation read_uncommitted brings back what no transaction has decided, too" if is_all else ""
 
@@ -175,8 +175,8 @@ def _reads_all(request: PointRequest, choice: CutChoice) -> str:
 def commit_meant(
     backup: Backup, request: PointRequest, head: BackupState, *, cut: CutChoice = CutChoice.AS_COPIED
 ) -> int:
-    """The number of the commit that `request` means now; whether one that is named by its number exists is not looked
-    at. Raises `NoSuchRestorePoint`, `BadOption` for a time that is none, `DamagedObject` for a damaged cut."""
+    """The number of the commit that `request` means now. Does not check whether a commit named by number exists. Raises
+    `NoSuchRestorePoint`, `BadOption` for an invalid time, `DamagedObject` for a damaged cut."""
     if request.commit is not None:
         return request.commit
     if request.committed_at is not None:
@@ -204,7 +204,7 @@ def _incarnations(
     topics = request.selection.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS)
     wanted = Wanted(named=request.incarnations, until_ms=fixed.until_ms, emptied=emptied(state, head))
     if fixed.incarnations is not None:
-        newest = {each.topic: each.topic_id for each in state.topics}  # what older versions took
+        newest = {each.topic: each.topic_id for each in state.topics}  # as older versions chose
         wanted = replace(wanted, ids=newest | dict(fixed.incarnations), ids_because="the restore began with it")
     elif request.checkpoint is not None:
         ends = _checkpoint(head, request.checkpoint).ends
@@ -253,7 +253,7 @@ def _resolved(
 
 
 def _reaching(incarnations: Iterable[KnownIncarnation], wanted: TopicPartition, end: int) -> Iterator[str]:
-    """Offsets count anew in each incarnation: those that were left aside and hold this one."""
+    """Offsets count anew in every incarnation: suggests incarnations left aside that hold the requested offset."""
     for other in incarnations:
         ranges = {each.partition: each for each in other.ranges}
         if other.topic == wanted.topic and wanted.partition in ranges and ranges[wanted.partition].end >= end:
@@ -261,7 +261,7 @@ def _reaching(incarnations: Iterable[KnownIncarnation], wanted: TopicPartition, 
 
 
 def _check_complete(state: BackupState, request: PointRequest, selected: Container[TopicIncarnation]) -> None:
-    """A cut that says nothing of some partitions is no cut."""
+    """An offsets file without some partitions is not a cut."""
     missing = [
         str(partition)
         for partition in sorted(state.segments)

@@ -1,12 +1,13 @@
-"""Small segments that follow each other become one large one: decided here from what a state lists, done in a worker.
+"""Joins small neighbouring segments into large ones: decided here from the list of a state, carried out in a worker.
 
-A backup that follows its topics adds a small segment to each busy partition with every round. They are rolled up by
-size classes, as log-structured stores do: `FAN_IN` neighbours of one class become one of the next, so each byte is
-written a few times in all, however long the backup runs, and a partition has dozens of small segments,
-not thousands. What lies in a pack for long is taken out of it sooner: a pack can go only when nothing in it is needed.
+A backup that follows its topics adds a small segment to every busy partition in every round. Roll-ups go by size
+classes, as in log-structured stores: `FAN_IN` neighbours of one class become one segment of the next class. Every byte
+is written only a few times, however long the backup runs, and a partition has dozens of small segments, not thousands.
+Segments that lie in a pack for long are taken out sooner: a pack can be deleted only when nothing in the pack is
+needed.
 
-The batches are copied as they are, checked on the way; only the object's own frames are new, since frames of a few
-kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of one are never joined.
+The batches are copied unchanged, and checked on the way. Only the object's own frames are new: frames of a few
+kilobytes neither compress nor seek well. Holes stay holes: segments on two sides of a hole are never joined.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from offsite.spark import meter
 
 FAN_IN = 16
 CROWD = 4
-"""How many times `FAN_IN` segments of any classes may stand in a row. Fewer would write bytes more often."""
+"""The multiple of `FAN_IN` segments of any classes that may stand in a row. Fewer would write bytes more often."""
 CLASSES = (256 * KIB, 4 * MIB, 64 * MIB)
-"""Raw bytes at which one size class ends and the next begins; what is larger is never rolled up."""
+"""Raw bytes at which one size class ends and the next begins; larger segments are never rolled up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollUp:
-    """Neighbours that become one segment, in an object of its own or, not `alone`, in a pack."""
+    """Neighbours that become one segment, in an object of its own (`alone`) or in a pack."""
 
     segments: tuple[Segment, ...]
     alone: bool
@@ -62,7 +63,7 @@ def find_roll_ups(
     borders: Collection[int] = (),
     is_old: Callable[[Segment], bool] = lambda _: False,
 ) -> Iterator[RollUp]:
-    """The roll-ups that one partition's segments, in order, are due for. `holes`: the partition's; `borders`: offsets
+    """The due roll-ups of one partition's segments, given in order. `holes`: the partition's holes; `borders`: offsets
     that no segment may lie over; `is_old`: whether a segment has lain in its pack for too long."""
     for run in _neighbours(segments, sorted(holes), borders):
         if found := next(filter(None, (_of_class(run, number) for number in range(len(CLASSES)))), None):
@@ -72,14 +73,14 @@ def find_roll_ups(
 
 
 def _of_class(run: Sequence[Segment], number: int) -> tuple[Segment, ...]:
-    """The first stretch of `run` without a segment above class `number` and with enough of that class; smaller ones
-    between them go along."""
+    """The first stretch of `run` without a segment above class `number` and with enough segments of the class; smaller
+    segments between are included."""
     stretch: list[Segment] = []
     size_bytes = 0
     for segment in run:
         is_full = size_bytes + segment.raw_bytes > TARGET_SEGMENT_BYTES
         if _class(segment) > number or is_full:
-            # What fills a segment is done for good, of whatever classes: what comes behind could not join it.
+            # A full stretch is final, of whatever classes: the next segment could not join.
             if _is_enough(stretch, number) or (is_full and len(stretch) >= FAN_IN):
                 return tuple(stretch)
             stretch, size_bytes = [], 0
@@ -90,7 +91,8 @@ def _of_class(run: Sequence[Segment], number: int) -> tuple[Segment, ...]:
 
 
 def _is_enough(stretch: Sequence[Segment], number: int) -> bool:
-    """Enough of the class, or a crowd of smaller ones that wait between a few of it: they may never become enough."""
+    """Enough segments of the class, or a crowd of smaller segments between a few of the class: the class may never
+    reach `FAN_IN`."""
     return sum(_class(segment) == number for segment in stretch) >= FAN_IN or len(stretch) >= CROWD * FAN_IN
 
 
@@ -99,7 +101,8 @@ def _class(segment: Segment) -> int:
 
 
 def _out_of_packs(run: Sequence[Segment], is_old: Callable[[Segment], bool]) -> Iterator[RollUp]:
-    """From the first to the last old one: what lies between goes along, or it would be left behind among them."""
+    """Takes the segments from the first to the last old one out of packs, including the segments between: otherwise
+    small segments would stay behind."""
     old = [
         number
         for number, segment in enumerate(run)
@@ -116,7 +119,7 @@ def _out_of_packs(run: Sequence[Segment], is_old: Callable[[Segment], bool]) -> 
 def _neighbours(
     segments: Sequence[Segment], holes: Sequence[Span], borders: Collection[int]
 ) -> Iterator[Sequence[Segment]]:
-    """Stretches of segments that may become one: of one form, end to end, with no hole between or inside."""
+    """Stretches of segments that may become one: of one form, end to end, without a hole between or inside."""
     first = 0
     for number, (one, other) in enumerate(pairwise(segments), 1):
         if one.end in borders or not _may_join(one, other, holes):
@@ -128,7 +131,7 @@ def _neighbours(
 
 def _may_join(one: Segment, other: Segment, holes: Sequence[Span]) -> bool:
     if one.whole is not None or other.whole is not None:
-        return False  # of a log that was cut back inside it: an older history needs it as well
+        return False  # the log was cut back inside the segment: an older history needs the segment as well
     if one.compression is not other.compression or one.end != other.start or one.last_offset >= other.first_offset:
         return False
     if other.first_offset < other.start or one.last_offset >= one.end:
@@ -138,14 +141,14 @@ def _may_join(one: Segment, other: Segment, holes: Sequence[Span]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollUps:
-    """Roll-ups that one worker does, one after the other; `packed`: their segments share an object."""
+    """Roll-ups of one worker, carried out in order; `packed`: their segments share an object."""
 
     roll_ups: tuple[RollUp, ...]
     packed: bool
 
 
 def dealt(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUps, ...]:
-    """`roll_ups` as tasks: those that stand alone, and the others dealt out to `slots` workers."""
+    """`roll_ups` as tasks: roll-ups that stand alone, and the remaining ones dealt out to `slots` workers."""
     small = [each for each in roll_ups if not each.alone]
     alone = [RollUps(roll_ups=(each,), packed=False) for each in roll_ups if each.alone]
     shares = [tuple(small[first::slots]) for first in range(slots)]
@@ -153,8 +156,9 @@ def dealt(roll_ups: Sequence[RollUp], *, slots: int) -> tuple[RollUps, ...]:
 
 
 def roll_up_all(task: RollUps, *, ends: BackupEnds, base: int) -> tuple[Segment | None, ...]:
-    """Store the segments of each roll-up as one; these count when a commit lists them instead. None for a roll-up whose
-    segments are damaged: it spares the others. `base`: the newest commit. Raises what the store raises."""
+    """Store the segments of every roll-up as one segment; the new segments count when a commit lists them instead. None
+    for a roll-up with damaged segments: the remaining roll-ups continue. `base`: the newest commit. Raises the errors
+    of the store."""
     store, _ = paced(ends.store)
     if not task.packed:
         return tuple(_if_sound(each, ends, store) for each in task.roll_ups)
@@ -192,7 +196,7 @@ def _rolled_up(roll_up: RollUp, ends: BackupEnds, into: Objects) -> Segment:
 
 
 def _check_same(roll_up: RollUp, made: Segment) -> None:
-    """The sums of what went in: nothing may be left out that readers found no fault with."""
+    """Compare the sums before and after: readers may overlook missing batches, the sums do not."""
     given = roll_up.segments
     expected = [sum(getattr(segment, name) for segment in given) for name in _SUMS]
     found = [getattr(made, name) for name in _SUMS]

@@ -1,4 +1,4 @@
-"""When a backup saw each incarnation of a topic: told by the commits themselves, not by what they leave unsaid."""
+"""When a backup saw every incarnation of a topic. Evidence are the entries of commits, never their omissions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ UNKNOWN_MS = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The first and the last commit that listed the incarnation's shape or moved a position of it, with their times.
+    """The first and the last commit that listed the incarnation's shape or moved a position of the incarnation, with
+    times.
 
-    `alive_ms`: it surely lived then, because a run that began later read new records of it; -1: nothing tells.
+    `alive_ms`: the incarnation surely lived then, because a later run read new records; -1: no evidence.
     """
 
     first_commit: int
@@ -26,7 +27,7 @@ class Sighting:
 
 
 def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapping[TopicIncarnation, Sighting]:
-    """The sightings of every incarnation of `topics`. Reads all commits to `upto`: ask only where there are several
+    """The sightings of every incarnation of `topics`. Reads all commits to `upto`: call only for topics with several
     incarnations. Raises `DamagedCommit`."""
     found: dict[TopicIncarnation, Sighting] = {}
     ends: dict[PartitionId, int] = {}
@@ -43,7 +44,8 @@ def read_sightings(log: CommitLog, topics: Container[str], *, upto: int) -> Mapp
 
 
 def _seen(commit: Commit) -> set[TopicIncarnation]:
-    """Segments say nothing: old ones may be written anew when their topic is long gone. Nor is a deletion a sight."""
+    """Segments are no evidence: roll-ups may rewrite segments long after their topic is gone. A deletion is no evidence
+    either."""
     changes = commit.changes
     listed = {shape.incarnation for shape in changes.topics if not shape.is_deleted}
     return {p.partition_id.incarnation for p in changes.positions} | listed

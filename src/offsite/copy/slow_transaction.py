@@ -1,9 +1,10 @@
-"""Whether a transaction would stay open for too long while its partition is written again: brokers end it then.
+"""Whether a transaction would stay open for too long during a restore of its partition: brokers would end the
+transaction.
 
-A replayed transaction is open from its first batch to its marker, and everything between the two has to be written
-meanwhile. Segments tell how much that is, their sidecars where transactions began and ended; sidecars are read only of
-partitions that take that long at all. Sidecars of older versions do not tell what was open at their end: of a
-transaction that reaches over such a border only the part behind the last one counts.
+A replayed transaction is open from its first batch to its marker, and all data between has to be written meanwhile.
+Segments tell the amount of data, their sidecars the begin and end of transactions; sidecars are read only of partitions
+that take long enough. Sidecars of older versions do not record open transactions at their end: of a transaction that
+reaches over the end of such a segment only the last part counts.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
 WRITE_BYTES_PER_S = 20_000_000
-"""Bytes per second that one of several partitions gets on a busy machine or a line of 1 Gbit/s."""
+"""Write rate of one of several partitions on a busy machine or a line of 1 Gbit/s, in bytes per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowTransaction:
-    """A transaction with data at offsets from `start` on and its outcome before `end`: it takes about `open_s` seconds
-    to write what lies between."""
+    """A transaction with data at offsets from `start` on and its outcome before `end`: writing the offsets between
+    takes about `open_s` seconds."""
 
     producer_id: int
     start: int
@@ -37,8 +38,8 @@ class SlowTransaction:
 def slow_transaction(
     partition: PartitionChain, *, store: Store, open_max_s: float, way: ReplayWay
 ) -> SlowTransaction | None:
-    """The transaction that stays open longest, if that is more than `open_max_s` seconds; one that is undecided at the
-    end, or at a hole, counts to its last batch. Raises `DamagedObject`, and what the store raises."""
+    """The transaction that stays open longest, if longer than `open_max_s` seconds. A transaction that is undecided at
+    the end, or at a hole, counts to its last batch. Raises `DamagedObject`, and the errors of the store."""
     costs = _Costs(partition.segments, way)
     if costs.total_s <= open_max_s:
         return None
@@ -54,7 +55,7 @@ def slow_transaction(
 
 
 class _Search:
-    """Passes over the sidecars in order. `_open`: transactions without a marker so far."""
+    """Visits the sidecars in order. `_open`: transactions without a marker so far."""
 
     def __init__(self, costs: _Costs, end: int, open_max_s: float) -> None:
         self._costs = costs
@@ -75,7 +76,7 @@ class _Search:
             if marker.offset < self._end:
                 self._open.pop(marker.producer_id, None)
                 self._consider(marker.producer_id, first, marker.offset + 1)
-            elif 0 <= marker.first_offset < self._end:  # undecided there, with data up to no one knows where
+            elif 0 <= marker.first_offset < self._end:  # undecided at the end, with data up to an unknown offset
                 self._open[marker.producer_id] = OpenTransaction(
                     producer_id=marker.producer_id, first_offset=first, last_offset=self._end - 1
                 )
@@ -84,7 +85,7 @@ class _Search:
             self._open[each.producer_id] = replace(each, first_offset=begun.first_offset)
 
     def end_open(self) -> None:
-        """What is open here ends with its last batch."""
+        """End all open transactions with their last batch."""
         for each in self._open.values():
             if each.first_offset < self._end:
                 self._consider(each.producer_id, each.first_offset, min(each.last_offset + 1, self._end))
@@ -101,7 +102,7 @@ class _Search:
 
 
 class _Costs:
-    """How long it takes to write from one offset to another; within a segment offsets are taken to be alike."""
+    """The time to write from one offset to another; offsets within a segment count alike."""
 
     def __init__(self, segments: Sequence[Segment], way: ReplayWay) -> None:
         self._offsets: list[int] = []

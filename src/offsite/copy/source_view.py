@@ -1,8 +1,7 @@
-"""What of one partition of a backup belongs to a restore: the one reading that both the copy and the proof go by.
+"""The records of one partition of a backup that belong to a restore: the one reading for both the copy and the proof.
 
-Reads the segments in order and leaves out what the restore leaves out: control batches, what transactions aborted or
-had not decided at the restore point, or a consistent cut leaves out, what lies outside of the bounds, and what an
-overlapping segment brought already.
+Reads the segments in order. Leaves out control batches, aborted data, data undecided at the restore point or left out
+by a consistent cut, records outside of the bounds, and batches that an overlapping segment brought already.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from offsite.spark.meter import counted
 from offsite.stores.store import Store
 
 _READERS = 8
-"""Partitions that are looked up at the same time: a store answers each in some milliseconds."""
+"""Partitions looked up at the same time: a store answers in some milliseconds."""
 _TRIED_MAX = 1_000
-"""Objects that are tried before a restore: of more partitions every second or third one."""
+"""Objects tried before a restore: with more partitions, only every second or third object is tried."""
 _ARCHIVED_FROM_BYTES = 128 * KIB
-"""Rules of buckets pass smaller objects over, unless told otherwise."""
+"""Lifecycle rules of buckets skip smaller objects, unless configured otherwise."""
 
 
 class VisibleBatch(NamedTuple):
-    """A batch of `data`, writable memory. Of its records, those count that `record_bounds` takes: the log may have
-    started inside the batch, and the restore point may lie inside it."""
+    """A batch of `data`, writable memory. Only records accepted by `record_bounds` count: the log may have started
+    inside the batch, and the restore point may lie inside."""
 
     data: memoryview
     header: BatchHeader
     record_bounds: RecordBounds
 
     def records(self) -> list[Record]:
-        """The decoded records that count: maybe none, where the bounds go by time."""
+        """The decoded records that count; maybe none, when the bounds go by time."""
         records = decode(self.header.view(self.data), self.header)
         return records if self.record_bounds.takes_all(self.header) else list(filter(self.record_bounds.takes, records))
 
@@ -55,12 +54,13 @@ class VisibleBatch(NamedTuple):
         return RecordColumns.of(self.records())
 
     def iterate(self) -> Iterator[Record]:
-        """The same records one after the other, for callers that keep none of them."""
+        """The same records one after another, for callers that keep none."""
         return filter(self.record_bounds.takes, iterate(self.header.view(self.data), self.header))
 
 
 class SourceView:
-    """The batches of `partition` to restore. `read_committed`: as a consumer of that isolation saw it at the end."""
+    """The batches of `partition` to restore. `read_committed`: the view of a consumer of this isolation at the end of
+    the partition."""
 
     def __init__(self, partition: PartitionChain, store: Store, *, read_committed: bool) -> None:
         self._partition = partition
@@ -70,16 +70,16 @@ class SourceView:
         self._sees = self._committed.is_visible if self._committed else sees_uncommitted
         self._taken_to = 0
         self.invisible_records = 0
-        """Number of records left out so far, as aborted or undecided at the restore point, or by its cut."""
+        """Number of records left out so far: aborted, undecided at the restore point, or left out by the cut."""
 
     @property
     def undecided(self) -> int:
-        """Number of transactions in the batches so far that are left out because they had no outcome before the end."""
+        """Number of transactions in the batches so far that are left out without an outcome before the end."""
         return len(self._committed.undecided) if self._committed else 0
 
     def batches(self, *, start: int = 0, end: int | None = None) -> Iterator[VisibleBatch]:
-        """The batches with a base offset in `[start, end)`, all by default, in offset order, once: the next range has
-        to begin where the last one ended. Raises `DamagedObject`, and what the store raises."""
+        """The batches with a base offset in `[start, end)`, all by default, in offset order, once: the next range must
+        begin at the end of the last. Raises `DamagedObject`, and the errors of the store."""
         end = self._partition.end if end is None else min(end, self._partition.end)
         for segment in self._partition.segments:
             low, high = max(start, segment.lowest_offset), min(end, segment.end)
@@ -103,9 +103,9 @@ class SourceView:
 
 
 def committed_view(partition: PartitionChain, store: Store, *, keep_aborted: bool = False) -> CommittedView:
-    """The partition as a read_committed consumer saw it at its end, without what its cut leaves out; with
-    `keep_aborted` what was aborted is seen as well. Raises `DamagedObject`, also where the cut names markers that are
-    none, and what the store raises, before any data is read."""
+    """The read_committed view of the partition at its end, without the transactions that its cut leaves out; with
+    `keep_aborted` aborted data is visible as well. Raises `DamagedObject`, also when the cut names markers that do not
+    exist, and the errors of the store, before any data is read."""
     markers: Iterable[Sequence[Marker]] = stored_markers(partition.segments, store)
     if partition.left_out is not None:
         markers = leave_out(markers, needed_markers(partition), keep_aborted=keep_aborted)
@@ -113,15 +113,14 @@ def committed_view(partition: PartitionChain, store: Store, *, keep_aborted: boo
 
 
 def needed_markers(partition: PartitionChain) -> tuple[int, ...]:
-    """Of the commit markers that the cut leaves out, those that what is read of the partition must have: what lies
-    before its first segment is not read."""
+    """The commit markers of the cut that must exist in the data to read: data before the first segment is not read."""
     start = partition.segments[0].start if partition.segments else partition.end
     return tuple(offset for offset in partition.left_out or () if start <= offset < partition.end)
 
 
 def check_left_out(partitions: Iterable[PartitionChain], store: Store) -> None:
-    """Look up the commit markers that cuts leave out: of each partition the indexes of the segments that have some.
-    Raises `DamagedObject` where one is no commit marker, and what the store raises."""
+    """Look up the commit markers that cuts leave out, in the indexes of their segments. Raises `DamagedObject` when an
+    offset has no commit marker, and the errors of the store."""
     having = [each for each in partitions if needed_markers(each)]
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-cut") as pool:
         for _ in pool.map(partial(_check_left_out, store=store), having):
@@ -129,9 +128,10 @@ def check_left_out(partitions: Iterable[PartitionChain], store: Store) -> None:
 
 
 def check_in_reach(partitions: Iterable[PartitionChain], store: Store) -> None:
-    """Read a byte of an object of each partition: of the first one that is large enough to be archived by a rule, for
-    such rules take the oldest ones first. No listing tells what may be read: a class of storage does not say whether an
-    object was brought back. Raises `ObjectArchived`, `StoreDenied`; any other error is for who reads it all."""
+    """Read a byte of one object per partition: of the first object that is large enough for a lifecycle rule, because
+    rules archive the oldest objects first. A listing does not tell whether an object is readable: the storage class
+    does not say whether an object was brought back. Raises `ObjectArchived`, `StoreDenied`; any other error is left to
+    the full read."""
     keys = list(dict.fromkeys(_oldest(each).object_key for each in partitions if each.segments))
     keys = keys[:: -(-len(keys) // _TRIED_MAX) or 1]
     with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="check-reach") as pool:
@@ -167,7 +167,7 @@ def undecided_batches(
     partition: PartitionChain, store: Store, view: CommittedView, *, start: int = 0
 ) -> Iterator[BatchHeader]:
     """The batches of transactions without a marker before the partition's end or the next hole, with a base offset of
-    `start` or more: only segments with transactions are read. Raises `DamagedObject`, and what the store raises."""
+    `start` or more. Reads only segments with transactions. Raises `DamagedObject`, and the errors of the store."""
     for segment in partition.segments:
         if segment.has_transactions:
             low, high = max(start, segment.lowest_offset), min(segment.end, partition.end)
@@ -176,10 +176,10 @@ def undecided_batches(
 
 
 def stored_log(partition: PartitionChain, store: Store) -> Iterator[VisibleBatch]:
-    """All that a backup holds of one partition's log, as the log was: every batch below the partition's end, in offset
-    order, with control batches and with what was aborted. A restore reads through `SourceView` instead, which leaves
-    out what consumers do not see. What an overlapping segment brought already does not count again. Raises
-    `DamagedObject`, and what the store raises."""
+    """The whole log of one partition as stored in the backup: every batch below the partition's end, in offset order,
+    with control batches and aborted data. A restore reads through `SourceView` instead, without data invisible to
+    consumers. Batches of an overlapping segment do not count twice. Raises `DamagedObject`, and the errors of the
+    store."""
     taken_to = 0
     for segment in partition.segments:
         low, high = segment.lowest_offset, min(partition.end, segment.end)

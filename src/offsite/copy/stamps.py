@@ -1,7 +1,7 @@
-"""The stamps of participants in what is copied: where the first record behind a checkpoint stands, and whether all
-records of the window have one.
+"""The stamps of participants in copied records: the first record behind a checkpoint, and whether all records of the
+window have a stamp.
 
-Only topics that take part are looked at: their records have to be decoded, which the copy itself never does.
+Only topics of participants are inspected: their records have to be decoded, and the copy itself never decodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE_BEHIND = -1
 
 
 class EpochOffset(NamedTuple):
-    """An offset, and the leader epoch that it was told in; -1: not known."""
+    """An offset, and the leader epoch in which it was read; -1: unknown."""
 
     offset: int
     leader_epoch: int
@@ -30,10 +30,11 @@ class EpochOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampWindows:
-    """Checkpoint `checkpoint` was opened in `control_topic` to the participants of some topics, in `form`: by markers
-    each partition got one. `starts`: of each of their partitions the high watermark that was read before the opening,
-    and in which leader epoch: no record below it can be behind the checkpoint, but one of a later epoch. `is_heard`:
-    somebody is known who has to have heard of it. `doubts`: why what was stamped may not prove anything, besides."""
+    """Checkpoint `checkpoint`, opened in `control_topic` to the participants of some topics, by `form`: with markers,
+    every partition got one. `starts`: for every partition the high watermark read before the opening, with its leader
+    epoch; a record below the high watermark is not behind the checkpoint, unless of a later epoch. `is_heard`: at least
+    one known participant must have heard of the checkpoint. `doubts`: further reasons why stamps may not prove
+    anything."""
 
     checkpoint: int
     form: Form
@@ -49,9 +50,10 @@ class StampWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenStamps:
-    """Of one stretch of a log, from the window's beginning on: the offset of the first record whose stamp or marker is
-    that of the checkpoint or higher (`NONE_BEHIND`: there is none), and the highest number of all these; whether there
-    is data at all, and data without a stamp of the checkpoint's form and control topic, on either side of it."""
+    """The stamps of one stretch of a log, from the start of the window on. `first`: the offset of the first record with
+    a stamp or marker of the checkpoint or higher (`NONE_BEHIND`: none); `number`: the highest number of such records.
+    Also: whether the stretch has data, and data without a stamp of the checkpoint's form and control topic, on either
+    side of the checkpoint."""
 
     first: int = NONE_BEHIND
     number: int = 0
@@ -59,7 +61,7 @@ class SeenStamps:
     has_unstamped: bool = False
 
     def then(self, following: SeenStamps) -> SeenStamps:
-        """What one pass over this stretch and the `following` one would see."""
+        """The result of one pass over this stretch and the `following` stretch."""
         begins = self if self.first != NONE_BEHIND else following
         return SeenStamps(
             first=begins.first,
@@ -70,8 +72,8 @@ class SeenStamps:
 
 
 class StampFold:
-    """Looks at the batches of one range of `topic`, in order; the last one may reach past the range, and is looked at
-    here alone. Records before the window are not decoded: none of them can be behind the checkpoint."""
+    """Inspects the batches of one range of `topic`, in order. The last batch may reach past the range, and is inspected
+    only here. Records before the window are not decoded: none can be behind the checkpoint."""
 
     def __init__(self, topic: str, window: StampWindow) -> None:
         self._topic, self._window = topic, window
@@ -87,7 +89,7 @@ class StampFold:
                         self.seen = self.seen.then(self._of(record))
 
     def _is_later(self, header: BatchHeader) -> bool:
-        """Whether it was written after the window's beginning was told, wherever it stands."""
+        """Whether the batch was written after the start of the window was read, at any offset."""
         return header.leader_epoch > self._window.leader_epoch >= 0
 
     def _of(self, record: Record) -> SeenStamps:
@@ -102,18 +104,18 @@ class StampFold:
         )
 
     def _is_stamped(self, record: Record) -> bool:
-        """Whether whoever wrote it hears of the checkpoint."""
+        """Whether the writer of the record is notified of the checkpoint."""
         stamp, window = stamp_of(record.headers, self._topic), self._window
         return stamp is not None and (stamp.form, stamp.control_topic) == (window.form, window.control_topic)
 
 
 def fold_of(task: CopyTask) -> StampFold | None:
-    """The fold of a task; None if its topic does not take part."""
+    """The fold of a task; None for a topic without participants."""
     return None if task.stamps is None else StampFold(task.range.topic, task.stamps)
 
 
 def with_stamps(plan: CopyPlan, windows: StampWindows) -> CopyPlan:
-    """`plan` whose tasks look for stamps in these windows."""
+    """`plan` with tasks that look for stamps in `windows`."""
     return replace(plan, tasks=tuple(_with_stamps(plan.tasks, windows)))
 
 
@@ -134,8 +136,8 @@ def _window(windows: StampWindows, start: EpochOffset) -> StampWindow:
 
 
 def joined_stamps(tasks: Sequence[CopyTask], seen: Sequence[SeenStamps | None]) -> Mapping[PositionKey, SeenStamps]:
-    """What was seen of each partition with a window that was looked at. `seen`: of every task, in the order of `tasks`;
-    those of one partition in the order of its log."""
+    """The observed stamps by partition, for partitions with a window. `stamps`: the results of all tasks, in the order
+    of `tasks`, and for one partition in the order of its log."""
     found: defaultdict[PositionKey, SeenStamps] = defaultdict(SeenStamps)
     for task, each in zip(tasks, seen, strict=True):
         if each is not None:

@@ -1,6 +1,6 @@
-"""The tails of the ranges that were copied, joined to those of their partitions. Pure.
+"""Joins the tails of copied ranges to the tails of partitions. Pure.
 
-A task sees its own range: where a transaction began before it, and how one goes on behind it, others saw.
+A task sees only its own range. Other tasks see where a transaction began before the range, and how it continues behind.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def joined_tails(
     *,
     known_open: Mapping[PartitionId, Sequence[OpenTransaction]] | None,
 ) -> dict[PartitionId, PartitionTail]:
-    """The tail of each partition of `plan`: what one pass over all that was copied of it would find.
+    """The tail of every partition of `plan`: the result of one pass over all copied data of the partition.
 
-    `receipts`: of every task, in the order of `plan.tasks`. `known_open`: the transactions that are open where the plan
-    begins to copy, from the run before; in what order does not matter. A partition without tasks keeps them.
-    None: nobody knows them, and what is seen first of a transaction may be its middle. A partition with tasks whose
-    tail was not wanted is left out: nothing is known of it. Where records are missing before what the plan copies,
-    nobody knows how what was open ended.
+    `receipts`: of every task, in the order of `plan.tasks`. `known_open`: the transactions open at the start of the
+    copy, from the previous run, in any order; a partition without tasks keeps its open transactions. None: unknown, and
+    the first data seen of a transaction may be its middle. A partition with tasks but without a requested tail is left
+    out: nothing is known of its end. If records are missing before the copy, the outcome of transactions open at the
+    hole is unknown.
     """
     missing = {(hole.topic, hole.partition) for hole in plan.holes}
     known = {each: found for each, found in (known_open or {}).items() if (each.topic, each.partition) not in missing}
@@ -42,5 +42,5 @@ def joined_tails(
 
 
 def _goes_on(plan: CopyPlan) -> frozenset[PartitionId]:
-    """The partitions of which more was there before the plan begins to copy."""
+    """The partitions with data before the start of the copy."""
     return frozenset(each.partition_id for each in plan.bounds if plan.starts.get(each.key, 0) > each.log_start)

@@ -1,6 +1,6 @@
-"""A live partition's range as a consumer of an isolation level sees it: the other side of a proof.
+"""A live partition's range as seen by a consumer of an isolation level: the other side of a proof.
 
-Never takes silence for emptiness: what the reader does not give, it names (a hole) or raises.
+Never takes silence for emptiness: ranges without an answer of the reader are named (a hole) or raise an error.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from offsite.log.range import LogRange
 from offsite.log.transactions import log_markers
 
 Read = Callable[[LogRange], Iterator[Chunk | Hole | Gap]]
-"""`PartitionReader.read`, of a reader of its own for each call. A `Gap` tells of offsets
-that are proven to hold nothing."""
+"""`PartitionReader.read`, with a new reader for every call. A `Gap` stands for offsets proven to hold no record."""
 
 
 class TargetView:
-    """The batches of `log_range`, without those that lie in `ignored` ranges. `read_committed`: without what
-    transactions aborted or had not decided before the range's end. `whole_log`: with control batches, else without."""
+    """The batches of `log_range`, without batches in `ignored` ranges. `read_committed`: without aborted data, and
+    without data undecided before the range's end. `whole_log`: with control batches, else without."""
 
     def __init__(
         self,
@@ -41,11 +40,11 @@ class TargetView:
         self._wanted = tuple(_without(log_range, ignored))
         self._committed: CommittedView | None = None
         self.holes: list[Hole] = []
-        """Ranges that the cluster did not have any more when they were read, without `ignored` ones."""
+        """Ranges that the cluster no longer had when they were read, without `ignored` ranges."""
 
     def batches(self) -> Generator[VisibleBatch, None, None]:
-        """The batches in offset order, once; each is valid until the next is asked for. Raises what `PartitionReader`
-        raises."""
+        """The batches in offset order, once; a batch is valid until the caller asks for the next. Raises the errors of
+        `PartitionReader`."""
         for item in self._read(self._range):
             if isinstance(item, Hole):
                 self._note(item)
@@ -71,7 +70,7 @@ class TargetView:
 
 
 def _without(log_range: LogRange, ignored: Sequence[LogRange]) -> Iterator[RecordBounds]:
-    """The parts of the range that lie in none of `ignored`, in order."""
+    """The parts of the range outside of all `ignored` ranges, in order."""
     start = log_range.start
     for each in sorted(ignored):
         if start < min(each.start, log_range.end):

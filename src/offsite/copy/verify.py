@@ -1,4 +1,4 @@
-"""The check of segments of a repository, read in full in workers. Changes nothing."""
+"""Checks segments of a repository, read in full in workers. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARE_SEGMENTS_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFinding:
-    """Result of the check of one segment. `problem` is empty when every byte, batch and count is as its commit says."""
+    """Result of the check of one segment. `problem` is empty when every byte, batch and count matches the commit."""
 
     segment: Segment
     problem: str
@@ -27,7 +27,7 @@ class SegmentFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentShare:
-    """Segments that one worker checks, one after the other."""
+    """Segments of one worker, checked in order."""
 
     segments: tuple[Segment, ...]
 
@@ -37,8 +37,8 @@ class SegmentShare:
 
 
 def shares(segments: Sequence[Segment], *, slots: int) -> list[SegmentShare]:
-    """All `segments` in their order, small neighbours together: a task costs as much as reading some MiB. `slots`: how
-    many shares are read at once."""
+    """All `segments` in their order, small neighbours together: a task costs as much as reading some MiB. `slots`:
+    number of shares read at once."""
     total_bytes = sum(segment.raw_bytes for segment in segments)
     enough_bytes = min(SHARE_BYTES_MAX, -(-total_bytes // slots))
     enough = min(SHARE_SEGMENTS_MAX, -(-len(segments) // slots))
@@ -53,12 +53,12 @@ def shares(segments: Sequence[Segment], *, slots: int) -> list[SegmentShare]:
 
 
 def verify_share(share: SegmentShare, *, store: Store) -> tuple[SegmentFinding, ...]:
-    """A finding for each. Raises only what the store raises."""
+    """One finding per segment. Raises only the errors of the store."""
     return tuple(verify_segment(segment, store=store) for segment in share.segments)
 
 
 def verify_segment(segment: Segment, *, store: Store) -> SegmentFinding:
-    """Check hash, CRC32C of each batch, offsets, counts and the index. Raises only what the store raises."""
+    """Check hash, CRC32C of every batch, offsets, counts and the index. Raises only the errors of the store."""
     reader = SegmentReader(store=store, segment=segment)
     try:
         reader.index()
