@@ -1,1 +1,1 @@
-"""Compaction of what is backed up: the last committed record of each key stays, at its offset."""
+"""Compaction of backed up records: the last committed record of every key stays, at its offset."""

@@ -1,8 +1,9 @@
-"""Which points a compaction leaves exact: those where commits ended, and none between two of them inside of its range.
+"""The restore points that a compaction leaves exact: the ends of commits, but no point inside of a compacted range.
 
-There, records were left out that later ones replaced. As of a moment in between they would be the latest of their key,
-and without them the key would be missing, or older than it was. So such a point is refused, never restored nearly: also
-where a region would hardly have shrunk and was left whole, which the state does not tell from the others.
+A compaction removes records that later records replaced. At a moment in between, a removed record would be the latest
+of its key; without it, the key would be missing or too old. Such a point is refused, never restored approximately. The
+same holds for a region that was left whole because it would hardly shrink: the state does not tell such regions from
+the others.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _CUT_HINT = "restore what was copied (--cut as-copied), or leave the topic out"
 
 
 def check_exact(point: PointInTime, head: BackupState, topics: Collection[str]) -> None:
-    """Raise `NoSuchRestorePoint` where `point` ends, by offset or by date, inside what was compacted of one of
-    `topics`, as `head`, the newest state, knows it; or where its cut leaves out something there."""
+    """Raise `NoSuchRestorePoint` when `point` ends, by offset or by date, inside a compacted range of one of `topics`,
+    as known to `head`, the newest state; or when the cut of `point` leaves out records inside such a range."""
     for partition in head.compacted:
         if partition.topic in topics and (span := next(_inside(point, partition, head), None)) is not None:
             raise NoSuchRestorePoint(
@@ -36,9 +37,9 @@ def _inside(point: PointInTime, partition: PartitionId, head: BackupState) -> It
         return
     end, whole = point.state.positions[partition].end, point.commit.positions[partition].end
     unsettled = point.cut.unsettled(partition)
-    # a tombstone that went may have been the latest of all: nothing that is left tells its time
+    # a removed tombstone may have been the latest record: no remaining record tells its time
     is_before = point.until_ms is not None and point.until_ms < head.compacted_until.get(partition, -1)
-    # all of the commit: what is later as a whole has left the point, and may be what replaced records of before
+    # all segments of the commit: a later segment is not in the point, and may have replaced earlier records
     segments = [each for each in point.commit.segments.get(partition, ()) if each.start < end]
     for low, high in head.compacted[partition]:
         by_offset = end < whole and low < end < high

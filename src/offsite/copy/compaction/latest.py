@@ -1,14 +1,15 @@
-"""Which records stay: the last committed one of each key of a stretch, found by a shuffle.
+"""Finds the records to keep: the last committed record of every key of a stretch, by a shuffle.
 
-Workers read the parts, and send for each key the offset of its last record there to the bucket of the key; a bucket
-sees all records of its keys, takes the last of each, and sends its offset to the part that holds it. Keys are compared
-as bytes, whole. A record without a key has nothing that could replace it, and stays.
+1. Workers read the parts, and send for every key the offset of its last record to the bucket of the key. 2. A bucket
+receives all records of its keys, takes the last of every key, and sends the offset to the part with the record.
 
-What a transaction aborted is none of it and replaces nothing. What is undecided at the end of the stretch replaces
-nothing either, and is not sent: who writes keeps all of it, because for a later point it may have been committed.
+Keys are compared as bytes, whole. A record without a key cannot be replaced, and stays.
 
-Offsets travel doubled, with a bit for a tombstone that may go. It may go only where nothing undecided stands before it,
-which would come back to life.
+Aborted records do not count, and replace nothing. Records undecided at the end of the stretch replace nothing either,
+and are not sent: the writer keeps all of them, because a later point may see them committed.
+
+Offsets travel doubled, with a bit for a tombstone that may be removed. A tombstone may be removed only if nothing
+undecided stands before it: the undecided record would come back to life.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ from offsite.spark.meter import counted
 from offsite.stores.store import Store
 
 PARCEL_KEYS = 100_000
-"""Keys that are gathered before they are sent: enough for parcels that cost little, few enough for any worker."""
+"""Keys collected before a send: enough for cheap parcels, few enough for any worker."""
 PARCEL_BYTES = 16 * MIB
-"""Of these keys, where they are long."""
+"""Bytes of collected keys before a send, for long keys."""
 BUCKET_RECORDS = 400_000
-"""Records whose keys share a bucket, about: so many keys at most are in memory at once, however many there are."""
+"""Approximate records with keys in one bucket: the most keys in memory at once, for any number of keys."""
 BUCKET_BYTES = 256 * MIB
 _NO_KEY = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Keys of a stretch and the last offset of each, doubled; without keys: offsets that stay for themselves."""
+    """Keys of a stretch and the last offset of every key, doubled. Without keys: offsets of records that stay because
+    they have no key."""
 
     stretch: int
     keys: Sequence[bytes] | None
@@ -52,26 +54,27 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Spoilt:
-    """Why the parts `fellows` cannot be compacted: one of them could not be read."""
+    """Why the parts of a region cannot be compacted: one part could not be read."""
 
     fellows: Span
     error: OffsiteError
 
 
 def buckets_for(parts: Sequence[Part], *, slots: int) -> int:
-    """Buckets for a job: enough for any number of keys in it."""
+    """The number of buckets of a job: enough for any number of keys."""
     records = sum(segment.records for part in parts for segment in part.segments)
     raw_bytes = sum(part.raw_bytes for part in parts)
     return max(slots, -(-records // BUCKET_RECORDS), -(-raw_bytes // BUCKET_BYTES))
 
 
 def spoil(part: Part, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:
-    """What is sent in place of what could not be read."""
+    """The message for a part that could not be read."""
     yield 0, Spoilt(part.fellows, error)
 
 
 def find_latest(part: Part, *, store: Store, buckets: int) -> Iterator[tuple[int, Found | Spoilt]]:
-    """The last record of each key of the part, by bucket; of a key maybe several times. Raises what reading raises."""
+    """The last record of every key of the part, by bucket; a key may occur several times. Raises the errors of
+    reading."""
     gathering = Gathering(buckets)
     for stretch, records, tombstones_below in _visible(part, store):
         yield from gathering.take(stretch.number, records, tombstones_below)
@@ -96,7 +99,7 @@ def _visible(part: Part, store: Store) -> Iterator[tuple[Stretch, KeyedRecords, 
 
 
 def stretch_views(part: Part, store: Store) -> list[CommittedView]:
-    """What is committed of the part as of the end of each of its stretches."""
+    """The committed views of the part as of the end of every stretch."""
     segments = (*part.segments, *part.later)
     return [
         CommittedView(stored_markers(segments, store), end_offset=stretch.end_offset, as_needed=True)
@@ -105,7 +108,7 @@ def stretch_views(part: Part, store: Store) -> list[CommittedView]:
 
 
 def stretches_of(part: Part, header: BatchHeader) -> range:
-    """The places in `part.stretches` of those that the batch lies in: nearly always one."""
+    """The indexes in `part.stretches` of the stretches that the batch lies in: nearly always one."""
     ends = [stretch.end for stretch in part.stretches] if len(part.stretches) > 1 else []
     if not ends:
         return range(1)
@@ -124,8 +127,8 @@ def _tombstones_below(part: Part, stretch: Stretch, store: Store) -> int:
 
 
 def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> int:
-    """Where the first transaction begins that is undecided at offset `end`; `end` when there is none. `segments`: those
-    with transactions of all that is held below it. Raises as `SegmentReader.index`."""
+    """The start of the first transaction that is undecided at offset `end`; `end` without such a transaction.
+    `segments`: all segments with transactions below `end`. Raises as `SegmentReader.index`."""
     opened: dict[int, int] = {}
     for segment in segments:
         index = SegmentReader(store=store, segment=segment).index()
@@ -134,7 +137,7 @@ def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> i
                 opened.pop(marker.producer_id, None)
             elif 0 <= marker.first_offset < end:
                 opened.setdefault(marker.producer_id, marker.first_offset)
-        if index.open is None:  # an earlier version did not note it
+        if index.open is None:  # an earlier version did not record open transactions
             return min(segment.start, *opened.values(), end)
         for each in index.open:
             opened.setdefault(each.producer_id, each.first_offset)
@@ -142,7 +145,7 @@ def first_undecided(segments: Iterable[Segment], store: Store, *, end: int) -> i
 
 
 class Gathering:
-    """The last offset of each key so far, of one stretch after the other, until it is sent."""
+    """Collects the last offset of every key, stretch after stretch, until sent."""
 
     def __init__(self, buckets: int) -> None:
         self._buckets = buckets
@@ -174,7 +177,7 @@ class Gathering:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[int, Found]]:
-        """All parcels; then it is empty again."""
+        """All parcels. Empties the collector."""
         keys: list[list[bytes]] = [[] for _ in range(self._buckets)]
         offsets = [array("q") for _ in range(self._buckets)]
         buckets = self._buckets
@@ -190,13 +193,14 @@ class Gathering:
         self._latest, self._without_key, self._new_bytes = {}, array("q"), 0
 
     def _is_large(self, records: KeyedRecords) -> bool:
-        """Looked at once in so many bytes of records, since to add up the keys takes time."""
+        """Whether the keys collected since the last flush reach `PARCEL_BYTES`. Called once per batch: adding up takes
+        time."""
         self._new_bytes += sum(map(len, filter(None, records.keys)))
         return self._new_bytes >= PARCEL_BYTES
 
 
 def send_latest(found: Iterator[Found | Spoilt], *, routes: Routes) -> Iterator[tuple[int, array[int] | Spoilt]]:
-    """Of all keys of one bucket the last offset, which rise, to the parts that hold them."""
+    """The last offsets of all keys of one bucket, rising, for the parts that hold the records."""
     latest: dict[int, dict[bytes, int]] = {}
     for each in found:
         if isinstance(each, Spoilt):

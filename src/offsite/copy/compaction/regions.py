@@ -1,10 +1,10 @@
-"""What of a partition is compacted together: regions of whole segments, the stretches in them, and parts for workers.
+"""The parts of a partition to compact together: regions of whole segments, the stretches inside, and parts for workers.
 
-A *stretch* lies between two offsets at which a kept restore point ends, and no kept point ends inside it. So each point
-that reads some of it reads all of it, and needs no more of it than the last record of each key. A *region* is a run of
-whole segments, which are replaced together; the ends of kept points cut it into stretches. A *part* is some segments of
-a region, read by one worker and written by one: it may hold several stretches, and a stretch may lie in many parts.
-Pure. See decision 0023.
+A *stretch* lies between two ends of kept restore points, and no kept point ends inside. Every point that reads some of
+a stretch reads all of it, and needs only the last record of every key. A *region* is a run of whole segments, replaced
+together; the ends of kept points cut a region into stretches. A *part* is some segments of a region, read by one worker
+and written by one worker: a part may hold several stretches, and a stretch may lie in many parts. Pure. See decision
+0023.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from offsite.repository.commit import PartitionId
 from offsite.repository.segments.segment import Segment
 
 PART_BYTES = 128 * MIB
-"""Raw bytes of a part, about: what one worker reads twice and writes once."""
+"""Approximate raw bytes of a part: one worker reads a part twice and writes it once."""
 PART_RECORDS = 2_000_000
-"""Records of a part, about: the offsets of those that stay are in memory at once."""
+"""Approximate records of a part: the offsets of the records that stay are in memory at once."""
 MAX_END = 1 << 62
 """Offsets travel doubled, beside a bit, in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Segments of `partition` that follow each other without a break and are replaced together. `cuts`: where kept
-    restore points end strictly inside. `dirty_bytes`: raw bytes that no compaction has seen yet.
+    """Segments of `partition` that follow one another without a break and are replaced together. `cuts`: ends of kept
+    restore points strictly inside. `dirty_bytes`: raw bytes that no compaction has seen yet.
 
-    `tombstones_below`: what deletes a key below this offset, in the first stretch, is not needed any more: nothing is
-    held before the region, and it is older than consumers may be late. 0: all of it is needed.
+    `tombstones_below`: in the first stretch, tombstones below this offset are not needed any more: the backup holds
+    nothing before the region, and the tombstones are older than consumers may be late. 0: all tombstones are needed.
     """
 
     partition: PartitionId
@@ -75,9 +75,9 @@ def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, 
 ) -> Iterator[Region]:
     """The regions of a partition's live segments, in order.
 
-    `kept`: where kept restore points end, each run of them from its first end to its last: between the two nothing is
-    touched. `above`: below this offset nothing is. `borders`: offsets that no segment may lie over; `clean`: the
-    stretches that were compacted already.
+    `point_ends`: the ends of kept restore points, every run of points as a span from its first to its last end: data
+    between the two is not touched. `above`: nothing below this offset is touched. `borders`: offsets that no segment
+    may lie over; `clean`: the stretches already compacted.
     """
     dense = [(low, high) for low, high in kept if low < high]
     ends = sorted({end for span in kept for end in span})
@@ -92,7 +92,8 @@ def find_regions(  # noqa: PLR0913  # what of the partition must stay as it is, 
 
 
 def _is_free(segment: Segment, above: int) -> bool:
-    """Not where only a part of its object or of a batch counts: another history, or another segment, has the rest."""
+    """Excludes segments that use only a part of their object or of a batch: another history, or another segment, has
+    the rest."""
     whole = segment.whole is None and segment.start <= segment.first_offset and segment.last_offset < segment.end
     return whole and segment.start >= above and segment.end < MAX_END
 
@@ -115,8 +116,8 @@ def _may_join(one: Segment, other: Segment, borders: Collection[int], holes: Seq
 
 
 def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
-    """Of each stretch what lies outside of the largest part of it that was compacted at once, about: a segment may
-    reach over the ends of stretches, as a compaction makes it, and counts for each of them by its offsets."""
+    """For every stretch, the bytes outside of the largest part compacted at once, approximately. A segment may reach
+    over the ends of stretches after a compaction, and counts for every stretch by its offsets."""
     sums = list(accumulate((s.raw_bytes for s in region.segments), initial=0))
     starts = [s.start for s in region.segments]
 
@@ -137,8 +138,8 @@ def _dirty_bytes(region: Region, clean: Sequence[Span]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Offsets `[start, end)` of a part, and the `number` in its job of the stretch that they belong to, which reaches
-    to `end_offset`: what that leaves undecided stays as it is. `tombstones_below`: see `Region`."""
+    """Offsets `[start, end)` of a part. `number`: the stretch in the job that the offsets belong to. `end_offset`: the
+    end of the stretch; records undecided at this offset stay unchanged. `tombstones_below`: see `Region`."""
 
     number: int
     start: int
@@ -149,9 +150,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Segments to compact, the `stretches` that share them out, and the other ones with transactions: `later` of the
-    region, where those of its own end, and `first`, of the first stretch, where tombstones may go. `fellows`: the
-    numbers, in the job, of the parts of the region, a half-open range."""
+    """Segments to compact, with the `stretches` of their offsets. Further segments with transactions: `later` in the
+    region, where transactions of the part end, and `first`, of the first stretch, when tombstones may be removed.
+    `region_parts`: the numbers, in the job, of the parts of the region, a half-open range."""
 
     partition: PartitionId
     segments: tuple[Segment, ...]
@@ -172,15 +173,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """To which part an offset of a stretch goes: of each stretch, where the parts of its region begin, and the number
-    of the first of them."""
+    """The part of every offset of a stretch: for every stretch, the starts of the parts of its region, and the number
+    of the first part."""
 
     starts: tuple[tuple[int, ...], ...]
     firsts: tuple[int, ...]
 
 
 def parts_of(regions: Sequence[Region], *, part_bytes: int = PART_BYTES) -> tuple[tuple[Part, ...], Routes]:
-    """The parts of one job, in order, and the routes of what is found in them."""
+    """The parts of one job, in order, and the routes of the results."""
     parts: list[Part] = []
     starts: list[tuple[int, ...]] = []
     firsts: list[int] = []

@@ -1,11 +1,11 @@
-"""A part written anew with the records that stay, as Kafka's log cleaner writes a segment.
+"""Writes a part anew with the records to keep, as Kafka's log cleaner writes a segment.
 
-Batches of which all records stay are copied as they are, those of which some do are filtered, the others are left out.
-Of markers those may go whose transaction began and ended in the part, and of which nothing stays; the first of each
-producer stays, because what it decides may stand in front of the part. The last batch always stays, if only empty: it
-says how far the log went, and a segment holds at least one.
+Batches with only kept records are copied unchanged, batches with some are filtered, all others are left out. A marker
+may be removed if its transaction began and ended in the part, and none of its records stays. The first marker of every
+producer stays, because its data may stand in front of the part. The last batch always stays, maybe empty: it records
+the end of the log, and a segment holds at least one batch.
 
-What was written is read back before anybody may list it: as many records as were to stay, whole and sound.
+The new segments are read back before any commit may list them: all kept records must be present and sound.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A part after its compaction: durable segments, void unless a commit lists them, with `latest` records that are
-    the last of their key or have none, and `undecided` ones."""
+    """A part after compaction: durable segments, void unless a commit lists them. `latest`: number of records that are
+    the last of their key or have no key. `undecided`: number of undecided records."""
 
     segments: tuple[Segment, ...]
     latest: int
@@ -48,10 +48,10 @@ class Rewritten:
 
 
 def rewrite(fed: Fed[Part, array[int] | Spoilt], *, store: Store, layout: BackupLayout) -> Rewritten:
-    """Write the part with the records at the offsets that it is fed. Raises what reading the region raised,
-    `DamagedObject` where what was written is not what was to stay, and what the store raises."""
+    """Write the part with the records at the received offsets. Raises the errors of reading the region, `DamagedObject`
+    when the written records differ from the kept ones, and the errors of the store."""
     part = fed.task
-    meter.count(moved_bytes=part.raw_bytes, records=0)  # it was read once already, to find what stays
+    meter.count(moved_bytes=part.raw_bytes, records=0)  # find_latest has read the part once already
     kept = _KeptBatches(part, _offsets(fed.sent), store)
     into, _ = paced(store)
     writer = SegmentWriter(
@@ -96,8 +96,8 @@ def _judge(made: Rewritten, written: int, store: Store) -> None:
 
 
 class _KeptBatches:
-    """What stays of the batches of a part. `offsets`: of the records that stay, rising. Once `data` is through:
-    `written`, how many of these were met, and `undecided`, how many others stay."""
+    """The batches of a part after removal of records. `offsets`: of the records to keep, rising. After `data` has
+    ended: `written`, the number of kept records met, and `undecided`, the number of further records that stay."""
 
     def __init__(self, part: Part, offsets: array[int], store: Store) -> None:
         self.offsets = offsets
@@ -125,7 +125,7 @@ class _KeptBatches:
             yield bytearray(batch) if header.is_control else emptied(header)
 
     def _kept(self, batch: memoryview, header: BatchHeader) -> Buffer:
-        """What stays of a batch, or nothing."""
+        """The bytes of a batch to keep, or nothing."""
         if header.is_control:
             kept: Buffer = batch if self._markers.keeps(batch, header) else b""
         else:
@@ -146,7 +146,7 @@ class _KeptBatches:
         return with_only(batch, header, self.offsets[low:high]) if low < high else b""
 
     def _with_undecided(self, batch: memoryview, header: BatchHeader, latest: array[int]) -> Buffer:
-        """The records that are undecided at the end of their stretch, and those that stay of another one."""
+        """The records undecided at the end of their stretch, and the kept records of another stretch."""
         offsets = set(latest)
         places = stretches_of(self._part, header)
         spans = [
@@ -165,18 +165,18 @@ class _KeptBatches:
 
 
 class _Markers:
-    """Which markers stay of the control batches of a part, asked in order."""
+    """Decides which markers stay of the control batches of a part. Ask in order."""
 
     def __init__(self) -> None:
         self._ended: set[int] = set()
         self._with_data: set[int] = set()
 
     def note_data(self, header: BatchHeader) -> None:
-        """Tell of data of a transaction that stays."""
+        """Record that data of a transaction stays."""
         self._with_data.add(header.producer_id)
 
     def keeps(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Whether the control batch stays. What cannot be understood does."""
+        """Whether the control batch stays. A batch of unknown content stays."""
         if control_type(batch, header) is None:
             return True
         producer_id = header.producer_id
