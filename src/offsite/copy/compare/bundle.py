@@ -1,7 +1,8 @@
-"""Many small proofs as one task: a partition of a few records is read sooner than Spark starts a task for it.
+"""Many small proofs as one task: a partition of a few records is read faster than Spark starts a task.
 
-Large partitions stay tasks of their own. In a bundle one that cannot be compared spares the others, and a broker that
-is away costs it a few waits, not one for each of its partitions: the others are told as not tried.
+Large partitions stay tasks of their own. In a bundle, a partition that cannot be compared does not stop the rest. A
+missing broker costs a bundle a few waits, not one wait per partition: its remaining partitions are reported as not
+tried.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Proven: TypeAlias = Done[PartitionProof] | Failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofBundle:
-    """Partitions that one worker compares, one after the other, and their places in the plan."""
+    """Partitions that one worker compares in order. `numbers`: their indexes in the plan."""
 
     numbers: tuple[int, ...]
     tasks: tuple[ProofTask, ...]
@@ -41,7 +42,7 @@ class ProofBundle:
 
 
 def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
-    """All `tasks`: the large ones alone, the small ones dealt out. `slots`: how many bundles run at once."""
+    """All `tasks`: large tasks alone, small tasks dealt out. `slots`: number of bundles that run at once."""
     small = [number for number, task in enumerate(tasks) if _size_bytes(task) < SMALL_BYTES]
     is_small = set(small)
     count = max(min(slots, len(small)), -(-len(small) // SMALL_MAX))
@@ -53,8 +54,8 @@ def bundled(tasks: Sequence[ProofTask], *, slots: int) -> list[ProofBundle]:
 
 
 def prove_bundle(bundle: ProofBundle, *, ends: ProofEnds) -> tuple[Proven, ...]:
-    """Compare the partitions, and return the outcome of each, in their order. Raises what a partition raises that is
-    alone."""
+    """Compare the partitions, and return the outcomes in order. For a bundle of one partition, raises the errors of the
+    partition."""
     if len(bundle.tasks) == 1:
         return (Done(value=prove_partition(bundle.tasks[0], ends=ends)),)
     return tuple(_all_proven(bundle, ends))
@@ -77,7 +78,7 @@ def _proven(task: ProofTask, ends: ProofEnds) -> Proven:
         return Done(value=prove_partition(task, ends=ends))
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
-    except Exception as error:  # noqa: BLE001  # it is told, and spares the others
+    except Exception as error:  # noqa: BLE001  # reported as the outcome, and stops no other partition
         return Failed(error=foreign(error), trace=safe_trace(error))
 
 

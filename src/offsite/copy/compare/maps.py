@@ -1,7 +1,8 @@
-"""Whether a stored offset map is that of what was written: looked up at every batch while both ends are compared.
+"""Whether a stored offset map matches the written records: looked up at every batch during the comparison of both ends.
 
-The comparison says that the n-th record of the source is the n-th of the target; so the map must send the first and the
-last record of each source batch to where as many records of the target come before them. Reads nothing but the map.
+The comparison shows that the n-th record of the source is the n-th of the target. Therefore the map must send the first
+and the last record of every source batch to the target offset with the same number of records before. Reads nothing but
+the map.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredMaps:
-    """The maps of one restore in `store`, and which of them count: `makings` are numbers of target topics that were
-    made more than once, `starts` are the first offsets of target partitions."""
+    """The maps of one restore in `store`, and the valid ones: `makings` are numbers of target topics that were made
+    more than once, `starts` are the first offsets of target partitions."""
 
     store: Store
     layout: RestoreLayout
@@ -29,23 +30,23 @@ class RestoredMaps:
     starts: tuple[tuple[TopicPartition, int], ...]
 
     def of(self, chain: PartitionChain, target: str) -> OffsetMap | None:
-        """The map of `chain` into topic `target`. Raises `DamagedObject`, and what the store raises."""
+        """The map of `chain` into topic `target`. Raises `DamagedObject`, and the errors of the store."""
         return self.layout.get_map(self.store, chain.source, making=dict(self.makings).get(target, 1))
 
 
 class MapProof:
-    """A check of one map, made with the batches of its source as they pass. `keeps_offsets`: every record has its
-    source's."""
+    """A check of one map, made with the batches of its source as they pass. `keeps_offsets`: every record has the
+    offset of its source."""
 
     def __init__(self, offset_map: OffsetMap | None, *, target_start: int, keeps_offsets: bool) -> None:
         self._map = offset_map
         self._at = target_start
         self._keeps_offsets = keeps_offsets
         self.difference = None if offset_map is not None else _wrong("there is no offset map", -1, -1)
-        """The first place where the map is not that of what was written."""
+        """The first place where the map does not match the written records."""
 
     def passing(self, batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
-        """The same batches. All have passed when this ends, and `difference` is known."""
+        """The same batches. After the last batch `difference` is final."""
         for batch in batches:
             self._look_up(batch)
             yield batch
@@ -59,7 +60,7 @@ class MapProof:
         if count:
             target = first if self._keeps_offsets else self._at
             self._at += count
-            # Compaction keeps the last offset of a batch when it takes the record: then what follows is found.
+            # Compaction keeps the last offset of a batch when it removes the record: the map finds the next record.
             after = self._map.lookup(last)
             past = (last if self._keeps_offsets else self._at - 1) + (after.match != "exact")
             if (self._map.lookup(first).target, after.target) != (target, past):
@@ -70,8 +71,8 @@ class MapProof:
 
 
 def _visible(batch: VisibleBatch) -> tuple[int, int, int]:
-    """First and last offset and number of the records that count. Where there is no record at a base offset the next
-    one is found, by the map as well."""
+    """First and last offset and number of the records that count. Without a record at a base offset the next record is
+    used, as by the map."""
     if batch.record_bounds.takes_all(batch.header):
         return batch.header.base_offset, batch.header.last_offset, batch.header.record_count
     records = batch.records()

@@ -1,7 +1,7 @@
-"""Whether one live partition holds what a backup says it should: both ends read in full and compared, in a worker.
+"""Whether one live partition holds the backup's records: both ends read in full and compared, in a worker.
 
-Reads the backup through the very view that a restore copies by, so what a restore leaves out is left out here as well.
-Changes nothing on either side.
+Reads the backup through the view of a restore: records left out by a restore are left out here as well. Changes nothing
+on either side.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from offsite.repository.segments.figures import NO_TIMESTAMP_MS
 from offsite.stores.store import Store
 
 EXPIRIES_MAX = 20
-"""Number of times that a comparison begins anew because the cluster deleted what it was about to read: each time behind
-that."""
+"""Most restarts of a comparison because the cluster deleted records ahead of the read: every restart begins behind the
+deleted records."""
 _RETENTION = "retention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofEnds:
-    """The two ends of a proof, as they travel to the workers. `exact`: the target must end where the backup ends, and
-    begin where it began; else what it has after that, or has deleted since, is left alone. `maps`: those of a restore,
-    to be proven as well."""
+    """The two ends of a proof, as sent to the workers. `exact`: the target must begin and end where the backup does;
+    otherwise later records, and records deleted since, do not count. `maps`: the maps of a restore, to be proven as
+    well."""
 
     kafka: KafkaConfig
     store: Store
@@ -50,12 +50,17 @@ class ProofEnds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTask:
     """One partition to compare: its chain in the backup, and `target`, the range of the cluster's log to read.
-    `read_committed`: compare what consumers of that isolation see; `whole_log`: compare all of both logs, with markers
-    and what was aborted. `bounded`: all that `target` shows must be in the backup, but for what lies in `holes`.
-    `offsets`: records must have their source's offsets; `compacted`: the target, whose log ends at `log_end`, may lack
-    those whose key comes again, at the end of `target` only if the log `goes_on` to there; without `offsets`, the
-    records must have been written one after the other. Of the backup are passed over, because the target has deleted
-    them already: offsets below `skip_below`, the first `skip_records`."""
+
+    - `read_committed`: compare the view of consumers of this isolation; `whole_log`: compare all of both logs, with
+      markers and aborted records.
+    - `bounded`: all records of `target` must be in the backup, except in `holes`.
+    - `offsets`: records must have the offsets of their source. Without `offsets`, the records must have been written
+      one after another.
+    - `compacted`: the target may lack records whose key comes again; its log ends at `log_end`. At the end of `target`
+      records may be lacking only if the log `goes_on` to the end of `target`.
+    - `skip_below`, `skip_records`: offsets and number of records of the backup to skip, because the target has deleted
+      them already.
+    """
 
     partition: PartitionChain
     target: LogRange
@@ -73,9 +78,9 @@ class ProofTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProof:
-    """Result for one partition: that of its `Comparison`, with the reason if there is no verdict (`unknown`);
-    `next_target` is at least where the target was read from. `expired_offsets`: how many the target deleted while it
-    was read."""
+    """Result for one partition: the fields of its `RecordComparison`. `unknown`: the reason for no verdict.
+    `next_target` is at least the first target offset read. `expired_offsets`: offsets deleted by the target during the
+    read."""
 
     records: int
     decoded_records: int
@@ -90,13 +95,13 @@ class PartitionProof:
 
 
 def prove_partition(task: ProofTask, *, ends: ProofEnds) -> PartitionProof:
-    """Compare the partition with its backup. Raises `DamagedObject`, and what store and broker raise."""
+    """Compare the partition with its backup. Raises `DamagedObject`, and the errors of store and broker."""
     return prove_by_reading(task, reads_of(shared_router(ends.kafka)), ends=ends)
 
 
 def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> PartitionProof:
-    """The proof of `prove_partition`, with `read` for the target. Begins anew behind what the target deletes
-    meanwhile."""
+    """The proof of `prove_partition`, with `read` as reader of the target. Begins anew behind records that the target
+    deletes meanwhile."""
     now = task
     compared, holes = _compare(now, ends, read)
     for _ in range(EXPIRIES_MAX):
@@ -120,14 +125,14 @@ def prove_by_reading(task: ProofTask, read: Read, *, ends: ProofEnds) -> Partiti
 
 
 def reads_of(router: Router) -> Read:
-    """A function that reads the target, each time with a reader, and so a buffer, of its own. The batch in which the
-    range begins belongs to the range: a log that was deleted up to its middle may have it whole again after a broker's
-    crash."""
+    """A function that reads the target, with a new reader (and buffer) per call. The batch at the start of the range
+    belongs to the range: a log that was deleted up to the middle of the batch may have the whole batch again after a
+    broker's crash."""
     return lambda log_range: PartitionReader(router).read(log_range, reach_back=True)
 
 
 def nothing_to_prove(target: LogRange) -> PartitionProof:
-    """The proof of a partition of which the backup has nothing, and nothing has to be read."""
+    """The proof of a partition without data in the backup and without anything to read."""
     return PartitionProof(
         records=0,
         decoded_records=0,
@@ -139,7 +144,8 @@ def nothing_to_prove(target: LogRange) -> PartitionProof:
 
 
 def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Difference | None:
-    """What the cluster lost while it was read is the likely reason of a difference; without one it is one itself."""
+    """The difference, explained by records that the cluster lost during the read. Lost records without a difference are
+    a difference themselves."""
     if not holes:
         return difference
     gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
@@ -156,7 +162,7 @@ def with_holes(difference: Difference | None, holes: Sequence[Hole]) -> Differen
 
 
 def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, Sequence[Hole]]:
-    """Once, from the beginning, with what the target did not have any more."""
+    """One comparison from the beginning, and the ranges that the target no longer had."""
     target = TargetView(
         read, task.target, read_committed=task.read_committed, whole_log=task.whole_log, ignored=task.holes
     )
@@ -177,8 +183,7 @@ def _compare(task: ProofTask, ends: ProofEnds, read: Read) -> tuple[Comparison, 
 
 
 class _Later:
-    """The part of the target that consumers see and that is not compared: behind the range, or in what the backup
-    lacks."""
+    """The visible part of the target that is not compared: behind the range, or in holes of the backup."""
 
     def __init__(self, task: ProofTask, read: Read) -> None:
         start = min([task.target.end, *(hole.start for hole in task.holes)])
@@ -206,7 +211,8 @@ def _compaction(task: ProofTask, ends: ProofEnds, later: _Later) -> Compaction:
 
 
 def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool | None]:
-    """By the backup's markers, where both logs are compared with what was aborted: they are the same in the target."""
+    """The outcome of a batch by the backup's markers, when both logs are compared with aborted records: the markers of
+    the target are equal."""
     if task.read_committed or not task.offsets:
         return lambda _: True
     view = committed_view(task.partition, ends.store)
@@ -214,7 +220,7 @@ def _committed(task: ProofTask, ends: ProofEnds) -> Callable[[BatchHeader], bool
 
 
 def _told_of(compared: Comparison, holes: Sequence[Hole]) -> Comparison:
-    """The cluster went on deleting behind what was compared: whether it has a later record of a key is not known."""
+    """The cluster deleted records behind the compared range: whether a later record of a key existed is unknown."""
     if compared.difference is None or compared.difference.target_offset >= 0:
         return compared
     gone = "; ".join(f"offsets {hole.start} to {hole.end - 1} went by {hole.reason}" for hole in holes)
@@ -236,7 +242,7 @@ def _expired_to(holes: Sequence[Hole]) -> int:
 
 
 def _from(task: ProofTask, start: int) -> ProofTask:
-    """The same of a log that begins at `start` by now."""
+    """The same task for a log that begins at `start` by now."""
     target = task.target
     decided(
         "expired",
@@ -267,14 +273,14 @@ def _expected(task: ProofTask, ends: ProofEnds) -> Iterator[VisibleBatch]:
 
 
 def _seen(batches: Iterator[VisibleBatch], task: ProofTask) -> Iterator[VisibleBatch]:
-    """Where it is the very same log, what a restore once wrote to keep offsets belongs to it."""
+    """In the very same log, filler records of an earlier restore belong to the log."""
     counts_all = task.whole_log or (task.compacted and not task.offsets)
     return batches if counts_all else _without_filler(batches)
 
 
 def _without_filler(batches: Iterator[VisibleBatch]) -> Iterator[VisibleBatch]:
-    """Without what a restore wrote to keep offsets, this one or, in the backup, an earlier one: a compacted topic
-    loses it some time. It has batches of its own."""
+    """Removes filler records that a restore wrote to keep offsets: this restore or, in the backup, an earlier one. A
+    compacted topic loses filler some time. Filler stands in batches of its own."""
     for batch in batches:
         is_timeless = batch.header.max_timestamp_ms == NO_TIMESTAMP_MS
         if not (is_timeless and all(map(is_filler, batch.records()))):
@@ -292,7 +298,7 @@ def _from_offset(batches: Iterator[VisibleBatch], offset: int) -> Iterator[Visib
 
 
 def _after_records(batches: Iterator[VisibleBatch], count: int) -> Iterator[VisibleBatch]:
-    """What comes after the first `count` records."""
+    """The batches after the first `count` records."""
     for batch in batches:
         if count == 0:
             yield batch

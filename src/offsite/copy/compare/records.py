@@ -1,8 +1,8 @@
-"""Two sequences of batches compared record by record, in step, without keeping either.
+"""Compares two sequences of batches record by record, in step, without keeping either.
 
-Where both sides were cut into the same batches, as after nearly every restore, whole batches are compared as bytes;
-only where they were not (a batch was re-encoded, or another client wrote the copy) are records decoded. Pure: it reads
-from two iterators and knows neither end.
+Both sides were cut into the same batches after nearly every restore: whole batches are compared as bytes. Only
+otherwise (a batch was re-encoded, or another client wrote the copy) records are decoded. Pure: reads from two iterators
+and knows neither end.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from offsite.log.records.record_body import write_records
 LOOK_AHEAD_RECORDS = 20_000
 """Records read on from a difference, to tell a lost record from a changed one: more than a batch holds."""
 LOOK_AHEAD_BYTES = 16 << 20
-"""Bytes read on from a difference: records may be so large that that many would not fit in a worker."""
+"""Bytes read on from a difference: with large records, `LOOK_AHEAD_RECORDS` would not fit in a worker."""
 
 _MEANING = CODEC_MASK | LOG_APPEND_TIME_BIT
-"""The attributes that say how to read a batch; the others say who wrote it, and how."""
+"""The attributes for reading a batch; all others describe the writer."""
 _SHAPE_OF = attrgetter("base_timestamp_ms", "max_timestamp_ms", "record_count")
 _SHAPE = struct.Struct(">qqiB")
 
@@ -39,12 +39,12 @@ def _always(_: BatchHeader) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """Records that the target may lack: those of a key that comes again (see `Superseded`), in what is shown of it or
-    `later`.
+    """Records that the target may lack: records whose key comes again (see `SupersededKeys`) in the compared part of
+    the target or in `later`.
 
-    `committed`: whether the records of a batch are (None: not known). `first`: the offset of the target at which the
-    first record of the source was written, those after it at the next ones; None: at the source's own offsets.
-    `tail_to`: what belongs below that offset of the target may be gone from its end, or from the log's.
+    `committed`: whether the records of a batch are committed (None: unknown). `first`: the target offset of the
+    source's first record, with consecutive offsets for later records; None: the source's own offsets. `tail_to`:
+    records below this offset of the target may be missing at the end of the compared part, or of the log.
     """
 
     later: Callable[[], Iterable[VisibleBatch]] = tuple
@@ -55,12 +55,17 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Result of a comparison: `records` are the same on both sides, up to the end or the first `difference`;
-    `decoded_records` of them had to be decoded. `markers` are control records that are the same on both sides; they are
-    not among `records`. `compacted_records` are gone from the target; `unknown` says why it is not known whether
-    compaction took all of them, if so. `digest` (BLAKE3, hex) is that of all the source showed; `next_target` the
-    offset after the last equal record of the target, -1 before the first. `following` is the offset of the first record
-    that the target shows after all that was expected; -1: there is none, or nobody looked."""
+    """Result of a comparison.
+
+    - `records`: equal on both sides, up to the end or the first `difference`; `decoded_records` of them had to be
+      decoded.
+    - `markers`: equal control records, not counted in `records`.
+    - `compacted_records`: missing in the target; `unknown`: why it is uncertain whether compaction removed all of them,
+      if so.
+    - `digest` (BLAKE3, hex): over all records of the source.
+    - `next_target`: the offset after the last equal record of the target, -1 before the first.
+    - `following`: the offset of the first target record after all expected records; -1: none, or not looked for.
+    """
 
     records: int
     markers: int
@@ -74,10 +79,9 @@ class Comparison:
 
 
 class RecordComparator:
-    """One comparison. With `offsets` records must have the same offsets as well; `compaction` says what the target may
-    lack, if anything. `exact`: the target must end where the source ends; else of what it has after that only the place
-    is told.
-    """
+    """One comparison. With `offsets`, records must have equal offsets as well. `compaction`: the records that the
+    target may lack, if any. `exact`: the target must end where the source ends; otherwise only the offset of further
+    records is reported."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class RecordComparator:
         self._next_target = -1
 
     def run(self) -> Comparison:
-        """Compare to the end, or to the first difference. Raises what the two sequences raise."""
+        """Compare to the end, or to the first difference. Raises the errors of the two sequences."""
         difference = None
         while difference is None and self._source.has_more():
             if not self._target.has_more():
@@ -124,7 +128,7 @@ class RecordComparator:
         )
 
     def _take_equal_batch(self) -> bool:
-        """Whether both sides stand before batches of equal bytes: then they are behind them now."""
+        """Whether both sides stand before batches of equal bytes. Moves both sides behind equal batches."""
         source, target = self._source.batch, self._target.batch
         if source is None or target is None or not _alike(source, target, offsets=self._offsets):
             return False
@@ -161,7 +165,7 @@ class RecordComparator:
 
     @property
     def _numbers(self) -> bool:
-        """Whether the place of a record in the target follows from how many came before."""
+        """Whether the target offset of a record follows from the number of earlier records."""
         return self._compaction.first is not None
 
     @property
@@ -169,7 +173,7 @@ class RecordComparator:
         return (self._compaction.first or 0) + self._source.passed
 
     def _count(self, equal: int) -> None:
-        """So many records of the source's current batch are the same."""
+        """Count `equal` records of the source's current batch as equal."""
         if self._source.is_control:
             self._markers += equal
         else:
@@ -180,14 +184,14 @@ class RecordComparator:
             self._superseded.show(target, committed=self._target.committed())
 
     def _pass_over(self, source: Sequence[Record]) -> None:
-        """The next source records are not in the target. Brokers drop markers whose records are gone."""
+        """The next source records are not in the target. Brokers remove markers without records."""
         if not self._source.is_control:
             self._superseded.lack(source, committed=self._source.committed())
         self._source.drop(len(source))
         self._lacking += len(source)
 
     def _pass_over_compacted(self, source: Sequence[Record], target_offset: int) -> bool:
-        """Whether the next source records can only be missing because the target is compacted."""
+        """Whether the next source records can be missing only because the target is compacted."""
         by_offset = self._may_lack and self._offsets
         lacking = sum(record.offset < target_offset for record in source) if by_offset else 0
         self._pass_over(source[:lacking])
@@ -208,7 +212,8 @@ class RecordComparator:
         return sum(record.offset < self._compaction.tail_to for record in records)
 
     def _lost(self) -> Difference | None:
-        """What is lacking and does not come again: not in the rest of what is shown of the target, nor later."""
+        """The missing records that do not come again, neither in the rest of the compared part of the target nor
+        later."""
         while self._superseded.waits and self._target.has_more():
             self._show(self._target.peek(self._target.decode()))
             self._target.drop(self._target.decode())
@@ -231,7 +236,7 @@ class RecordComparator:
 
 
 class _WholeBatch:
-    """A batch of which every record counts. `body` is a copy: comparing memoryviews would go byte by byte."""
+    """A batch with all records counted. `body` is a copy: a comparison of memoryviews would go byte by byte."""
 
     __slots__ = ("batch", "body", "header")
 
@@ -242,7 +247,7 @@ class _WholeBatch:
 
 
 class _Side:
-    """One sequence, at a batch of which nothing was compared yet, or at a record inside a decoded one."""
+    """One sequence, before a batch not compared yet, or at a record inside a decoded batch."""
 
     def __init__(
         self,
@@ -255,16 +260,16 @@ class _Side:
         self._committed = committed
         self._header: BatchHeader | None = None
         self.passed = 0
-        """Records that were compared, or passed over."""
+        """Records compared or passed over."""
         self._digest = digest
         self.batch: _WholeBatch | None = None
         self.is_control = False
-        """Of the batch that it is at, or in."""
+        """Whether the current batch is a control batch."""
         self._records: list[Record] = []
         self._position = 0
 
     def has_more(self) -> bool:
-        """Whether there is another batch or record. Batches of which nothing counts are passed over."""
+        """Whether another batch or record follows. Skips batches without counted records."""
         while self.batch is None and self._position == len(self._records):
             following = next(self._batches, None)
             if following is None:
@@ -273,7 +278,7 @@ class _Side:
         return True
 
     def decode(self) -> int:
-        """How many records are decoded and not compared, those of the current batch included."""
+        """The number of decoded records not compared yet, including the current batch."""
         if self.batch is not None:
             self._records, self._position, self.batch = self.batch.batch.records(), 0, None
         return len(self._records) - self._position
@@ -282,7 +287,7 @@ class _Side:
         return self._records[self._position : self._position + count]
 
     def next_offset(self) -> int:
-        """That of the next record, which there has to be."""
+        """The offset of the next record. A next record must exist."""
         self.decode()
         return self._records[self._position].offset
 
@@ -291,16 +296,16 @@ class _Side:
         self.passed += count
 
     def pass_batch(self) -> None:
-        """Stand behind the batch that it is at."""
+        """Move behind the current batch."""
         self.passed += self.batch.header.record_count if self.batch else 0
         self.batch = None
 
     def committed(self) -> bool | None:
-        """Whether the records of the batch that it is at, or in, are."""
+        """Whether the records of the current batch are committed."""
         return None if self._header is None else self._committed(self._header)
 
     def look_ahead(self) -> list[Record]:
-        """The next records, as far as one looks, taken from the sequence."""
+        """The next records, up to the look-ahead limits. Removes them from the sequence."""
         found: list[Record] = []
         size_bytes = 0
         while len(found) < LOOK_AHEAD_RECORDS and size_bytes < LOOK_AHEAD_BYTES and self.has_more():
@@ -312,7 +317,7 @@ class _Side:
         return found
 
     def count_rest(self) -> int:
-        """How many records come after those looked at. Takes them all."""
+        """The number of records after the look-ahead. Reads the sequence to the end."""
         count = 0
         while self.has_more():
             count += self.batch.header.record_count if self.batch else self.decode()
@@ -320,7 +325,7 @@ class _Side:
         return count
 
     def _enter(self, batch: VisibleBatch) -> None:
-        """Stand before the batch, and take it into the digest: what its records are, not where they were or whose."""
+        """Move before the batch, and add its records to the digest: content, not offset or producer."""
         self._header, self.is_control = batch.header, batch.header.is_control
         if batch.record_bounds.takes_all(batch.header):
             self.batch = _WholeBatch(batch)
@@ -334,7 +339,7 @@ class _Side:
 
 
 def _without_gap(records: Sequence[Record]) -> int:
-    """How many of the records, from the first, have offsets without a gap between them."""
+    """The number of records, from the first, with consecutive offsets."""
     first = records[0].offset
     if records[-1].offset - first == len(records) - 1:
         return len(records)
@@ -342,8 +347,8 @@ def _without_gap(records: Sequence[Record]) -> int:
 
 
 def _alike(source: _WholeBatch, target: _WholeBatch, *, offsets: bool) -> bool:
-    """Whether the bytes of both batches say that their records are the same: key, value, headers, time and distance
-    from the base offset all lie in the body, times as distances from the base timestamp."""
+    """Whether the bytes of both batches hold equal records: key, value, headers, time and distance from the base offset
+    all lie in the body, times as distances from the base timestamp."""
     a, b = source.header, target.header
     return (
         _SHAPE_OF(a) == _SHAPE_OF(b)

@@ -1,7 +1,7 @@
-"""Whether a repartitioned topic holds what the backup says: every record in its partition, in the order of its key.
+"""Whether a repartitioned topic holds the backup's records: every record in its partition, in the order of its key.
 
-The copy goes by the logs and the plan alone, so the same reading says which record has to come next in which target
-partition. All target partitions of a task are read in step with it; nothing is kept.
+The copy depends only on the logs and the plan. The same reading therefore yields the next expected record of every
+target partition. All target partitions of a task are read in step; nothing is kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RepartitionProofTask:
 def repartition_proof_tasks(
     plan: Repartition, targets: Sequence[LogRange], *, read_committed: bool
 ) -> list[RepartitionProofTask]:
-    """The tasks that compare all `targets`, those of one topic in the order of their numbers."""
+    """The tasks that compare all `targets`, given in the order of their numbers."""
     groups = (targets[first : first + MAX_TARGETS] for first in range(0, len(targets), MAX_TARGETS))
     return [
         RepartitionProofTask(repartition=plan, targets=tuple(group), read_committed=read_committed) for group in groups
@@ -45,7 +45,7 @@ def repartition_proof_tasks(
 
 
 def prove_repartition(task: RepartitionProofTask, *, ends: ProofEnds) -> tuple[PartitionProof, ...]:
-    """One proof for each of the task's target partitions, without a digest. Raises as `prove_partition`."""
+    """One proof per target partition of the task, without a digest. Raises as `prove_partition`."""
     plan = task.repartition
     views = [SourceView(each, ends.store, read_committed=task.read_committed) for each in plan.sources]
     read, place = reads_of(shared_router(ends.kafka)), placement(plan)
@@ -69,7 +69,7 @@ def _records(view: TargetView) -> Generator[Record, None, None]:
 
 
 class _PartitionComparison:
-    """One target partition: what it holds is taken record by record, as the source says what to expect."""
+    """One target partition: its records are taken one by one, as expected by the source."""
 
     def __init__(self, found: Iterator[Record], view: TargetView, target: LogRange) -> None:
         self._found = found
@@ -94,7 +94,7 @@ class _PartitionComparison:
             self._instead = [] if found is None else [found]
 
     def proof(self, *, exact: bool) -> PartitionProof:
-        """The proof, once everything was expected."""
+        """The proof, after the last expected record."""
         difference = self._difference(exact=exact)
         following = next(self._found, None) if difference is None else None
         return PartitionProof(

@@ -1,9 +1,9 @@
-"""Which records a compacted log may lack: those whose key comes again behind them. The others were lost.
+"""Judges the records that a compacted log lacks: a record is superseded if its key comes again later; otherwise lost.
 
-The log cleaner keeps the last record of each key. So the last one that is lacking needs a later record of its key in
-the log, unless it is a tombstone (they expire), has no key (the cleaner drops those), or is of a transaction that was
-aborted. Memory grows with the keys that are lacking and did not come again so far: 64-bit hashes, `HELD_KEYS_MAX` of
-them; beyond that, the question stays open.
+The log cleaner keeps the last record of every key. The last lacking record of a key needs a later record of the key in
+the log. Exceptions: a tombstone (tombstones expire), a record without a key (the cleaner drops such records), and a
+record of an aborted transaction. Memory grows with the lacking keys that did not come again so far: 64-bit hashes, at
+most `HELD_KEYS_MAX`; beyond the limit the question stays open.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ HELD_KEYS_MAX = 500_000
 
 
 class Superseded:
-    """Judge of the records that a compacted log lacks, told of all records in the order of the log. `placed`: those of
-    both sides have the offsets of one log."""
+    """Judges the records that a compacted log lacks, given all records in the order of the log. `placed`: the records
+    of both sides have the offsets of one log."""
 
     def __init__(self, *, placed: bool, held_max: int = HELD_KEYS_MAX) -> None:
         self._placed = placed
         self._held_max = held_max
         self._held: dict[int, int] = {}
-        """By key, the offset in the backup of the last record that is lacking; `~offset` where that may be right."""
+        """By key, the offset in the backup of the last lacking record; `~offset` when the record may be lacking
+        rightly."""
         self._too_many = False
 
     @property
     def waits(self) -> bool:
-        """Whether a later record could still explain one that is lacking."""
+        """Whether a later record could still explain a lacking record."""
         return bool(self._held)
 
     def lack(self, records: Iterable[Record], *, committed: bool | None) -> None:
-        """Take records of the backup that the log does not have. `committed`: whether their transaction was; None: not
-        known."""
+        """Take records of the backup that the log does not have. `committed`: whether their transaction was committed;
+        None: unknown."""
         for record in records:
             if record.key is not None and committed is not False and not self._too_many:
                 self._hold(hash(record.key), record, certain=committed is True)
 
     def show(self, records: Sequence[Record], *, committed: bool | None) -> None:
-        """Take records that the log has."""
+        """Take records of the log."""
         if not self._held or committed is False:
             return
         for record in records:
@@ -55,7 +56,7 @@ class Superseded:
                 self._held[key] = min(offset, ~offset)
 
     def lost(self) -> Difference | None:
-        """The records that compaction cannot have taken, after all of the log was shown."""
+        """The records that compaction cannot have removed. Call after all records of the log."""
         lost = [offset for offset in self._held.values() if offset >= 0]
         if not lost:
             return None
@@ -70,7 +71,7 @@ class Superseded:
         )
 
     def unknown(self) -> str:
-        """Why it is not known whether compaction took all that is lacking; empty where it is."""
+        """Why it is uncertain whether compaction removed all lacking records; empty when certain."""
         if self._too_many:
             return (
                 f"it lacks records of more than {self._held_max:,} keys that compaction may have taken: whether a "
