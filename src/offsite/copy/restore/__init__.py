@@ -1,1 +1,1 @@
-"""Repository → Kafka: the plan, the target topics, and the writing of one partition in each of its ways."""
+"""Repository → Kafka: the plan, the target topics, and the writers of one partition, one per mode."""

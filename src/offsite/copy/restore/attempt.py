@@ -1,7 +1,9 @@
-"""One attempt at writing one target partition of a restore: its number, its producer, and whether it still counts.
+"""One attempt at writing one target partition of a restore: its number, its producer, and whether the attempt still
+counts.
 
-A newer attempt supersedes it. Brokers refuse what it sends from the newer one's first batch on; and whoever was stopped
-for a while looks into the repository before it sends anything again, in case the brokers have forgotten the producer.
+A newer attempt supersedes an older one. Brokers refuse batches of the older attempt from the newer one's first batch
+on. After a pause, a writer checks the repository before it sends anything again, in case the brokers have forgotten the
+producer.
 """
 
 from __future__ import annotations
@@ -26,17 +28,17 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import Store
 
 PAUSE_S = 1.0
-"""Pause, in seconds, after which an attempt checks that it still counts. Nobody is overtaken in less: a newer attempt
+"""Pause, in seconds, after which an attempt checks whether it still counts. A take-over needs longer: a newer attempt
 first waits for the partition to stand still."""
 CHECK_EVERY_S = 10.0
-"""Seconds between two checks: one small request to the store for each partition that is written."""
+"""Seconds between two checks: one small request to the store per partition in progress."""
 
 _NOT_OURS = (TransactionLost, TargetNotEmpty, TargetDisturbed)
 
 
 class WriteAttempt:
-    """One attempt, with a number that nobody else has. `start`: where the target ended before the restore. Raises what
-    store and broker raise."""
+    """One attempt, with a unique number. `start`: the end of the target before the restore. Raises the errors of store
+    and broker."""
 
     def __init__(  # noqa: PLR0913  # where to write, what it is part of
         self,
@@ -61,12 +63,12 @@ class WriteAttempt:
         self._tell("attempt", "writing begins, and whoever wrote before is shut out")
 
     def producer(self) -> Producer:
-        """The producer of this attempt, at its first record: call it once."""
+        """The producer of this attempt, at its first record. Call once."""
         return Producer(producer_id=self.producer_id, epoch=self.number)
 
     def wrote(self, header: BatchHeader) -> bool:
         """Whether an attempt of this restore wrote the batch, outside of a transaction. Another restore of the same
-        backup writes the same records, and where its records lie in another place, nothing else tells the two apart."""
+        backup writes the same records: at another offset, only the producer id tells the two restores apart."""
         return header.producer_id == self.producer_id
 
     @property
@@ -74,8 +76,8 @@ class WriteAttempt:
         return self.number == 1
 
     def check(self) -> None:
-        """Raises `WriterFenced` when a newer attempt has begun, or the restore has ended: what is in the target by then
-        may be somebody else's."""
+        """Raises `WriterFenced` when a newer attempt has begun or the restore has ended: from then on the target may
+        hold records of another writer."""
         self._checked_s = self._clock.monotonic_s()
         if self._fence.is_superseded(self.number):
             raise self._superseded()
@@ -83,7 +85,7 @@ class WriteAttempt:
             raise self._over()
 
     def guard(self) -> None:
-        """Make `check` after a pause, and now and then. To be called before anything is sent."""
+        """Run `check` after a pause, and at intervals. Call before every send."""
         now_s = self._clock.monotonic_s()
         paused = now_s - self._called_s > PAUSE_S
         self._called_s = now_s
@@ -93,8 +95,8 @@ class WriteAttempt:
 
     @contextmanager
     def judged(self) -> Iterator[None]:
-        """A block whose errors are judged at its end: what a superseded attempt finds in the target is the newer one's
-        work, and no reason to touch anything."""
+        """A block with errors judged at its end: unexpected data found by a superseded attempt is the newer attempt's
+        work, and no reason to change anything."""
         try:
             yield
         except _NOT_OURS:
@@ -102,11 +104,11 @@ class WriteAttempt:
             raise
 
     def unexpected(self, start: int, *, end: int, own: frozenset[int] = frozenset()) -> OffsiteError:
-        """The error for `[start, end)` of the target, which does not hold what it should. `own`: producer ids of the
-        restore besides that of all attempts.
+        """The error for `[start, end)` of the target, when it does not hold the expected records. `own_producer_ids`:
+        producer ids of the restore besides the id of all attempts.
 
-        `TargetDisturbed`: earlier attempts wrote it, so a topic that this restore made may be made again.
-        `TargetNotEmpty`: others have written, there or before, and nothing of theirs must be touched.
+        `TargetDisturbed`: earlier attempts wrote the range; a topic made by this restore may be made again.
+        `TargetNotEmpty`: another producer has written, in the range or before, and its records must not be touched.
         """
         held = LogRange(topic=self.target.topic, partition=self.target.partition, start=self.start, end=end)
         stranger = first_of_others(self._router, held, own=own | {self.producer_id})
@@ -154,7 +156,8 @@ def foreign_records(target: TopicPartition, offset: int) -> TargetNotEmpty:
 
 
 def holds_markers_only(router: Router, held: LogRange) -> bool:
-    """Whether all batches that begin in `held` are transactions' markers, and there is one. Raises as a reader."""
+    """Whether all batches that begin in `log_range` are transaction markers, with at least one batch. Raises as a
+    reader."""
     kinds = [
         h.is_control for item in PartitionReader(router).read(held) if isinstance(item, Chunk) for h in item.batches
     ]
@@ -162,8 +165,8 @@ def holds_markers_only(router: Router, held: LogRange) -> bool:
 
 
 def first_of_others(router: Router, held: LogRange, *, own: frozenset[int]) -> int | None:
-    """Offset of the first batch in `held` that none of these producers wrote; its start when there is no batch at all.
-    Raises what a reader raises."""
+    """Offset of the first batch in `log_range` by a producer outside of `own_producer_ids`; the start of the range
+    without any batch. Raises the errors of a reader."""
     seen = False
     for item in PartitionReader(router).read(held):
         for header in item.batches if isinstance(item, Chunk) else ():

@@ -1,5 +1,5 @@
-"""Plans of restores: which chains of a backup go where. Pure: what is read and target facts in, a frozen plan out;
-every reason not to begin is found here, before a byte is written."""
+"""Plans of restores: the destination of every chain of a backup. Pure: data to read and target facts in, a frozen plan
+out. Every reason against the restore is found here, before a byte is written."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from offsite.model.untrusted.names import PROTECTED_TOPICS
 from offsite.repository.commit import RecordedHole, TopicShape
 
 REPARTITIONED_BATCH_BYTES = 256 * KIB
-"""Size of the new batches of a repartitioned topic: a quarter of what brokers take by default."""
+"""Size of the new batches of a repartitioned topic: a quarter of the brokers' default limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRestore:
-    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created. With
-    `repartition` it gets that many partitions.
+    """One topic to restore: its shape at the source, its name at the target, and whether it has to be created.
+    `repartition`: the new number of partitions, if any.
 
-    `oldest_ms` is a time at or before which records begin, `timestamp_max_ms` that of the newest; -1 when unknown.
+    Records begin at or before `oldest_ms`; `timestamp_max_ms` is the time of the newest record; -1 when unknown.
     """
 
     source: TopicShape
@@ -40,19 +40,19 @@ class TopicRestore:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions that the topic has at the target."""
+        """Number of partitions of the topic at the target."""
         return self.source.partitions if self.repartition is None else self.repartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRestore(PartitionChain):
-    """A chain, and the target partition that its records go to, in their order."""
+    """A chain, and the target partition of its records, in their order."""
 
     target: TopicPartition
 
     @classmethod
     def into(cls, topic: str, chain: PartitionChain) -> PartitionRestore:
-        """The restore of `chain` into the partition of `topic` that has the number of its source."""
+        """The restore of `chain` into the partition of `topic` with the source's partition number."""
         return cls(
             source=chain.source,
             segments=chain.segments,
@@ -66,8 +66,8 @@ class PartitionRestore(PartitionChain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartition:
-    """One topic whose records, those of all `sources`, go to `partitions` target partitions by their keys, in new
-    batches of about `batch_bytes`. What has no key is refused, or goes to each in turn."""
+    """One topic with the records of all `sources` distributed to `partitions` target partitions by key, in new batches
+    of about `batch_bytes`. Records without a key are refused, or go to the partitions in turn."""
 
     target: str
     partitions: int
@@ -78,8 +78,8 @@ class Repartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """A decided restore: `partitions` are chains of their own, `repartitions` topics whose partitions mix. `skipped`
-    are selected topics that are left out, with the reason."""
+    """A decided restore: `partitions` are chains with a target partition of their own, `repartitions` topics with mixed
+    partitions. `skipped` are selected topics that are left out, with the reason."""
 
     backup: str
     commit: int
@@ -91,12 +91,12 @@ class RestorePlan:
 
     @property
     def all_chains(self) -> tuple[PartitionChain, ...]:
-        """The chains of all source partitions that are read, alone or mixed with others."""
+        """The chains of all source partitions to read, alone or mixed."""
         return (*self.partitions, *(source for each in self.repartitions for source in each.sources))
 
     @property
     def source_names(self) -> set[str]:
-        """The names at the source of the topics that are restored."""
+        """The source names of the restored topics."""
         return {topic.source.topic for topic in self.topics}
 
     @property
@@ -115,10 +115,10 @@ def plan_restore(
     existing: Container[str],
     counts: PartitionCounts | None = None,
 ) -> RestorePlan:
-    """The plan to restore `selected` into a target that has the topics `existing`. `counts`: of partitions, where they
-    change; a schema registry wants one, so a count for all topics does not mean its own.
+    """The plan to restore `selected` into a target with the topics `existing`. `counts`: new numbers of partitions. A
+    schema registry needs one partition: a count for all topics does not apply to its topic.
 
-    Whether existing topics can take it is for a preflight to judge. Raises `BadOption` (two topics under one name, a
+    A preflight decides whether existing topics can take the records. Raises `BadOption` (two topics under one name, a
     count for a topic not restored), `ProtectedTopic`.
     """
     names = target_names(selected, renames)
@@ -152,7 +152,7 @@ def plan_restore(
 
 
 def target_names(selected: SelectedChains, renames: Renames) -> dict[str, str]:
-    """The name at the target of each topic of `selected`. Raises what `plan_restore` raises of these."""
+    """The target name of every topic of `selected`. Raises the errors of `plan_restore` for names."""
     names = renames.target_names(selected.names)
     if unused := renames.unused(names):
         raise BadOption(f"--rename names {', '.join(unused)}, which is not restored", hint="select it with --topics")

@@ -1,12 +1,12 @@
-"""Repository → Kafka: one topic into another number of partitions, by the rule that Kafka's own producers go by.
+"""Repository → Kafka: one topic into another number of partitions, by the rule of Kafka's own producers.
 
-A key lives in one partition of the source, so reading each source partition in order keeps the order of every key. The
-source partitions are read in turns, a slice of each, so that the records of a target partition are roughly in the order
-of their times. Which record comes when, and where a batch ends, follows from the logs and the plan alone, not from how
-the backup stores them: so an earlier attempt ended where one of these batches ends, and the number of records in a
-target partition tells where (see `target_partition_writer`).
+A key lives in one partition of the source: reading every source partition in order keeps the order of every key. The
+source partitions are read in turns, a slice of each, and the records of a target partition are roughly in the order of
+their times. The order of records and the ends of batches depend only on the logs and the plan, not on how the backup
+stores them. An earlier attempt therefore ended at the end of one of these batches, and the number of records in a
+target partition tells which (see `target_partition_writer`).
 
-There is no map from source to target offsets: a source partition's records go to many places.
+No map from source to target offsets exists: a source partition's records go to many places.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from offsite.model.errors import KeylessRecord
 from offsite.stores.store import Store
 
 MAX_TARGETS = 16
-"""Target partitions written by one task: each holds up to six of its new batches in memory."""
+"""Target partitions written by one task: up to six new batches per partition are in memory."""
 
 _MAX_BATCH_RECORDS = 10_000
-"""Records of a batch at most: keeps the memory of tiny records, decoded, in proportion to that of their batch."""
+"""Most records of a batch: keeps the memory of tiny decoded records in proportion to the batch."""
 _RECORD_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 8
 
 SLICE_OFFSETS = 500_000
-"""Offsets read of one source partition before the next has its turn: one reader is open at a time, so memory does not
-grow with partitions, and what is read twice at the borders (4 MiB) stays small."""
+"""Offsets read of one source partition before the next has its turn. One reader is open at a time: memory does not grow
+with partitions, and the data read twice at the borders (4 MiB) stays small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionTask:
-    """A task that fills some of the target partitions of one topic; `target_starts` says where each of them ended
-    before the restore's first attempt. Every task of a topic reads the whole of it."""
+    """A task that fills some of the target partitions of one topic; `target_starts`: the end of every target partition
+    before the restore's first attempt. Every task of a topic reads the whole topic."""
 
     repartition: Repartition
     target_starts: tuple[tuple[TopicPartition, int], ...]
@@ -54,8 +54,8 @@ class RepartitionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionReceipt:
-    """Result for one target partition; as `RestoreReceipt`. What was left out of the whole topic is told with its
-    partition 0 only."""
+    """Result for one target partition; as `RestoreReceipt`. Only partition 0 reports the records left out of the whole
+    topic."""
 
     target: TopicPartition
     records: int
@@ -78,7 +78,7 @@ def repartition_tasks(plan: Repartition, starts: Mapping[TopicPartition, int]) -
 def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[RepartitionReceipt, ...]:
     """Bring the task's target partitions to the plan's end. May run again after any crash.
 
-    Raises as `translate_partition`, and `KeylessRecord` unless the plan says what becomes of such.
+    Raises as `translate_partition`, and `KeylessRecord` unless the plan allows records without a key.
     """
     router = shared_router(ends.kafka)
     views = [SourceView(p, ends.store, read_committed=ends.read_committed) for p in task.repartition.sources]
@@ -104,7 +104,7 @@ def repartition_topic(task: RepartitionTask, *, ends: RestoreEnds) -> tuple[Repa
 
 
 def keyless_offset(partition: PartitionChain, *, store: Store, read_committed: bool) -> int | None:
-    """The source offset of the partition's first record without a key, if there is one. Reads everything up to it."""
+    """The source offset of the partition's first record without a key, if any. Reads everything up to the record."""
     batches = SourceView(partition, store, read_committed=read_committed).batches()
     return next((record.offset for batch in batches for record in batch.records() if record.key is None), None)
 
@@ -119,8 +119,8 @@ def _fill(batchers: Mapping[int, _Batcher], views: Sequence[SourceView], plan: R
 
 
 def placement(plan: Repartition) -> Callable[[Record], int]:
-    """A function that gives the target partition of a record. Records without a key go to all partitions in turn, in
-    the order in which every task reads; or raise `KeylessRecord`."""
+    """A function that gives the target partition of a record. A record without a key goes to the partitions in turn, in
+    the read order of every task; or raises `KeylessRecord`."""
     partitions, turn = plan.partitions, -1
 
     def place(record: Record) -> int:
@@ -139,7 +139,8 @@ def placement(plan: Repartition) -> Callable[[Record], int]:
 
 
 def in_turns(views: Sequence[SourceView], sources: Sequence[PartitionChain]) -> Iterator[VisibleBatch]:
-    """The batches of all partitions, in turns: as many slices of each, so that short partitions do not end early."""
+    """The batches of all partitions, in turns: the same number of slices of every partition, so that short partitions
+    do not end early."""
     bounds = [(source.segments[0].lowest_offset, source.end) for source in sources]
     turns = max((ceil((end - start) / SLICE_OFFSETS) for start, end in bounds), default=0)
     for turn in range(turns):
@@ -161,8 +162,8 @@ def _receipt(writer: TargetPartitionWriter, views: Sequence[SourceView]) -> Repa
 
 
 class _Batcher:
-    """The batches of one target partition in the making. One that is full, or of another codec than the next record,
-    leaves; a record larger than a batch travels alone."""
+    """Builds the batches of one target partition. A full batch is sent, and a batch with another codec than the next
+    record; a record larger than a batch travels alone."""
 
     def __init__(self, writer: TargetPartitionWriter, *, batch_bytes: int) -> None:
         self.writer, self._batch_bytes = writer, batch_bytes
@@ -170,7 +171,7 @@ class _Batcher:
         self._open_bytes = self._codec = 0
 
     def add(self, record: Record, codec: int) -> None:
-        """Take the next record, from a batch of `codec`. May block, and raises, as `TargetPartitionWriter.take`."""
+        """Add the next record, from a batch of `codec`. May block, and raises, as `TargetPartitionWriter.take`."""
         size_bytes = _size_bytes(record)
         full = self._open_bytes + size_bytes > self._batch_bytes or len(self._open) == _MAX_BATCH_RECORDS
         if self._open and (full or codec != self._codec):
@@ -192,7 +193,7 @@ class _Batcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewBatch:
-    """Records from anywhere that leave as one batch."""
+    """Records from any source batches that are sent as one batch."""
 
     records: int
     content: Sequence[Record]
@@ -207,7 +208,7 @@ class _NewBatch:
 
 
 def _size_bytes(record: Record) -> int:
-    """At least what the record takes in a batch."""
+    """The least size of the record in a batch."""
     _, _, _, key, value, headers = record
     size_bytes = _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     if headers:

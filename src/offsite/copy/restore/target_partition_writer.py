@@ -1,23 +1,23 @@
-"""Appends to one target partition of a restore, behind what earlier attempts at it have appended already.
+"""Appends to one target partition of a restore, behind the records of earlier attempts.
 
-How an attempt can know which of its records are in the log, though a crash leaves no list of them:
+How an attempt knows which records are in the log, although a crash leaves no list:
 
-The restore point and the plan alone say which records come, in which order, and where their batches end. So every
-attempt would write the same log, and the number of records in the target says how far the earlier ones came, if the
-target holds a beginning of that log and nothing else. It does, because each attempt writes as an idempotent producer
-(KIP-98): a batch carries the producer's id and the sequence number of its first record, and the leader takes it whole
-or not at all, behind the batch before it, and once, however often it is sent. And because attempts shut each other out:
-all share one producer id, and a later one has the higher epoch (see `copy.restore.attempt`). Its first batch starts the
-sequence anew under that epoch, and from then on the leader refuses whoever still writes under a lower one (KIP-360).
+1. The restore point and the plan alone determine the records, their order, and the ends of their batches. Every attempt
+would write the same log. If the target holds a beginning of this log and nothing else, the number of records in the
+target is the progress of the earlier attempts. 2. The target holds nothing else, because every attempt writes as an
+idempotent producer (KIP-98): a batch carries the producer's id and the sequence number of its first record. The leader
+takes a batch whole or not at all, behind the previous batch, and once, however often it is sent. 3. Attempts shut one
+another out: all share one producer id, and a later attempt has the higher epoch (see `copy.restore.attempt`). Its first
+batch starts the sequence anew under the epoch; from then on the leader refuses writers under a lower epoch (KIP-360).
 
-What an earlier attempt still appends before that first batch is looked for: the end of the log is asked for again when
-all that was there has passed, once more right before the first batch goes out, and each acknowledgement tells at which
-offset its batch stands. An end or an offset that is not the expected one stops the attempt; whether the topic is made
-anew or left alone follows from who wrote there. Those who are no attempt at all are found by comparing the last batches
-that are there with those that should be.
+Records that an earlier attempt appends before this first batch are looked for: the end of the log is requested again
+when all existing records have passed, once more right before the first batch is sent, and every acknowledgement tells
+the offset of its batch. An unexpected end or offset stops the attempt; the producer of the unexpected records decides
+whether the topic is made anew or left alone. Records of other writers are found by a comparison of the last existing
+batches with the expected ones.
 
-The map of source to target offsets has no other source either: batches that are there are mapped as they pass, by
-counting from where the target ended before the first attempt; the others where they have to be acknowledged.
+The map of source to target offsets follows from the same counting. Existing batches are mapped as they pass, from the
+target's end before the first attempt on; new batches are mapped to the offset that their acknowledgement must have.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
 
 COMPARED_BATCHES = 8
-"""Batches at the end of the target that are compared: whatever others wrote came at the end."""
+"""Batches to compare at the end of the target: other writers wrote at the end."""
 
 Runs = Sequence[tuple[int, int]]
 """Source offsets, as pairs of (first offset, count) in rising order."""
 
 
 class TargetBatch(Protocol):
-    """A batch without gaps that belongs into the target partition. Encoded or decoded only where that is needed."""
+    """A batch without gaps for the target partition. Encoded or decoded only on demand."""
 
     @property
     def records(self) -> int:
@@ -57,7 +57,7 @@ class TargetBatch(Protocol):
 
     @property
     def runs(self) -> Runs:
-        """Source offsets of the records; empty where no offset map is kept."""
+        """Source offsets of the records; empty without an offset map."""
 
     def encoded(self) -> bytearray | memoryview:
         """The batch in memory that the writer may change and keep."""
@@ -67,12 +67,12 @@ class TargetBatch(Protocol):
 
 
 class TargetPartitionWriter:
-    """The writer of the partition of `attempt`: takes all its batches, in order, and appends those that no earlier
-    attempt appended.
+    """The writer of the partition of `attempt`: takes all its batches, in order, and appends the batches that no
+    earlier attempt appended.
 
-    `offset_map` learns of every record where it is. The partition held nothing of the restore before the first attempt,
-    and one chain of batches at a time is written to it. Building it waits for the end of the log to stand still; raises
-    what that raises.
+    `offset_map` learns the offset of every record. The partition held nothing of the restore before the first attempt,
+    and one chain of batches at a time is written to the partition. The constructor waits for the end of the log to
+    stand still, and raises the errors of the wait.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class TargetPartitionWriter:
         self._map = offset_map
         self.target = attempt.target
         self.records = 0
-        """How many were taken, whoever appended them."""
+        """Number of records taken, whichever attempt appended them."""
         self.appended_bytes = 0
         """Size of the batches that this attempt appended."""
         self.next_offset = attempt.start
-        """Where the next record belongs: behind all that were there or were sent."""
+        """The offset of the next record: behind all existing or sent records."""
         self._log_end = settled_end_offset(router, self.target, start=attempt.start)
         self._resumes = True
         self._last_there: deque[tuple[int, TargetBatch]] = deque(maxlen=COMPARED_BATCHES)
@@ -113,10 +113,10 @@ class TargetPartitionWriter:
         self._writer.close()
 
     def take(self, batch: TargetBatch) -> None:
-        """Append the next batch unless it is there. May block until a batch before it is acknowledged.
+        """Append the next batch unless present. May block until a previous batch is acknowledged.
 
         Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` or `TargetNotEmpty` when the target
-        holds anything else than it should, and what the broker raises.
+        holds unexpected records, and the errors of the broker.
         """
         self.records += batch.records
         if self._resumes and self._is_there(batch.records):
@@ -126,12 +126,14 @@ class TargetPartitionWriter:
             self._append(batch)
 
     def finish(self) -> None:
-        """Return when everything is acknowledged, and nothing more is there than what was taken. Raises as `take`."""
+        """Return when everything is acknowledged, and the target holds no records besides the taken ones. Raises as
+        `take`."""
         self._writer.flush()
         self._end_resume()
 
     def _is_there(self, count: int) -> bool:
-        """Whether the log goes on for `count` records. Once it does not, no later batch is there either."""
+        """Whether the log holds the next `count` records. After the first missing batch, no later batch is present
+        either."""
         end = self.next_offset + count
         if end > self._log_end:
             self._log_end = settled_end_offset(self._router, self.target, start=self._log_end)
@@ -140,7 +142,7 @@ class TargetPartitionWriter:
         return self._resumes
 
     def _end_resume(self) -> None:
-        """All that earlier attempts appended has passed: from here on this one appends."""
+        """All records of earlier attempts have passed: from here on this attempt appends."""
         if not self._resumes:
             return
         self._resumes = False
@@ -152,12 +154,12 @@ class TargetPartitionWriter:
             decided("resume", why=why, topic=self.target.topic, partition=self.target.partition, start=self._log_end)
 
     def _compare(self) -> None:
-        """Whether the last batches that are there hold the records that they should."""
+        """Compare the last existing batches with the expected records."""
         expected = dict(self._last_there)
         first, target = self._last_there[0][0], self.target
         self._last_there.clear()
         there = LogRange(topic=target.topic, partition=target.partition, start=first, end=self._log_end)
-        for item in PartitionReader(self._router).read(there, reach_back=True):  # a large one may begin before it
+        for item in PartitionReader(self._router).read(there, reach_back=True):  # a large batch may begin earlier
             if not isinstance(item, Chunk):
                 continue
             for header in item.batches:
@@ -188,8 +190,8 @@ class TargetPartitionWriter:
 
 
 def _holds_only(expected: Sequence[Record], found: Iterable[Record], *, start: int) -> bool:
-    """Whether each record `found` at or after `start` is the one of `expected`, which begin there. Those that the log
-    cleaner took out meanwhile are no difference."""
+    """Whether every record of `actual` at or after `start` equals the record of `expected`, which begin at `start`.
+    Records removed by the log cleaner meanwhile are no difference."""
     return all(
         record.offset - start < len(expected)
         and record_content(expected[record.offset - start]) == record_content(record)

@@ -1,9 +1,8 @@
-"""Which settings a target topic gets: while records are written, and at the end. Pure.
+"""The settings of a target topic: during the write, and at the end. Pure.
 
-While they are written, a topic must not judge them: no retention, no compaction, times as the producer gave them,
-however old or far ahead, batches as large as they are. At the end a created topic has the source's settings, an
-existing one its own. A batch limit that the source had from its brokers stays on the topic where the target's brokers
-allow less.
+During the write a topic must not judge the records: no retention, no compaction, times as given by the producer,
+however old or far ahead, batches of any size. At the end a created topic has the source's settings, an existing one its
+own. A batch limit that the source had from its brokers stays on the topic when the target's brokers allow less.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from offsite.repository.restores.topic_settings import LeftOut, TopicSettings
 
 BATCH_LIMIT = "max.message.bytes"
 KAFKA_BATCH_LIMIT_BYTES = 1024 * KIB + 12
-"""Largest batch that a broker takes unless it is configured otherwise, in bytes."""
+"""Largest batch that a broker takes by default, in bytes."""
 REENCODED_GROWTH = 2
-"""Factor by which a batch may grow when it is encoded anew: its producer may have compressed much harder."""
+"""Most growth of a batch by re-encoding, as a factor: the producer may have compressed much harder."""
 REENCODED_MARGIN_BYTES = 64 * KIB
-"""Bytes by which it may grow besides, for batches too small to compress."""
+"""Additional growth in bytes, for batches too small to compress."""
 AT_ONCE = "it would delete restored records at once"
 _RETENTION = {"retention.ms": "-1", "retention.bytes": "-1"}
 _TIME_TYPE = {"message.timestamp.type": "CreateTime"}
@@ -37,8 +36,7 @@ _OF_THE_SOURCE = frozenset({"leader.replication.throttled.replicas", "follower.r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDefaults:
-    """Settings that a topic has from the target's brokers where it has none of its own. A negative retention is no
-    limit."""
+    """Settings of the target's brokers for topics without settings of their own. A negative retention is no limit."""
 
     retention_ms: int = -1
     retention_bytes: int = -1
@@ -50,7 +48,7 @@ class BrokerDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Facts besides the topics that the decision depends on. `brokers`: how many the target has."""
+    """Facts besides the topics for the decision. `brokers`: number of the target's brokers."""
 
     brokers: int
     now_ms: int
@@ -59,18 +57,18 @@ class Circumstances:
 
 
 def decide_settings(topic: TopicRestore, target: TargetTopic | None, given: Circumstances) -> TopicSettings:
-    """The settings of one target topic: of a topic to create (`target` None), or of an empty one that `target_problems`
-    finds fit."""
+    """The settings of one target topic: of a topic to create (`target` None), or of an empty topic accepted by
+    `target_problems`."""
     return _of_existing(topic, target, given) if target is not None else _of_created(topic, given)
 
 
 def batch_limit_bytes(settings: TopicSettings, defaults: BrokerDefaults) -> int:
-    """The largest batch that a topic to create takes while records are written."""
+    """The largest batch accepted by a topic to create, during the write."""
     return setting_number(dict(settings.configs) | dict(settings.meanwhile), BATCH_LIMIT, defaults.max_batch_bytes)
 
 
 def without(settings: TopicSettings, refused: Mapping[str, str]) -> TopicSettings:
-    """The settings of a topic to create, less those that the target does not take: setting → reason."""
+    """The settings of a topic to create, less the settings refused by the target: setting → reason."""
     values = dict(settings.configs)
     lost = tuple(LeftOut(setting=n, value=values[n], reason=why) for n, why in refused.items() if n in values)
     return replace(
@@ -110,7 +108,7 @@ def _of_created(topic: TopicRestore, given: Circumstances) -> TopicSettings:
 
 
 def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> TopicSettings:
-    """Only what stands in the way is set aside, and put back at the end."""
+    """Only obstacles are set aside, and put back at the end."""
     meanwhile = dict(_obstacles(topic, target, given))
     own = dict(target.configs)
     return TopicSettings(
@@ -127,7 +125,7 @@ def _of_existing(topic: TopicRestore, target: TargetTopic, given: Circumstances)
 def _obstacles(topic: TopicRestore, target: TargetTopic, given: Circumstances) -> Iterator[tuple[str, str]]:
     if target.compacts:
         yield "cleanup.policy", "delete"
-        if not target.deletes:  # without compaction its retention begins to count, be it its brokers' default
+        if not target.deletes:  # without compaction, retention begins to count, even as the brokers' default
             yield from _RETENTION.items()
     if topic.timestamp_max_ms >= 0:
         if not target.keeps_times:
@@ -156,7 +154,7 @@ def _left_out(topic: TopicRestore, replicas: int, given: Circumstances) -> Itera
 
 
 def _deleting(topic: TopicRestore, source: Mapping[str, str], given: Circumstances) -> Iterator[str]:
-    """What deletes, whether the topic has it from its source or from the target's brokers."""
+    """The settings that delete records, from the topic's source or from the target's brokers."""
     policy, defaults = source.get("cleanup.policy"), given.defaults
     if not (defaults.deletes if policy is None else "delete" in policy):
         return

@@ -1,7 +1,7 @@
-"""Whether an existing topic can take what a restore would write into it. Pure: its facts in, problems out.
+"""Whether an existing topic can take the records of a restore. Pure: facts of the topic in, problems out.
 
-A broker judges record by record, and may refuse one when half of a restore is written. The same rules are applied here
-before the first record is written. What can be set aside meanwhile and put back at the end is no problem: see
+A broker judges record by record, and may refuse a record in the middle of a restore. The same rules are applied here
+before the first record is written. Settings that can be set aside meanwhile and put back at the end are no problem: see
 `target_settings`.
 """
 
@@ -22,12 +22,14 @@ _MAKE_ROOM = "delete the empty topic, or restore under another name with --renam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTopic:
-    """A topic that exists on the target. `records` is the number of offsets it holds, over all partitions.
+    """A topic that exists on the target. `records` is its number of offsets, over all partitions.
 
-    `max_batch_bytes`: the largest batch it takes. It takes record times in `[oldest_taken_ms, newest_taken_ms]`, and
-    its brokers delete what is older than `oldest_kept_ms`, and of each partition what is more than `kept_bytes`; or
-    nothing, when it is not one that `deletes`. `keeps_times`: it has CreateTime. `compacts`: it takes no record without
-    a key. `configs` are its own settings, `ends` where each partition ends.
+    - `max_batch_bytes`: the largest accepted batch.
+    - `oldest_taken_ms`, `newest_taken_ms`: the bounds of accepted record times.
+    - `oldest_kept_ms`, `kept_bytes`: brokers delete older records, and bytes of a partition beyond the limit; nothing
+      unless the topic `deletes`.
+    - `keeps_times`: the topic has CreateTime. `compacts`: the topic refuses records without a key.
+    - `configs` are its own settings, `ends` the end of every partition.
     """
 
     topic: str
@@ -48,7 +50,7 @@ class TargetTopic:
 def target_problems(
     target: TargetTopic, topic: TopicRestore, *, may_override_retention: bool
 ) -> Iterator[OffsiteError]:
-    """Every reason why `target` cannot take `topic`, with a hint that says what to change."""
+    """Every reason why `target` cannot take `topic`, with a hint for the change needed."""
     if target.records:
         yield TargetNotEmpty(
             f"{target.topic} exists on the target and holds {target.records:,} records",

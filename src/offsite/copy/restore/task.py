@@ -1,8 +1,8 @@
 """Any partition of a restore, as one function for the workers: topics of both offset modes run together, several
 partitions at a time in one task.
 
-A broker takes about as long over a request as over the batch of a small one. Partitions of one leader that are written
-together share requests, so a task has several; and small partitions cost less than a task of their own.
+A broker takes about as long over a request as over one small batch. Partitions of one leader that are written together
+share requests: a task has several partitions, and small partitions cost less than a task of their own.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ AnyRestoreTask: TypeAlias = RestoreTask | PreserveTask
 Written: TypeAlias = Done[RestoreReceipt] | Failed
 
 TOGETHER_MAX = 4
-"""Partitions that a task writes in turns. More of them gain little, and each has memory of its own."""
+"""Partitions that a task writes in turns. More partitions gain little, and every partition needs memory."""
 SMALL_BYTES = 4 * MIB
-"""A partition with fewer bytes is small: it takes about as long to begin as to write."""
+"""A partition with fewer bytes is small: its start takes about as long as its write."""
 SMALL_MAX = 64
 """Small partitions of a bundle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreBundle:
-    """Partitions that one worker writes, `TOGETHER_MAX` at a time, and their places in the plan."""
+    """Partitions that one worker writes, `TOGETHER_MAX` at a time. `numbers`: their indexes in the plan."""
 
     numbers: tuple[int, ...]
     tasks: tuple[AnyRestoreTask, ...]
@@ -56,7 +56,8 @@ class RestoreBundle:
 
 
 def bundled(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundle]:
-    """All `tasks`, dealt out by size, the largest first, so that bundles are alike. `slots`: how many run at once."""
+    """All `tasks`, dealt out by size, the largest first, into bundles of similar size. `slots`: number of bundles that
+    run at once."""
     ordered = sorted(range(len(tasks)), key=lambda number: -_size_bytes(tasks[number]))
     large = [number for number in ordered if _size_bytes(tasks[number]) >= SMALL_BYTES]
     small = ordered[len(large) :]
@@ -67,8 +68,8 @@ def bundled(tasks: Sequence[AnyRestoreTask], *, slots: int) -> list[RestoreBundl
 
 
 def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[Written, ...]:
-    """Write the partitions, and return the outcome of each, in their order: one that cannot be written spares the
-    others. Raises what a partition raises that is alone."""
+    """Write the partitions, and return the outcomes in order: a partition that cannot be written does not stop the
+    rest. For a bundle of one partition, raises the errors of the partition."""
     if len(bundle.tasks) == 1:
         return (Done(value=restore_any_partition(bundle.tasks[0], ends=ends)),)
     outcomes = _Turns(bundle.tasks, ends).run()
@@ -76,7 +77,7 @@ def write_bundle(bundle: RestoreBundle, *, ends: RestoreEnds) -> tuple[Written, 
 
 
 def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> RestoreReceipt:
-    """Write one partition alone. Raises what its mode raises."""
+    """Write one partition alone. Raises the errors of its mode."""
     attempt = _attempt(task, ends)
     attempt.check()
     steps = _steps(task, attempt, ends, paced_lanes(shared_router(ends.kafka)))
@@ -91,9 +92,9 @@ def restore_any_partition(task: AnyRestoreTask, *, ends: RestoreEnds) -> Restore
 class _Turns:
     """Partitions written in turns.
 
-    The attempts at all of them begin before anything is written: were each to begin when its turn comes, a worker that
-    was stopped, and that another has taken the place of, would wake up and be the newer attempt at what it had not
-    begun. And where the first attempt was overtaken, that is the end of all.
+    All attempts begin before the first write. If every attempt began at its turn, a worker that was stopped and
+    replaced would wake up and begin newer attempts at its remaining partitions. A take-over of the first attempt ends
+    all.
     """
 
     def __init__(self, tasks: Sequence[AnyRestoreTask], ends: RestoreEnds) -> None:
@@ -105,7 +106,7 @@ class _Turns:
         self._first: WriteAttempt | None = None
 
     def run(self) -> Mapping[int, Written]:
-        """The outcome of each, by its place."""
+        """The outcomes by index."""
         try:
             self._begin()
         except WriterFenced:
@@ -123,8 +124,8 @@ class _Turns:
         return self._outcomes
 
     def _begin(self) -> None:
-        """Begin all attempts. Raises `WriterFenced` as soon as a newer one at the first has begun: the numbers of the
-        others are its successor's to take."""
+        """Begin all attempts. Raises `WriterFenced` as soon as a newer attempt at the first partition has begun: the
+        numbers of the remaining partitions belong to the successor."""
         lanes = paced_lanes(shared_router(self._ends.kafka))
         for number, task in enumerate(self._tasks):
             if self._first is not None:
@@ -152,7 +153,7 @@ class _Turns:
                 self._under_way.append((number, steps))
 
     def _is_refused(self, number: int) -> bool:
-        """Whether trying it would be waiting in vain once more: then that is its outcome."""
+        """Whether another try would only wait in vain once more; the refusal is the outcome."""
         refusal = self._silent.refusal(self._tasks[number].partition.target)
         if refusal is not None:
             self._outcomes[number] = Failed(error=refusal, trace="", tried=False)
@@ -166,7 +167,7 @@ class _Turns:
             return
         if self._is_overtaken():
             self._stop()
-        else:  # somebody woke up in front of this one's number, and has gone again: it may be tried once more
+        else:  # another writer took a higher number, and has gone again: the partition may be tried once more
             self._outcomes[number] = Failed(error=error, trace="", tried=False)
 
     def _is_overtaken(self) -> bool:
@@ -206,14 +207,14 @@ def _steps(task: AnyRestoreTask, attempt: WriteAttempt, ends: RestoreEnds, lanes
 
 
 def _step(steps: RestoreSteps) -> Written | None:
-    """One step; None: there are more."""
+    """One step; None: more steps follow."""
     try:
         next(steps)
     except StopIteration as ended:
         return Done(value=ended.value)
     except OffsiteError as error:
         return Failed(error=error, trace=safe_trace(error))
-    except Exception as error:  # noqa: BLE001  # it is told, and spares the others
+    except Exception as error:  # noqa: BLE001  # reported as the outcome, and stops no other partition
         return Failed(error=foreign(error), trace=safe_trace(error))
     return None
 

@@ -1,7 +1,9 @@
-"""Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map says where to.
+"""Repository → Kafka: one partition as one ordered chain, in a worker. Gaps are closed; the offset map records the new
+offsets.
 
-A map is stored when all records are acknowledged, so it is there only if they are. A restore that goes on after a crash
-passes over what an earlier attempt appended, maps it again and never produces it again (see `target_partition_writer`).
+A map is stored after all records are acknowledged: a stored map proves the records. A restore that continues after a
+crash skips the records of an earlier attempt, maps them again, and never produces them again (see
+`target_partition_writer`).
 """
 
 from __future__ import annotations
@@ -32,9 +34,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreEnds:
-    """The two ends of a restore's copy, repository and cluster, as they travel to the workers. `records`: where the
-    restore's records lie. `read_committed`: leave out what transactions aborted, and what was undecided at the restore
-    point."""
+    """The two ends of a restore's copy, repository and cluster, as sent to the workers. `records`: the store of the
+    restore's records. `read_committed`: leave out aborted data, and data undecided at the restore point."""
 
     kafka: KafkaConfig
     store: Store
@@ -45,8 +46,8 @@ class RestoreEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTask:
-    """One chain to write. `target_start`: where the target partition ended before the restore's first attempt;
-    `making`: which making of the target topic that was (see `RestoreTargets`)."""
+    """One chain to write. `target_start`: the end of the target partition before the restore's first attempt; `making`:
+    the number of the making of the target topic (see `RestoreTargets`)."""
 
     partition: PartitionRestore
     target_start: int
@@ -55,8 +56,9 @@ class RestoreTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReceipt:
-    """Result for one partition. `records` are those in the target now, `resumed_records` of them written by an earlier
-    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts such transactions."""
+    """Result for one partition. `records` are in the target now, `resumed_records` of them written by an earlier
+    attempt; `invisible_records` were left out as aborted or undecided, `undecided` counts the undecided
+    transactions."""
 
     source: PartitionId
     target: TopicPartition
@@ -68,27 +70,28 @@ class RestoreReceipt:
 
 
 def paced_lanes(router: Router) -> Lanes:
-    """Lanes on which batches go out at the rate of the running task. Raises `SparkFailed`."""
+    """Lanes that send batches at the rate of the running task. Raises `SparkFailed`."""
     pace = rate_lease.writes()
     return Lanes(router, pay=None if pace is None else pace.pay)
 
 
 RestoreSteps: TypeAlias = Generator[None, None, RestoreReceipt]
-"""The writing of one partition, a batch or so at a time, so that several can go on in turns."""
+"""The writing of one partition, about a batch at a time, so that several partitions can take turns."""
 
 
 def translate_partition(
     task: RestoreTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
 ) -> RestoreSteps:
     """Bring the target partition to the plan's end and store its offset map. May run again after any crash, as a new
-    attempt, or beside another run of it, which then ends.
+    attempt, or beside another run of the same task, which then ends.
 
-    Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` when an older one wrote after this one's
-    beginning, `TargetNotEmpty` when the target holds what no attempt wrote, and what store and broker raise.
+    Raises `WriterFenced` when a newer attempt has begun, `TargetDisturbed` when an older attempt wrote after the
+    beginning of this one, `TargetNotEmpty` when the target holds records of no attempt, and the errors of store and
+    broker.
     """
     router, chain = shared_router(ends.kafka), task.partition
     with attempt.judged():
-        attempt.guard()  # it may have begun long ago
+        attempt.guard()  # the attempt may have begun long ago
         view = SourceView(chain, ends.store, read_committed=ends.read_committed)
         offset_map = OffsetMapBuilder(source_start=chain.segments[0].start, target_start=task.target_start)
         size_bytes = 0
@@ -114,11 +117,11 @@ def translate_partition(
 
 
 class DenseBatch(NamedTuple):
-    """The gap-free image of a source batch, which is what a restore that closes gaps produces. `batch` holds `records`
-    records; they stand for the source offsets of `runs`, pairs of (first offset, count) in rising order.
+    """The gap-free image of a source batch, produced by a restore that closes gaps. `batch` holds `records` records;
+    they stand for the source offsets of `runs`, pairs of (first offset, count) in rising order.
 
-    Nearly every batch goes out as it is, without a copy: `batch` may be part of the memory it was made from. Only a
-    batch with inner gaps, with times given by a broker, or with a border of what is restored inside it is decoded.
+    Nearly every batch is sent unchanged, without a copy: `batch` may be part of the source buffer. Only a batch with
+    inner gaps, with times given by a broker, or with a border of the restored range inside is decoded.
     """
 
     batch: bytearray | memoryview
@@ -129,13 +132,13 @@ class DenseBatch(NamedTuple):
         return self.batch
 
     def decoded(self) -> list[Record]:
-        """The records at the offsets of `batch`, which need not be those of `runs`."""
+        """The records at the offsets of `batch`, which may differ from `runs`."""
         (header,) = scan(memoryview(self.batch))
         return decode(memoryview(self.batch), header)
 
 
 def dense_batch(data: memoryview, header: BatchHeader, record_bounds: RecordBounds) -> DenseBatch | None:
-    """The batch `header` of `data` with the records that `record_bounds` takes; None when it takes none."""
+    """The batch `header` of `data` with the records accepted by `record_bounds`; None without any."""
     if record_bounds.takes_none(header):
         return None
     batch = header.view(data)

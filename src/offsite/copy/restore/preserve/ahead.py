@@ -1,6 +1,6 @@
-"""The next pieces of a log, looked at before they are written: which transactions begin *and* end among them.
+"""Looks at the next pieces of a log before the write: which transactions begin *and* end among them.
 
-The window is small in pieces and bytes, so it is written within minutes also at a low rate; brokers leave transactions
+The window is small in pieces and bytes, and is written within minutes even at a low rate; brokers keep transactions
 open for longer.
 """
 
@@ -19,7 +19,7 @@ BYTES_MAX = 4 * MIB
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """A piece in the window. `is_beginning`: a transaction begins with it and ends in the window."""
+    """A piece in the window. `is_beginning`: a transaction begins with the piece and ends in the window."""
 
     piece: LogPiece
     size_bytes: int
@@ -28,8 +28,8 @@ class _Seen:
 
 
 class Ahead:
-    """Iterates over `pieces`, some ahead of who takes them. `open_`: source's producer ids of transactions that began
-    before."""
+    """Iterates over `pieces`, and reads some pieces ahead of the consumer. `open_`: the source's producer ids of
+    transactions that began before."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Ahead:
         most_bytes: int = BYTES_MAX,
     ) -> None:
         self.whole = 0
-        """Transactions that begin behind the piece that was taken last, and end in the window."""
+        """Transactions that begin behind the last consumed piece, and end in the window."""
         self._pieces, self._most, self._most_bytes = iter(pieces), most, most_bytes
         self._window: deque[_Seen] = deque()
         self._bytes = 0
@@ -61,7 +61,7 @@ class Ahead:
         if isinstance(piece, Data) and piece.producer_id is not None:
             self._beginnings.setdefault(piece.producer_id, seen)
         elif isinstance(piece, TransactionEnd):
-            beginning = self._beginnings.pop(piece.producer_id, seen)  # without data it begins with its end
+            beginning = self._beginnings.pop(piece.producer_id, seen)  # a transaction without data begins with its end
             if beginning is not None and not beginning.has_passed:
                 beginning.is_beginning = True
                 self.whole += 1

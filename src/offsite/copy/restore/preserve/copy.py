@@ -1,13 +1,12 @@
 """Repository → Kafka: one partition at its own offsets, in a worker. Transactions are replayed, gaps are filled.
 
-A producer cannot choose an offset: the log gives each record the next one. So a log comes back at its own offsets only
-if every offset is used up, in order, by what stood there: a record by that record, the outcome of a transaction by an
-outcome, which only the transaction coordinator writes (KIP-98), and a gap by filler that no consumer sees, or that
-compaction removes.
+A producer cannot choose an offset: the log gives every record the next offset. A log comes back at its own offsets only
+if every offset is used up in order: a record by the record, the outcome of a transaction by an outcome (written only by
+the transaction coordinator, KIP-98), and a gap by filler that no consumer sees, or that compaction removes.
 
-The target's end offset is how far an earlier attempt came. What lies below it is passed over; transactions that were
-open there are taken up again. Every acknowledgement is compared with the source's offset: the partition is the same
-log, or the attempt fails.
+The target's end offset shows the progress of an earlier attempt. Records below are skipped; transactions open at the
+end are continued. Every acknowledgement is compared with the source's offset: the partition is the same log, or the
+attempt fails.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from offsite.repository.restores.layout import RestoreLayout
 class PreserveTask:
     """A partition to write at its own offsets; without segments its log is empty, and begins and ends at `end`.
 
-    `target_start`: where the target partition ended before the restore's first attempt, at or before the source;
-    `making`: which making of the target topic that was (see `RestoreTargets`); `direct`: outcomes are written by us,
-    not by coordinators; `careful`: see `PreservingWriter`.
+    `target_start`: the end of the target partition before the restore's first attempt, at or before the start of the
+    source; `making`: the number of the making of the target topic (see `RestoreTargets`); `direct`: this process writes
+    outcomes, not coordinators; `careful`: see `PreservingWriter`.
     """
 
     partition: PartitionRestore
@@ -60,13 +59,13 @@ def transaction_prefix(layout: RestoreLayout, target: TopicPartition) -> str:
 def preserve_partition(
     task: PreserveTask, attempt: WriteAttempt, *, ends: RestoreEnds, lanes: Lanes | None = None
 ) -> RestoreSteps:
-    """Make the target partition the log that the source was at the restore point: same offsets, same start, same end.
+    """Make the target partition the log of the source at the restore point: same offsets, same start, same end.
 
     May run again after any crash, as a new attempt. Raises as `translate_partition`, and `TransactionLost` when brokers
-    ended what it left open.
+    ended a transaction left open by an earlier attempt.
     """
     with attempt.judged():
-        attempt.guard()  # it may have begun long ago
+        attempt.guard()  # the attempt may have begun long ago
         with _Chain(task, ends, attempt, lanes) as chain:
             return (yield from chain.run())
 
@@ -91,7 +90,7 @@ class _Chain:
         if self._replays:
             self._transactions.await_outcomes()
         if not attempt.is_first and (self._replays or self._has_gaps()):
-            self._recover()  # whoever wakes from now on begins and ends none
+            self._recover()  # from now on, a writer that wakes begins and ends no transaction
         self._found = settled_end_offset(self._router, self._target, start=task.target_start)
         self._source = SourcePieces(task.partition, ends.store, target_end=task.target_start)
         self._passed: PassedOver | None = PassedOver()
@@ -108,12 +107,13 @@ class _Chain:
         self._resumed_records = self._bytes = 0
 
     def _has_gaps(self) -> bool:
-        """As far as segments tell. Empty transactions may have filled them."""
+        """Whether the partition has gaps, as far as segments tell. Empty transactions may have filled gaps."""
         held = sum(segment.records + segment.control_batches for segment in self._plan.segments)
         return self._plan.end - first_offset(self._plan, target_end=self._task.target_start) > held
 
     def _recover(self) -> Mapping[int, Slot]:
-        """Where we may not ask, or brokers cannot be asked, no attempt can have begun a transaction."""
+        """Recover open transactions. Without the right to ask, or on brokers without the request, no attempt can have
+        begun a transaction."""
         try:
             return self._transactions.recover()
         except (KafkaTooOld, KafkaNotAuthorized):
@@ -128,11 +128,11 @@ class _Chain:
         self._writer.close()
 
     def run(self) -> RestoreSteps:
-        """Write what is not there yet, let the log start where the source's did, then store the map."""
+        """Write the missing pieces, let the log start where the source's log did, and store the map."""
         start = log_start(self._plan)
         self._fill_head()
         left = self._left()
-        some = list(islice(left, 1))  # from here on it is known what an earlier attempt left open
+        some = list(islice(left, 1))  # from here on the transactions left open by an earlier attempt are known
         self._catch_up()
         ahead = Ahead(chain(some, left), self._writer.open)
         for piece in ahead:
@@ -147,7 +147,8 @@ class _Chain:
         return self._receipt()
 
     def _fill_head(self) -> None:
-        """What lies below the source's first batch goes when the log starts there: nobody else's record may."""
+        """Offsets below the source's first batch are deleted when the log starts at the batch: records of other
+        producers must not stand there."""
         if self._task.target_start < self._found <= self._source.first_offset:
             check_filler(
                 self._router,
@@ -182,12 +183,12 @@ class _Chain:
         return piece
 
     def _look_again(self) -> None:
-        """Whoever was stopped may have woken while its records passed. From the next record on it is shut out."""
+        """A stopped writer may have woken while its records passed. From the next record on it is shut out."""
         self._found = settled_end_offset(self._router, self._target, start=self._found)
         self._writer.skip_to(max(self._writer.at, self._found))
 
     def _catch_up(self) -> None:
-        """All that an earlier attempt wrote has passed: go on where it stopped. Only the first call does anything."""
+        """All records of earlier attempts have passed: continue from their end. Only the first call has an effect."""
         passed, self._passed = self._passed, None
         if passed is None or self._found <= self._source.first_offset:
             return
@@ -201,7 +202,7 @@ class _Chain:
         decided("resume", why=why, topic=self._target.topic, partition=self._target.partition, start=self._found)
 
     def _put_map(self, start: int) -> None:
-        """Store the offset map: source and target offsets are the same."""
+        """Store the offset map: source and target offsets are equal."""
         builder = OffsetMapBuilder(source_start=start, target_start=start)
         if self._plan.end > start:
             builder.add(start, start, self._plan.end - start)

@@ -1,8 +1,8 @@
-"""What the end of a log must hold, piece by piece of the source: data, and the outcomes between them.
+"""The expected end of a log, piece by piece of the source: data, and outcomes between.
 
-Leaders take outcomes, and batches of other producers, that were sent behind a batch which they then refused. So all
-that follows may stand in places that belong to something else, up to the end of the log: as much as can be under way.
-What is compared reaches farther than that, and there the place of the refused batch shows, whatever stands in it.
+Leaders accept outcomes, and batches of other producers, that were sent behind a refused batch. All later batches may
+then stand at wrong offsets, up to the end of the log: as many as can be under way. The compared range reaches farther,
+and includes the place of the refused batch, whatever stands there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from offsite.log.records.batch_records import decode, iterate
 from offsite.log.records.filler import is_filler
 
 PIECES_MAX = REQUESTS_MAX + 2
-"""One more than requests of a partition can be under way: each carries one batch of it."""
+"""One more than the requests of a partition that can be under way: a request carries one batch of the partition."""
 
 
 class LastData:
-    """The last pieces of data that passed: `PIECES_MAX` of them, or fewer when they hold more bytes than can be under
+    """The last data pieces that passed: `PIECES_MAX` pieces, or fewer when they hold more bytes than can be under
     way."""
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class LastData:
 class Verdict(Enum):
     RIGHT = auto()
     ENDED_BY_BROKERS = auto()
-    """An outcome that is not the source's."""
+    """An outcome that differs from the source's."""
     UNEXPECTED = auto()
 
 
 class ExpectedEnd:
-    """Judges the batches of a log's end, in their order. `outcomes`: those of the source, by their offset."""
+    """Judges the batches of a log's end, in order. `outcomes`: outcomes of the source, by offset."""
 
     def __init__(self, data: deque[Data], outcomes: Mapping[int, TransactionEnd]) -> None:
         self._data, self._outcomes = data, outcomes
@@ -68,7 +68,7 @@ class ExpectedEnd:
     def _judge_outcome(self, batch: memoryview, header: BatchHeader) -> Verdict:
         expected = self._outcomes.get(header.base_offset)
         if expected is None:
-            return Verdict.RIGHT  # it fills a gap
+            return Verdict.RIGHT  # an outcome that fills a gap
         marker = control_type(batch, header)
         if (marker is not None and marker.kind == "commit") != expected.committed:
             return Verdict.ENDED_BY_BROKERS
@@ -76,7 +76,8 @@ class ExpectedEnd:
         return Verdict.RIGHT if writer == header.producer_id else Verdict.ENDED_BY_BROKERS
 
     def _is_of(self, piece: Data, header: BatchHeader) -> bool:
-        """Whether the batch is in a transaction where the source's is, and of the one producer that replays it."""
+        """Whether the batch is in a transaction exactly when the source's is, and of the one producer that replays the
+        transaction."""
         if piece.producer_id is None or not header.is_transactional:
             return piece.producer_id is None and not header.is_transactional
         is_free = header.producer_id not in self._writers.values()
@@ -86,8 +87,8 @@ class ExpectedEnd:
 
 
 def _is_the_same(piece: Data, batch: memoryview, header: BatchHeader) -> bool:
-    """Whether `batch` holds the records of `piece`, at its place. Brokers may compress anew, and compaction takes
-    records out."""
+    """Whether `batch` holds the records of `piece`, at the same offset. Brokers may compress anew, and compaction
+    removes records."""
     if header.base_offset != piece.start:
         return False
     (source,) = scan(piece.batch)

@@ -1,8 +1,8 @@
-"""A source partition's log as what has to be written to get the same log again: data, outcomes of transactions, gaps.
+"""A source partition's log as pieces to write for an equal log: data, outcomes of transactions, gaps.
 
-Pieces come in offset order and leave no offset out. A transaction that was undecided at the restore point is aborted in
-the place of its last record: so the log keeps its length, and a read_committed consumer sees what it saw. One that the
-cut leaves out is aborted where it was committed.
+Pieces come in offset order and leave no offset out. A transaction undecided at the restore point is aborted at the
+offset of its last record: the log keeps its length, and a read_committed consumer has the same view. A transaction left
+out by the cut is aborted where it was committed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from offsite.stores.store import Store
 
 
 class Data(NamedTuple):
-    """A batch without gaps at `[start, end)`, in memory that may be changed. `producer_id`: of its transaction."""
+    """A batch without gaps at `[start, end)`, in writable memory. `producer_id`: of its transaction."""
 
     start: int
     end: int
@@ -52,9 +52,9 @@ LogPiece: TypeAlias = Data | TransactionEnd | UnusedOffsets
 
 
 def first_offset(partition: PartitionChain, *, target_end: int = 0) -> int:
-    """The lowest offset at which the first batch may begin: the log's start, or before it when the log starts inside a
-    batch; the log's end when it holds nothing. In a target that ends at `target_end` that batch begins no earlier: of
-    its records those below the log's start are deleted at the end, so they may be left out."""
+    """The lowest possible offset of the first batch: the log's start, or a lower offset when the log starts inside a
+    batch; the log's end for an empty log. In a target that ends at `target_end` the batch begins no earlier: its
+    records below the log's start are deleted at the end, and may be left out."""
     if not partition.segments:
         return partition.end
     first = partition.segments[0]
@@ -62,12 +62,12 @@ def first_offset(partition: PartitionChain, *, target_end: int = 0) -> int:
 
 
 def log_start(partition: PartitionChain) -> int:
-    """The offset at which the source's log began; an empty log began where it ended."""
+    """The offset at which the source's log began; an empty log began at its end."""
     return partition.segments[0].start if partition.segments else partition.end
 
 
 class SourcePieces:
-    """The pieces of one partition for a target that ends at `target_end`, and what was counted while they passed."""
+    """The pieces of one partition for a target that ends at `target_end`, with counts of the pieces so far."""
 
     def __init__(self, partition: PartitionChain, store: Store, *, target_end: int = 0) -> None:
         self._partition = partition
@@ -78,17 +78,17 @@ class SourcePieces:
         self._start = log_start(partition)
         self._at = self.first_offset = first_offset(partition, target_end=target_end)
         self.visible_records = 0
-        """Records at or after the log's start that consumers of both isolation levels see."""
+        """Records at or after the log's start, visible to consumers of both isolation levels."""
         self.invisible_records = 0
-        """Of transactions that were aborted, or undecided at the restore point, or that its cut leaves out."""
+        """Records of transactions that were aborted, undecided at the restore point, or left out by the cut."""
 
     @property
     def undecided(self) -> int:
-        """Number of transactions that were undecided at the restore point, so far."""
+        """Number of transactions undecided at the restore point, so far."""
         return len(self._committed.undecided)
 
     def pieces(self) -> Iterator[LogPiece]:
-        """The pieces of `[first_offset, end)`, all of them, once. Raises `DamagedObject`, and what the store raises."""
+        """All pieces of `[first_offset, end)`, once. Raises `DamagedObject`, and the errors of the store."""
         for segment, data, header in self._batches():
             # Records that the log start had passed when the segment was read do not count, but those before the very
             # first offset are written all the same: the log start passes them again.
@@ -142,8 +142,8 @@ class SourcePieces:
             yield TransactionEnd(last, last + 1, header.producer_id, committed=False)
 
     def _find_last_undecided(self, start: int) -> dict[tuple[int, int], int]:
-        """Producer id and stretch between holes → last offset of its undecided data there: one more look at the rest of
-        the log, where there is any."""
+        """Producer id and index of the stretch between holes → last offset of its undecided data. Reads the rest of the
+        log once more, where undecided data exists."""
         view, most = self._committed, self._partition.end - 1
         undecided = undecided_batches(self._partition, self._store, view, start=start)
         return {(each.producer_id, view.stretch(each)): min(each.last_offset, most) for each in undecided}

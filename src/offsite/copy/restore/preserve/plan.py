@@ -1,5 +1,5 @@
-"""Whether a topic can come back at its own offsets, and at what cost. Pure: what a backup knows of its segments in, a
-verdict for each topic out, with the figures for each partition."""
+"""Whether a topic can come back at its own offsets, and the cost. Pure: the backup's facts about segments in, a verdict
+per topic out, with figures per partition."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from offsite.kafka.transactions.replay import TIMEOUTS_MS
 from offsite.model.time import format_duration
 
 AUTO_EXTRA_MAX_S = 120.0
-"""Additional seconds that `auto` lets a topic take to keep its offsets."""
+"""Additional seconds that `auto` accepts for the offsets of a topic."""
 PARTITIONS_AT_ONCE = 4
-"""Partitions that are assumed to be written at the same time: few, so that estimates are not too low."""
+"""Partitions assumed to be written at the same time: few, to avoid low estimates."""
 
 DIRECT_NEEDS = "the right ClusterAction on the cluster"
 
 TRANSACTION_OPEN_MAX_S = TIMEOUTS_MS[0] / 1000
-"""Seconds for which a replayed transaction may stay open before the brokers end it."""
+"""Seconds for which a replayed transaction may stay open before brokers end the transaction."""
 
 HEAD_OFFSETS_PER_S = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservedPartition:
-    """One partition and what its offsets cost: `head_offsets` below its first batch, `gap_offsets` without a record in
-    it (as far as segments tell), `outcomes` of transactions to replay, both by `way`. `slow`: one of them would stay
-    open longer than brokers let it."""
+    """One partition and the cost of its offsets: `head_offsets` below its first batch, `gap_offsets` without a record
+    inside (as far as segments tell), `outcomes` of transactions to replay; gaps and outcomes by `way`. `slow`: a
+    transaction that would stay open longer than brokers allow."""
 
     chain: PartitionRestore
     head_offsets: int
@@ -47,15 +47,15 @@ class PreservedPartition:
 
     @property
     def extra_s(self) -> float:
-        """Additional seconds that the partition takes to keep its offsets, at most."""
+        """Most additional seconds for the offsets of the partition."""
         head_s = self.head_offsets / HEAD_OFFSETS_PER_S
         return head_s + self.outcomes * self.way.outcome_s + self.gap_offsets * self.way.gap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsVerdict:
-    """A topic's verdict. `reason` says why it is not preserved. `partitions` are all that hold or held anything, also
-    when only the cost speaks against it; none where it is out of the question."""
+    """A topic's verdict. `reason`: why offsets are not preserved. `partitions` are all partitions with present or
+    former data, also when only the cost is against preserving; empty when preserving is impossible."""
 
     source: str
     target: str
@@ -65,13 +65,13 @@ class OffsetsVerdict:
 
     @property
     def extra_s(self) -> float:
-        """Additional seconds that the topic takes to keep its offsets, with a few partitions at the same time."""
+        """Additional seconds for the offsets of the topic, with a few partitions at the same time."""
         each = [partition.extra_s for partition in self.partitions]
         return max(max(each, default=0.0), sum(each) / PARTITIONS_AT_ONCE)
 
 
 def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: int = 0) -> PreservedPartition:
-    """The figures of one partition, into a target that ends at `target_end`."""
+    """The figures of one partition, for a target that ends at `target_end`."""
     records = sum(segment.records for segment in chain.segments)
     outcomes = sum(segment.control_batches for segment in chain.segments)
     first = first_offset(chain, target_end=target_end)
@@ -86,7 +86,8 @@ def preserved_partition(chain: PartitionRestore, *, way: ReplayWay, target_end: 
 
 
 def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | None) -> str:
-    """Reason why the offsets of these cannot be kept in `target` (None: it will be made); empty when they can."""
+    """Why the offsets of `partitions` cannot be kept in `target` (None: the target will be made); empty when
+    possible."""
     for each in partitions:
         name, number = f"partition {each.chain.source.partition}", each.chain.target.partition
         if target is not None and target.ends[number] > (start := log_start(each.chain)):
@@ -98,7 +99,7 @@ def obstacle(partitions: Sequence[PreservedPartition], target: TargetTopic | Non
 
 
 def too_slow(partitions: Sequence[PreservedPartition]) -> str:
-    """Description of a transaction that can hardly be replayed before brokers end it; empty when there is none. An
+    """Description of a transaction that can hardly be replayed before brokers end it; empty without one. An
     estimate."""
     slow = [(each.slow.open_s, each.chain.source.partition, each.slow) for each in partitions if each.slow is not None]
     if not slow:

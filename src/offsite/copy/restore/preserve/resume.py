@@ -1,8 +1,9 @@
-"""What an earlier attempt must have left in a partition, and whether it did: only then may the next one go on.
+"""The expected remains of an earlier attempt in a partition, and the check of the remains: only then the next attempt
+may continue.
 
-A transaction that stays open while nobody writes is aborted by its coordinator in the end (15 minutes unless brokers
-say otherwise), and the marker takes an offset that belongs to something else. That is found here, and so are records of
-others at the end of the log.
+A coordinator aborts a transaction that stays open while nobody writes (after 15 minutes unless brokers are configured
+otherwise), and the marker takes the offset of another piece. The check finds such markers, and records of other
+producers at the end of the log.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from offsite.model.check import check
 from offsite.model.errors import TransactionLost
 
 _FILLER_BATCHES = 8
-"""Batches of filler at the end of the target that are looked at: whoever else wrote there did so at its end."""
+"""Batches of filler to check at the end of the target: another writer wrote at its end."""
 COMPARED_OUTCOMES = 65_536
-"""Outcomes at the end that are compared: more transactions than one partition ever has open at once, and less than 15
-MB."""
+"""Outcomes to compare at the end: more than the open transactions of any partition, and less than 15 MB."""
 
 
 class PassedOver:
@@ -38,7 +38,7 @@ class PassedOver:
         self._outcomes: deque[TransactionEnd] = deque(maxlen=COMPARED_OUTCOMES)
         self._last_data = LastData()
         self.has_transactions = False
-        """Whether any may have been used: markers fill gaps, too."""
+        """Whether any transaction may have been used: markers fill gaps, too."""
 
     def add(self, piece: LogPiece) -> None:
         match piece:
@@ -52,10 +52,10 @@ class PassedOver:
         self.has_transactions |= not isinstance(piece, Data) or piece.producer_id is not None
 
     def take_up(self, recovered: Mapping[int, Slot], target: TopicPartition) -> dict[int, Slot]:
-        """The slots to go on with: source's producer id → the slot that holds its open transaction, out of those by
+        """The slots to continue with: source's producer id → the slot with its open transaction. `recovered`: slots by
         first offset.
 
-        Raises `TransactionLost` unless exactly these are open.
+        Raises `TransactionLost` unless exactly the expected transactions are open.
         """
         if sorted(recovered) != sorted(self._first_offsets.values()):
             raise _lost(target)
@@ -70,9 +70,9 @@ class PassedOver:
         transactions: PartitionTransactions,
         attempt: WriteAttempt,
     ) -> None:
-        """Compare the end of the target, which is at `end`, with what must be there (see `expected_end`), and as many
-        of its last offsets as `transactions` had slots, which others might have ended. Raises `TransactionLost`, and
-        what `attempt` says of records that must not be there."""
+        """Compare the end of the target, which is at `end`, with the expected end (see `expected_end`), and as many
+        last offsets as `transactions` had slots: brokers might have ended these transactions. Raises `TransactionLost`,
+        and the error of `attempt` for unexpected records."""
         check(transactions.slots <= COMPARED_OUTCOMES, f"{transactions.slots} transactions open at once in {target}")
         outcomes = {piece.start: piece for piece in self._outcomes}
         data = self._last_data.pieces
@@ -100,9 +100,8 @@ def check_filler(  # noqa: PLR0913  # where to look, and who judges
     transactions: PartitionTransactions,
     attempt: WriteAttempt,
 ) -> None:
-    """Check that the last batches of `[start, end)`, which has no data of the source, are filler of this restore, or
-    markers: what others have written there must not be deleted with the log's head. Raises what `attempt` says of
-    it."""
+    """Check that the last batches of `[start, end)`, a range without data of the source, are filler of this restore, or
+    markers: records of other producers must not be deleted with the log's head. Raises the error of `attempt`."""
     first = max(start, end - _FILLER_BATCHES * FILLER_MAX_RECORDS)
     log_range = LogRange(topic=target.topic, partition=target.partition, start=first, end=end)
     for _, header in _batches(router, log_range):
@@ -112,7 +111,7 @@ def check_filler(  # noqa: PLR0913  # where to look, and who judges
 
 
 def _batches(router: Router, log_range: LogRange) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """Those that reach into the range: a large one may begin before it."""
+    """The batches that reach into the range: a large batch may begin before the range."""
     for item in PartitionReader(router).read(log_range, reach_back=True):
         if isinstance(item, Chunk):
             for header in item.batches:

@@ -1,10 +1,10 @@
-"""The writer of a log at its source's offsets: one piece after the other, each at the offset where the source has it,
-or not at all.
+"""Writes a log at its source's offsets: piece after piece, every piece at the offset of the source, or not at all.
 
-With the right to write outcomes (`direct`) one transaction of a coordinator takes in many of the source's, one after
-the other: what a broker asks is only whether the coordinator knows of one that the partition is part of. Each of them
-ends by an outcome of our own, and the last one by the coordinator's. So the coordinator's transaction may go on only
-where another one of the source's is seen ahead that begins and ends: its outcome has to have a place in the log.
+With the right to write outcomes (`direct`), one transaction of a coordinator contains many of the source's, one after
+another: a broker checks only that the coordinator has a transaction with the partition. Every transaction of the source
+ends by an outcome of this writer, and the last one by the coordinator's. The coordinator's transaction may therefore
+continue only while another transaction of the source is seen ahead that begins and ends: its outcome needs an offset in
+the log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _AGAIN = "run the same command again"
 
 
 class PreservingWriter:
-    """A writer of the target partition from offset `at` on. Use `transactions` only through this. `careful`: nothing is
-    sent behind the first batch of a transaction before that is in the log."""
+    """A writer of the target partition from offset `at` on. Use `transactions` only through the writer. `careful`:
+    nothing is sent behind the first batch of a transaction before the batch is in the log."""
 
     def __init__(  # noqa: PLR0913  # keyword-only: where to write, and how
         self,
@@ -55,25 +55,25 @@ class PreservingWriter:
 
     @property
     def at(self) -> int:
-        """Where the next piece must begin: everything below was sent."""
+        """The offset of the next piece: everything below was sent."""
         return self._log.at
 
     @property
     def open(self) -> Collection[int]:
-        """Producer ids of the source whose transactions are open in the target."""
+        """Producer ids of the source with transactions open in the target."""
         return self._open.keys()
 
     def skip_to(self, offset: int) -> None:
-        """Go on there: others have written up to it."""
+        """Continue at `offset`: another attempt has written up to it."""
         self._log.skip_to(offset)
 
     def take_up(self, slots: Mapping[int, Slot]) -> None:
-        """Go on with these transactions, by the source's producer id."""
+        """Continue open transactions, by the source's producer id."""
         self._open.update(slots)
 
     def write(self, piece: LogPiece, ahead: Ahead) -> None:
-        """Write the next piece. Raises `TargetDisturbed` or `TargetNotEmpty` when anything is not where it has to be,
-        and what writer and transactions raise."""
+        """Write the next piece. Raises `TargetDisturbed` or `TargetNotEmpty` when a record is not at its offset, and
+        the errors of writer and transactions."""
         if piece.start != self.at:
             raise self._elsewhere(self.at, piece.start)
         match piece:
@@ -87,7 +87,7 @@ class PreservingWriter:
                 self._fill_with_transactions(piece.end)
 
     def fill_head(self, end: int) -> None:
-        """Use up the offsets below `end`, where the log will start: nobody reads them."""
+        """Use up the offsets below `end`, the future log start: nobody reads these records."""
         while self.at < end:
             count = min(end - self.at, FILLER_MAX_RECORDS)
             self._log.batch(filler_batch(count), count, self._producer)
@@ -97,8 +97,8 @@ class PreservingWriter:
         self._log.flush()
 
     def check_end(self, end: int) -> None:
-        """Return when the log ends at `end`. Raises as `write` when it ends behind it, and `TransactionLost` where
-        brokers would end something behind it later."""
+        """Return when the log ends at `end`. Raises as `write` when the log ends behind, and `TransactionLost` when
+        brokers would end a transaction behind the end later."""
         self._await(end)
         if self._transactions.going_on:
             raise TransactionLost(f"a transaction in {self._target} is open behind its end", hint=_AGAIN)
@@ -107,8 +107,8 @@ class PreservingWriter:
         self._log.close()
 
     def _send(self, piece: Data) -> None:
-        """A leader asks the coordinator for the first batch of a transaction (KIP-890), and refuses it while that one
-        moves, but nothing else: what is sent behind it would stand in its place."""
+        """Send one batch. A leader asks the coordinator for the first batch of a transaction (KIP-890), and refuses
+        only this batch while the coordinator moves: batches sent behind it would take its offset."""
         begins = piece.producer_id is not None and piece.producer_id not in self._open
         producer = self._producer if piece.producer_id is None else self._slot(piece.producer_id).producer
         self._log.batch(piece.batch, piece.end - piece.start, producer)
@@ -121,10 +121,10 @@ class PreservingWriter:
         if self._direct and self._transactions.going_on < ahead.whole and self._transactions.may_go_on(slot):
             self._log.outcomes([self._transactions.outcome(slot, committed=piece.committed)])
             return
-        self.flush()  # the coordinator writes the outcome: in no order with what is still under way
+        self.flush()  # the coordinator writes the outcome: in no order with batches still under way
         self._attempt.guard()
         self._transactions.end(slot, committed=piece.committed)
-        self._await(piece.end)  # its answer may come before the outcome is in the log, and does not tell the offset
+        self._await(piece.end)  # the answer may come before the outcome is in the log, and does not tell the offset
 
     def _slot(self, producer_id: int) -> Slot:
         if producer_id not in self._open:
@@ -151,7 +151,7 @@ class PreservingWriter:
             self.skip_to(end)
 
     def _elsewhere(self, found: int, expected: int) -> OffsiteError:
-        """The target is at offset `found` where the source is at `expected`."""
+        """The target is at offset `actual` while the source is at `expected`."""
         return self._unexpected(min(found, expected), max(found, expected))
 
     def _unexpected(self, start: int, end: int) -> OffsiteError:
