@@ -1,1 +1,1 @@
-"""Restore a backup: judged, planned, recorded, written, proven, finished; each crash is harmless."""
+"""Restores a backup: judged, planned, recorded, written, proven, finished; every crash is harmless."""

@@ -1,7 +1,7 @@
-"""The copying part of a restore: every partition written, at its own offsets or gap-free, until none is left.
+"""The copying part of a restore: writes every partition, at its own offsets or gap-free, until none is left.
 
-A topic whose open transactions were ended by brokers while nobody wrote, whose markers they wrote twice, or into which
-an earlier attempt wrote as well, cannot be continued. It was made by this very restore, so it is deleted and written
+A topic cannot be continued after three events: brokers ended its open transactions while nobody wrote, brokers wrote
+markers twice, or an earlier attempt wrote as well. This very restore made the topic: the topic is deleted and written
 again from its beginning.
 """
 
@@ -41,7 +41,7 @@ WriteBundle: TypeAlias = Callable[[RestoreBundle], tuple[Written, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChains:
-    """Result of the copying. `targets` are the target topics as they were made last."""
+    """Result of the copying. `targets` are the target topics as made last."""
 
     targets: RestoreTargets
     receipts: Sequence[RestoreReceipt]
@@ -59,7 +59,7 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     on_progress: OnProgress | None,
 ) -> WrittenChains:
     """Make the topics and write `plan.partitions`. Raises `TargetNotEmpty`, and `PartitionsFailed` when some partitions
-    could not be written: the others are complete then; `KafkaNotAuthorized` before the first record."""
+    could not be written: all other partitions are complete. Raises `KafkaNotAuthorized` before the first record."""
     write = partial(write_bundle, ends=ends)
     outcomes: dict[TopicPartition, Written] = {}
     lost: set[str] = set()
@@ -106,12 +106,12 @@ def _written(tasks: Sequence[AnyRestoreTask]) -> list[TopicPartition]:
 
 
 def _replayed(tasks: Sequence[AnyRestoreTask]) -> set[TopicPartition]:
-    """Those that may have transactions."""
+    """The partitions that may have transactions."""
     return {task.partition.target for task in tasks if isinstance(task, PreserveTask)}
 
 
 def _check_may_move_starts(admin: ClusterAdmin, tasks: Sequence[AnyRestoreTask]) -> None:
-    """Moving a log's start is deleting to brokers: better known before the first record than after it."""
+    """Brokers treat a move of a log's start as a deletion: check the right before the first record."""
     preserved = [task for task in tasks if isinstance(task, PreserveTask)]
     moved = {each.partition.target.topic for each in preserved if log_start(each.partition) > each.target_start}
     if moved and (denied := admin.not_allowed(moved, DELETE)):
@@ -131,7 +131,7 @@ def _failures(outcomes: Mapping[TopicPartition, Written]) -> list[tuple[TopicPar
 
 
 def _receipts(tasks: Sequence[AnyRestoreTask], outcomes: Mapping[TopicPartition, Written]) -> Sequence[RestoreReceipt]:
-    """Those of all tasks, in their order."""
+    """The receipts of all tasks, in their order."""
     ended = [(task.partition.target, outcomes[task.partition.target]) for task in tasks]
     failed = [(target, outcome.error) for target, outcome in ended if isinstance(outcome, Failed)]
     if not failed:

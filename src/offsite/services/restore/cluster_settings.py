@@ -1,7 +1,7 @@
-"""A backup's settings of its cluster on a target: compared for every plan, set only when that was asked.
+"""A backup's cluster settings on a target: compared for every plan, set only on request.
 
-They are set when the records are there: a rule or a limit must not stop the restore that brings it. Nothing of the
-target is taken away, and users are made by a person, because no backup has what they log in with.
+Settings are set after the records are written: a rule or a limit must not stop the restore. Nothing is removed from the
+target. A person creates the users, because no backup has their credentials.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PARTS = (ACLS, QUOTAS)
 
 
 class SettableSettings(Protocol):
-    """The settings beside topics that a restore sets of a cluster. Each call returns one text for each setting: empty,
-    or why it was refused."""
+    """The settings besides topics that a restore sets on a cluster. Every call returns one text per setting: empty, or
+    the reason of the refusal."""
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]: ...
 
@@ -32,7 +32,7 @@ class SettableSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitChange:
-    """One limit of an entity: what it is on the target (None: none), and what it is in the backup."""
+    """One limit of an entity: the value on the target (None: none), and the value in the backup."""
 
     entity: QuotaEntity
     limit: str
@@ -45,8 +45,8 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPlan:
-    """The backup's settings that the target lacks; `apply` names the parts that will be set. `users_by_hand` cannot log
-    in on the target before a person makes them. `not_carried`: what the source had and the backup does not hold."""
+    """The backup's settings that the target lacks; `apply` names the parts to set. `users_by_hand` cannot log in on the
+    target until a person creates them. `not_carried`: settings of the source that the backup does not hold."""
 
     apply: tuple[str, ...] = ()
     acls: tuple[Acl, ...] = ()
@@ -58,8 +58,8 @@ class MetadataPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedMetadata:
-    """Result of setting them: what was set, and what the target refused, each with its reason. `not_carried` as in the
-    plan."""
+    """Result of setting: the numbers of settings set, and the settings refused by the target with the reasons.
+    `not_carried` as in the plan."""
 
     acls: int = 0
     limits: int = 0
@@ -68,7 +68,7 @@ class AppliedMetadata:
 
 
 def parse_metadata(text: str) -> tuple[str, ...]:
-    """The parts that a text names: `none`, `all`, or parts separated by commas. Raises `BadOption`."""
+    """The parts named by a text: `none`, `all`, or parts separated by commas. Raises `BadOption`."""
     named = tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
     if named == ("none",):
         return ()
@@ -82,8 +82,8 @@ def parse_metadata(text: str) -> tuple[str, ...]:
 def plan_metadata(
     admin: ReadableSettings, store: Store, point: BackupState, *, topics: Mapping[str, str], apply: tuple[str, ...]
 ) -> tuple[MetadataPlan, tuple[OffsiteError, ...]]:
-    """The plan from comparing `point` with the target, and what stops a restore that was asked to set these; `topics`
-    are those restored, source name → target name. Changes nothing."""
+    """The plan from comparing `point` with the target, and the errors that stop a restore with a request to set the
+    parts; `topics` are the restored topics, source name → target name. Changes nothing."""
     try:
         stored = None if point.metadata is None else get_cluster_snapshot(store, point.metadata)
     except DamagedObject as error:
@@ -96,7 +96,7 @@ def plan_metadata(
 
 
 def apply_metadata(admin: SettableSettings, plan: MetadataPlan) -> AppliedMetadata:
-    """Set what was asked for. May be repeated. What the target refuses is listed, and the rest is set."""
+    """Set the requested parts. May be repeated. Refused settings are listed, and the rest is set."""
     acls = plan.acls if ACLS in plan.apply else ()
     quotas = _quotas(plan.limits) if QUOTAS in plan.apply else ()
     acl_problems = admin.create_acls(acls) if acls else ()
@@ -136,7 +136,7 @@ def _not_comparable(target: FoundSettings, apply: tuple[str, ...]) -> Iterator[O
 
 
 def _renamed(acls: Sequence[Acl], topics: Mapping[str, str]) -> Iterator[Acl]:
-    """Rules on topics count where they cover a restored one; those on a single topic follow its new name."""
+    """Rules on topics count when they cover a restored topic; a rule on a single topic follows the new name."""
     for acl in acls:
         if acl.resource_type != "TOPIC" or acl.resource == "*" or _covers(acl, topics):
             yield acl

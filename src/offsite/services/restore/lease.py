@@ -1,8 +1,9 @@
-"""The lease of a restore that this process holds: told to others, renewed while it works, given up at its end.
+"""The lease of a restore held by this process: announced to other processes, renewed during the work, given up at the
+end.
 
 Brokers fence partitions: a writer that was taken over cannot append (see `copy.restore.target_partition_writer`).
-Topics, settings and groups have no such fence. For these there is the lease, and a look at it right before each change;
-the look and the change are two steps, so what is done between them must be right when it is done twice.
+Topics, settings and groups have no such fence. For these the lease is checked right before every change. Check and
+change are two steps: every change must be harmless when done twice.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _NOTHING_DONE = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=
 
 
 class HeldRestore:
-    """A restore that this process holds: one term of its lease."""
+    """The lease of a restore held by this process: one term."""
 
     def __init__(self, terms: LeaseTerms, claim: LeaseClaim) -> None:
         self._terms = terms
@@ -46,12 +47,12 @@ class HeldRestore:
         self._beating.start()
 
     def check(self) -> None:
-        """Raise `RestoreTakenOver` if another process has taken the restore over by now. To be called right before
-        anything that the fence of partitions does not cover: what concerns topics, settings and groups."""
+        """Raise `RestoreTakenOver` if another process has taken the restore over. Call right before every change that
+        the fence of partitions does not cover: topics, settings and groups."""
         self._terms.check(self._claim)
 
     def watched(self, on_progress: OnProgress | None) -> OnProgress:
-        """The display `on_progress`, which raises `RestoreTakenOver` soon after another process has taken over."""
+        """The display `on_progress`, raising `RestoreTakenOver` soon after another process has taken over."""
 
         def show(progress: RunProgress) -> None:
             if self._lost is not None:
@@ -65,18 +66,18 @@ class HeldRestore:
         if self._ended.is_set():
             return
         self.fall_silent()
-        with suppress(OffsiteError):  # then it runs out
+        with suppress(OffsiteError):  # the lease expires by itself
             self._terms.end(self._claim)
 
     def fall_silent(self) -> None:
-        """Write nothing more, not even the end of the lease: the restore's objects are being deleted, and the lease
-        with them."""
+        """Write nothing more, not even the end of the lease: the restore's objects are being deleted, including the
+        lease."""
         self._ended.set()
         self._beating.join()
 
     @property
     def last_keys(self) -> tuple[str, ...]:
-        """Keys of the lease that are to be deleted last: as long as the claim is there, nobody else begins."""
+        """Keys of the lease to delete last: while the claim exists, no other process begins."""
         return tuple(self._terms.lease.key(self._claim.term, part) for part in ("beat", "claim"))
 
     def _beat(self) -> None:
@@ -87,18 +88,18 @@ class HeldRestore:
                 self._lost = error
                 return
             except OffsiteError:
-                continue  # the next one may get through; else others may take over, and the fence holds
+                continue  # the next beat may succeed; else other processes may take over, and the fence holds
 
 
 @contextmanager
 def held_restore(
     backup: Backup, record: RestoreRecord, *, take_over: bool, adopts: bool = False
 ) -> Iterator[HeldRestore]:
-    """A block in which this process holds the restore; `record` is stored at its begin. `adopts`: it was begun by
-    another installation, and a person said that this one goes on with it, by what is there.
+    """A block in which this process holds the restore; `record` is stored at the start. `adopts`: another installation
+    began the restore, and a person decided that this installation continues from the existing records.
 
-    Raises `RestoreRunning` when another process has it, unless `take_over`, or has another restore in hand that goes
-    into some of the same topics. Inside, an error that comes of having been taken over becomes `RestoreTakenOver`.
+    Raises `RestoreRunning` when another process holds the restore, unless `take_over`, or holds another restore into
+    some of the same topics. An error inside the block that follows from a take-over becomes `RestoreTakenOver`.
     """
     mine, layout = ProcessIdentity.mine(), RestoreLayout(backup=backup.layout, restore=record.restore)
     terms = _terms(backup, record.restore)
@@ -118,7 +119,7 @@ def held_restore(
 
 
 def _record_alone(backup: Backup, record: RestoreRecord, layout: RestoreLayout, mine: ProcessIdentity) -> None:
-    """Of two that begin at the same time, the one that was planned later ends here, having done nothing."""
+    """Of two restores that begin at the same time, the one planned later ends here, without any effect."""
     _check_others(backup, record, mine, earlier=False)
     is_new = backup.record_store.head(layout.record_key) is None
     note_written(backup.record_store, layout.record_key, encode_record(record))
@@ -156,7 +157,8 @@ def _check_others_in(place: Backup, record: RestoreRecord, mine: ProcessIdentity
 
 
 def _check_unreadable(place: Backup, other: UnreadableRestore, mine: ProcessIdentity) -> None:
-    """Nobody knows where it goes. Where a process has it in hand, that may be the same topics."""
+    """The destination of an unreadable restore is unknown. While a process holds it, the destination may be the same
+    topics."""
     terms = _terms(place, other.restore)
     if (holder := terms.holder_if_told(asking=mine)) is not None:
         raise terms.running(holder, hint=f"nobody knows into which topics ({other.problem}): wait for its end")

@@ -1,4 +1,4 @@
-"""The choice of topics that keep their source's offsets: made once, before anything is touched, and remembered."""
+"""The choice of topics that keep their source's offsets: made once, before anything is touched, and recorded."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
     cannot_replay: str = "",
     way: ReplayWay = BY_COORDINATOR,
 ) -> tuple[OffsetsVerdict, ...]:
-    """One verdict for each topic of `plan`; those of an `unfinished` restore stand. `find_slow` tells of a partition's
+    """One verdict per topic of `plan`; the verdicts of an `unfinished` restore stand. `find_slow` finds a partition's
     transaction that would stay open too long.
 
-    `auto` keeps offsets where that is possible, does not take long, and can end well. `cannot_replay`: why the target's
-    brokers can replay no transactions, or empty; `way`: how else. Raises `RestoreRefused` when they were asked for and
-    cannot be kept, with all reasons.
+    `auto` keeps offsets when possible, quick, and likely to end well. `cannot_replay`: why the target's brokers cannot
+    replay transactions, or empty; `way`: how offsets without a record come back. Raises `RestoreRefused`, with all
+    reasons, when offsets were requested and cannot be kept.
     """
     targets = {target.topic: target for target in existing}
     chains = _by_target(plan)
@@ -75,8 +75,8 @@ def decide_offsets(  # noqa: PLR0913  # what to decide on, and whom to ask
 def restore_tasks(
     plan: RestorePlan, offsets: Sequence[OffsetsVerdict], targets: RestoreTargets, *, made: Collection[str] = ()
 ) -> list[AnyRestoreTask]:
-    """A task for each partition, topics in the plan's order. What is out of order can be made again where this restore
-    `made` the topic, which is quicker; but not a second time."""
+    """One task per partition, topics in the plan's order. A disturbed topic can be made again if this restore `created`
+    it: the quick way is tried first, but not a second time."""
     translated, starts, makings = _by_target(plan), dict(targets.starts), dict(targets.makings)
     tasks: list[AnyRestoreTask] = []
     for topic in offsets:
@@ -128,14 +128,14 @@ def _judge(  # noqa: PLR0913  # the topic, and what is the same for all
 
 
 def _checked_for_slow(offsets: OffsetsVerdict, request: RestoreRequest, find_slow: FindSlow) -> OffsetsVerdict:
-    """Who asked for the source's offsets gets them, with a warning: how long it takes is an estimate."""
+    """A request for the source's offsets is met with a warning only: the open time is an estimate."""
     partitions = tuple(replace(each, slow=find_slow(each.chain)) for each in offsets.partitions)
     reason = too_slow(partitions) if request.offsets == OffsetsMode.AUTO else ""
     return replace(offsets, partitions=partitions, preserve=not reason, reason=reason)
 
 
 def _unless_replayed(offsets: OffsetsVerdict, cannot_replay: str) -> OffsetsVerdict:
-    """Without transactions there are no control records: neither those of the source, nor others to fill gaps with."""
+    """Without transactions no control records can be written: neither those of the source, nor fillers of gaps."""
     if not (cannot_replay and offsets.preserve and any(each.needs_transactions for each in offsets.partitions)):
         return offsets
     return replace(offsets, preserve=False, reason=cannot_replay)
@@ -152,7 +152,7 @@ def _partitions(
 
 
 def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) -> str:
-    """Why what is asked for cannot be had at the source's offsets, whatever the log is."""
+    """Why the request is impossible at the source's offsets, for any log."""
     if not request.read_committed:
         return "records of aborted transactions are to come back as plain ones"
     if topic.repartition is not None:
@@ -166,7 +166,7 @@ def _reason(topic: TopicRestore, point: PointInTime, request: RestoreRequest) ->
 def _chains(
     topic: TopicRestore, own: Sequence[PartitionRestore], point: PointInTime, request: RestoreRequest
 ) -> Iterator[PartitionRestore]:
-    """All partitions of the topic that hold anything (`own`), or did before retention emptied them."""
+    """All partitions of the topic with data (`chains`), or with data before retention emptied them."""
     known = {chain.source: chain for chain in own}
     for source in topic.source.partition_ids:
         position = point.state.positions.get(source)

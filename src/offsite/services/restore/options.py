@@ -1,7 +1,7 @@
-"""What to read or restore, as a person writes it: the options of commands, which are keywords of Python as well.
+"""The options for reading and restoring, as written by a person: options of commands, and keywords of Python.
 
-Declared and read here for the command line and for Python alike. Every command imports the declaration, whatever it
-does: so the readers are imported where they read.
+Declared and parsed here for the command line and for Python alike. Every command imports the declaration: parsers are
+imported only where they parse.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ class RestoreWords(PointWords, total=False):
 
 
 BATCH_BYTES_MIN = 16_000
-"""A broker takes about as long over a batch as over its bytes: smaller ones make a restore slower by far."""
+"""A broker takes about as long over a batch as over its bytes: smaller batches make a restore far slower."""
 BATCH_BYTES_MAX = 1_000_000
-"""What brokers take by default (`message.max.bytes`); and a worker holds up to a hundred of them."""
+"""The brokers' default limit (`message.max.bytes`); a worker holds up to a hundred batches."""
 
 _CONTRADICTIONS = (
     ("commit", "committed_at"),
@@ -185,7 +185,7 @@ _CONTRADICTIONS = (
 
 
 def parse_point(given: PointWords) -> PointRequest:
-    """Raises `BadOption` for what cannot be read or contradicts itself."""
+    """Raises `BadOption` for unreadable or contradictory options."""
     from offsite.copy.restore_point import PointRequest
     from offsite.log.offset_vector import parse_before, parse_offsets
     from offsite.model.selections.selection import parse_selection
@@ -212,7 +212,7 @@ def parse_point(given: PointWords) -> PointRequest:
 
 
 def parse_restore(given: RestoreWords) -> RestoreRequest:
-    """Raises `BadOption` for what cannot be read or contradicts itself."""
+    """Raises `BadOption` for unreadable or contradictory options."""
     from offsite.model.selections.rename import parse_renames
     from offsite.model.selections.selection import NONE, parse_groups
     from offsite.model.selections.topic_choices import parse_partition_counts
@@ -220,7 +220,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
     from offsite.services.restore.request import RestoreRequest
 
     words = filled(RestoreWords, given)
-    parse_restore_limits(given)  # a plan tells what is wrong with them
+    parse_restore_limits(given)  # report bad limits in a plan already
     offsets = chosen(OffsetsMode, words["offsets"])
     if offsets == OffsetsMode.PRESERVE and chosen(Isolation, words["isolation"]) == Isolation.READ_UNCOMMITTED:
         raise BadOption(
@@ -248,7 +248,7 @@ def parse_restore(given: RestoreWords) -> RestoreRequest:
 
 
 def parse_restore_limits(given: RestoreWords) -> RateLimits:
-    """The limits for the runner of a restore that the options mean. Raises `BadOption` for what cannot be read."""
+    """The rate limits for the runner of a restore, from its options. Raises `BadOption` for unreadable options."""
     from offsite.model.size import parse_rate
     from offsite.spark.rates.rate_limits import RateLimits
 

@@ -1,4 +1,4 @@
-"""A restore's plan as people and scripts read it before they agree: topics, settings, and what becomes of offsets."""
+"""A restore's plan for people and scripts before they agree: topics, settings, and offsets."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class SettingDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlanReport:
-    """One topic of the plan. `records` and `bytes` are those of the backup; aborted records among them stay behind with
-    read_committed. `settings` are those that change or differ; a `replication_factor` of -1 stays as it is."""
+    """One topic of the plan. `records` and `bytes` are those of the backup; with read_committed, aborted records among
+    them are not restored. `settings` are the settings that change or differ; a `replication_factor` of -1 stays
+    unchanged."""
 
     source: str
     target: str
@@ -54,11 +55,11 @@ class TopicPlanReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlanReport:
-    """The plan of a restore. `newer_commit` is the commit that the request means by now, where an unfinished run began
-    with an earlier `commit`. `lacking`: what the backup itself does not have of what comes back. `consistency`: how
-    far the topics belong together, and what is left out for it. `expected_deletions`: the number of holes that are no
-    loss. `groups`: where consumer groups will go on; None where none were asked for. `records_at`: where the restore's
-    record will lie, as `restore` below the backup's `restores`."""
+    """The plan of a restore. `newer_commit`: the commit that the request means by now, when an unfinished run began
+    with an earlier `commit`. `lacking`: data of the restored topics that the backup itself lacks. `consistency`: how
+    far the topics are consistent with one another, and the transactions left out. `expected_deletions`: number of holes
+    without a loss. `groups`: where consumer groups will continue; None when no groups were requested. `records_at`: the
+    place of the restore's record, at `restore` below the backup's `restores`."""
 
     restore: str
     resumes: bool
@@ -85,7 +86,7 @@ class RestorePlanReport:
 
 
 def report_plan(prepared: PlannedRestore) -> RestorePlanReport:
-    """The report of what `prepared` will do, with notes on what a person should know before."""
+    """The report of the actions of `prepared`, with notes for a person before the start."""
     record, plan = prepared.record, prepared.plan
     within = holes_within(plan, prepared.point.commit)
     offsets = {each.target: each for each in prepared.offsets}
@@ -195,9 +196,8 @@ class PartitionOffsetsReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsReport:
-    """The choice for one topic's offsets. `mode` is preserve or translate; `reason` says why offsets that might be kept
-    are not. `partitions` are those whose offsets cost anything, `extra_s` is how much longer the topic takes for
-    them."""
+    """The choice for one topic's offsets. `mode` is preserve or translate; `reason`: why offsets that might be kept are
+    not kept. `partitions` are the partitions with a cost, `extra_s` is the additional time of the topic."""
 
     mode: OffsetsMode
     reason: str
@@ -216,7 +216,7 @@ def report_offsets(offsets: OffsetsVerdict) -> OffsetsReport:
 
 
 def offsets_notes(offsets: OffsetsVerdict) -> list[str]:
-    """Sentences on what a person should know before a topic gets its offsets back, or does not."""
+    """Sentences for a person about a topic that keeps its offsets, or does not."""
     if not offsets.preserve:
         return [f"{offsets.source} does not keep its offsets: {offsets.reason}"] if offsets.reason else []
     notes = []

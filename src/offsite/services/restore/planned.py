@@ -1,4 +1,4 @@
-"""The plan of a restore, decided in full before anything is touched; or how an unfinished one goes on."""
+"""The plan of a restore, decided in full before anything is touched; or the continuation of an unfinished restore."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from offsite.stores.open_store import open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRestore:
-    """A decided restore: nothing was touched yet. `record` is that of an unfinished one which will be continued, else
-    new; `resumes` says which. `unfinished` are others into this cluster that have settings set aside. `outlook`: where
-    the groups that were asked for will go on."""
+    """A decided restore: nothing was touched yet. `record`: of an unfinished restore to continue, else new; `resumes`
+    tells which. `unfinished`: further restores into this cluster with settings set aside. `outlook`: where the
+    requested groups will continue."""
 
     backup: Backup
     record: RestoreRecord
@@ -65,7 +65,7 @@ class PlannedRestore:
 
     @property
     def adopts(self) -> bool:
-        """Whether another installation began it, or somebody did: a person said that this one goes on with it."""
+        """Whether another installation, or an unknown one, began the restore, and a person decided to continue here."""
         return self.request.resume == self.record.restore
 
     @property
@@ -78,17 +78,17 @@ class PlannedRestore:
 
 
 def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest) -> PlannedRestore:
-    """The decided restore; changes nothing. Finds an unfinished restore of the same request that this installation
-    began, or that the request names, and plans to continue it, to the commit that it began with; where none of its
-    target topics exists any more, plans a new one instead.
+    """The decided restore; changes nothing. Looks for an unfinished restore of the same request, begun by this
+    installation or named by the request, and plans to continue at the commit of its begin. If none of its target topics
+    exists any more, plans a new restore instead.
 
-    Raises `NoSuchRestorePoint`, `NoSuchRestore` for one that is named and is not there, `CommitsGone`, and what
-    `plan_restore` and `check_in_reach` raise; `RestoreRefused` for a place that is none for records of this backup.
+    Raises `NoSuchRestorePoint`, `NoSuchRestore` for an unknown restore named by the request, `CommitsGone`, and the
+    errors of `plan_restore` and `check_readable`; `RestoreRefused` for a place unfit for records of this backup.
     """
     if request.records is not None:
         backup = backup.keeping_records(open_store(request.records))
     cluster_id = admin.cluster().cluster_id
-    with writing_records(backup):  # to ask a store for its time is to write
+    with writing_records(backup):  # reading a store's time writes an object
         now_ms = backup.record_store.now_ms()
     unfinished = _unfinished(backup, admin, request, cluster_id)
     backup = backup.reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
@@ -152,8 +152,8 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
 
 
 def newer_commit(prepared: PlannedRestore) -> int | None:
-    """The commit that the request means by now, where it is a later one than is restored. None also where nobody can
-    say: a restore does not fail by it."""
+    """The commit that the request means by now, when later than the restored commit. None also when unknown: a restore
+    does not fail because of the question."""
     try:
         head = prepared.backup.sound_state()
         meant = commit_meant(prepared.backup, prepared.request, head, cut=prepared.request.cut)
@@ -164,8 +164,9 @@ def newer_commit(prepared: PlannedRestore) -> int | None:
 
 
 def _unfinished(backup: Backup, admin: ClusterAdmin, request: RestoreRequest, cluster_id: str) -> RestoreRecord | None:
-    """The newest restore without a report that this very request began here, or that it names, unless there is nothing
-    to continue: a later one took its place, or all of its target topics are gone and no process has it in hand."""
+    """The newest restore without a report, begun here by this very request or named by the request. None when nothing
+    can be continued: a later restore took its place, or all its target topics are gone and no process holds the
+    restore."""
     found = [
         record for record in _readable(backup) if record.wanted == (cluster_id, without_last_steps(remembered(request)))
     ]
@@ -190,8 +191,8 @@ def _counts(backup: Backup, request: RestoreRequest, record: RestoreRecord) -> b
 
 
 def _readable(backup: Backup) -> Iterator[RestoreRecord]:
-    """The unfinished restores. One that cannot be read is not gone on with; where a process has it in hand, nobody
-    begins beside it (see `lease`)."""
+    """The unfinished restores. An unreadable restore is not continued; while a process holds it, no other restore
+    begins beside (see `lease`)."""
     for found in try_unfinished_restores(backup.record_store, backup.layout):
         if isinstance(found, UnreadableRestore):
             warned("restore_unreadable", restore=found.restore, why=found.problem)
@@ -200,7 +201,7 @@ def _readable(backup: Backup) -> Iterator[RestoreRecord]:
 
 
 def _with_way_on(backup: Backup, cluster_id: str, existing: Sequence[TargetTopic], error: OffsiteError) -> OffsiteError:
-    """The error; where an unfinished restore asked in other words has filled the topics, with what continues it."""
+    """The error; with the way to continue when an unfinished restore with other options has filled the topics."""
     for place in record_places(backup):
         if (way := _way_on(place, cluster_id, existing)) is not None:
             way = way if place.records_at is backup.records_at else f"{way}, without --records"

@@ -1,6 +1,6 @@
-"""Everything that would stop a restore, looked for before a byte is written, and reported all at once.
+"""Finds all obstacles of a restore before a byte is written, and reports them together.
 
-Reads only: brokers are asked whether they would make a topic, they do not make it.
+Reads only: brokers validate the creation of a topic, and create none.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from offsite.services.restore.request import RestoreRequest
 from offsite.services.restore.topics import new_topic, rights_problems
 
 _SETTING_REFUSED = frozenset({INVALID_CONFIG, POLICY_VIOLATION})
-"""A policy may refuse the topic as well: then that shows when it is tried without the settings."""
+"""A policy may refuse the topic itself: a try without the settings shows such a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """Result of the checks. `problems` stop the restore; `settings` is what each target topic gets otherwise."""
+    """Result of the checks. `problems` stop the restore; `settings` are the settings of every target topic
+    otherwise."""
 
     problems: tuple[OffsiteError, ...]
     settings: tuple[TopicSettings, ...]
@@ -45,7 +46,7 @@ class Preflight:
 def check_targets(
     admin: ClusterAdmin, topics: Sequence[TopicRestore], existing: Iterable[TargetTopic], given: Circumstances
 ) -> Preflight:
-    """The problems and settings of every target topic, of those that exist and those to be made. Changes nothing."""
+    """The problems and settings of every target topic, existing or new. Changes nothing."""
     found = {target.topic: target for target in existing}
     may_override = given.retention == RetentionMode.OVERRIDE
     problems = [
@@ -65,7 +66,7 @@ def check_targets(
 
 
 def circumstances(admin: ClusterAdmin, request: RestoreRequest, *, now_ms: int) -> Circumstances:
-    """The facts that the decisions about topics depend on. Reads only."""
+    """The facts for decisions about topics. Reads only."""
     return Circumstances(
         brokers=len(admin.cluster().brokers),
         now_ms=now_ms,
@@ -82,14 +83,15 @@ def checked_settings(
     *,
     also: Sequence[OffsiteError] = (),
 ) -> tuple[TopicSettings, ...]:
-    """The settings that each target topic gets. Raises all problems, those in `also` among them, as one error."""
+    """The settings of every target topic. Raises all problems, including `also`, as one error."""
     found = check_targets(admin, topics, existing, given)
     refuse((*found.problems, *also))
     return found.settings
 
 
 def refuse(problems: Sequence[OffsiteError]) -> None:
-    """Raise one error that lists all of `problems`, of their own kind when they are of one, else `RestoreRefused`."""
+    """Raise one error that lists all of `problems`: of their own class if all have the same class, else
+    `RestoreRefused`."""
     if not problems:
         return
     kinds = {type(problem) for problem in problems}
@@ -101,7 +103,7 @@ def refuse(problems: Sequence[OffsiteError]) -> None:
 def _check_settings(
     admin: ClusterAdmin, settings: Sequence[TopicSettings]
 ) -> tuple[list[TopicSettings], list[OffsiteError]]:
-    """What the target does not take is left out of what its topics get; what it refuses for other reasons stops us."""
+    """Settings that the target refuses are left out of its topics; refusals for other reasons stop the restore."""
     made = [new_topic(each) for each in settings if each.create]
     at_end = [replace(new_topic(each), configs=dict(each.configs)) for each in settings if each.create]
     refused, refused_then = _refused_settings(admin, made), _refused_settings(admin, at_end)
@@ -114,8 +116,8 @@ def _check_settings(
 
 
 def _refused_settings(admin: ClusterAdmin, topics: Sequence[NewTopic]) -> Mapping[str, Mapping[str, str]]:
-    """Topic → setting → the broker's reason. Settings are tried one by one only where a whole topic is refused: in
-    turns, each with one request for all such topics."""
+    """Topic → setting → the broker's reason. Settings are tried one by one only for a refused topic: in turns, every
+    turn with one request for all such topics."""
     bad = _invalid(admin, topics)
     alone = [
         [replace(each, configs=dict([setting])) for setting in each.configs.items()]
@@ -141,14 +143,14 @@ _KAFKA_RETENTION_HOURS = 168
 
 
 class BrokerConfigs(Protocol):
-    """The settings of each broker."""
+    """The settings of all brokers."""
 
     def broker_configs(self) -> Sequence[Mapping[str, str]]: ...
 
 
 def read_broker_defaults(admin: BrokerConfigs) -> BrokerDefaults:
-    """The defaults that a topic has from its brokers when it has no setting of its own; they can delete records, too.
-    Of each the strictest that any broker has; Kafka's own where we may not ask. Reads only."""
+    """The defaults of brokers for topics without a setting of their own; defaults can delete records, too. For every
+    setting the strictest value of any broker; Kafka's own defaults without the right to read. Reads only."""
     try:
         found = [_defaults(configs) for configs in admin.broker_configs()]
     except KafkaNotAuthorized:
@@ -175,7 +177,7 @@ def _defaults(configs: Mapping[str, str]) -> BrokerDefaults:
 
 
 def _retention_ms(configs: Mapping[str, str]) -> int:
-    """The finest unit that is set counts, as for brokers themselves."""
+    """The finest unit in the settings counts, as for brokers themselves."""
     if "log.retention.ms" in configs:
         return setting_number(configs, "log.retention.ms", -1)
     if "log.retention.minutes" in configs:
@@ -184,5 +186,5 @@ def _retention_ms(configs: Mapping[str, str]) -> int:
 
 
 def _strictest(limits: list[int]) -> int:
-    """The smallest; negative means that there is none."""
+    """The smallest limit; a negative number means no limit."""
     return min((each for each in limits if each >= 0), default=-1)

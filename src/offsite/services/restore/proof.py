@@ -1,4 +1,4 @@
-"""The end of a restore: what it wrote is read back and compared with the backup, and both are remembered."""
+"""The end of a restore: the written records are read back and compared with the backup, and the result is recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from offsite.stores.store import Store
 
 
 def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> RestorePlan:
-    """The plan with the chains that preserved topics really went by: partitions that hold nothing have bounds as
-    well."""
+    """The plan with the real chains of preserved topics: empty partitions have bounds as well."""
     preserved = {topic.target: topic.partitions for topic in offsets if topic.preserve}
     others = (chain for chain in plan.partitions if chain.target.topic not in preserved)
     return replace(plan, partitions=(*others, *(each.chain for found in preserved.values() for each in found)))
@@ -30,9 +29,9 @@ def with_preserved(plan: RestorePlan, offsets: Iterable[OffsetsVerdict]) -> Rest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """A restore as it was written: all of `plan`, into target partitions that began at `starts`; `makings` tells how
-    often target topics were made; `same_offsets` are those whose records have their source's offsets. `read_committed`:
-    without what transactions aborted."""
+    """A restore as written: all of `plan`, into target partitions that began at `starts`; `makings`: how often target
+    topics were made; `same_offsets`: target topics with records at the offsets of the source. `read_committed`: without
+    aborted records."""
 
     plan: RestorePlan
     starts: Mapping[TopicPartition, int]
@@ -41,7 +40,7 @@ class Restored:
     same_offsets: frozenset[str]
 
     def maps(self, store: Store, layout: RestoreLayout) -> RestoredMaps:
-        """The offset maps of what was written, in `store`."""
+        """The offset maps of the written records, in `store`."""
         return RestoredMaps(store=store, layout=layout, makings=self.makings, starts=tuple(self.starts.items()))
 
 
@@ -53,8 +52,8 @@ def prove_restore(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Proof:
-    """The proof of a restore: read all of it back and compare, with its offset maps where `ends` names them. Nothing
-    may have been added while that was done. Raises what `prove` raises."""
+    """The proof of a restore: read all of it back and compare, including the offset maps named in `ends`. No record may
+    have been added during the proof. Raises the errors of `prove`."""
     written = admin.end_offsets(restored.starts)
     expected = expected_topics(
         restored.plan,
@@ -72,8 +71,8 @@ def prove_restore(
 
 
 def _ends(restored: Restored, told: Mapping[TopicPartition, int], proof: Proof) -> Mapping[TopicPartition, int]:
-    """Where the partitions ended before they were compared: at least where the records end that were found then,
-    whatever a leader told that did not know its end yet."""
+    """The ends of the partitions before the comparison: at least the end of the records found by the comparison, even
+    if a leader did not know its end yet and answered a lower one."""
     seen = {
         TopicPartition(topic=name, partition=each.partition): each.target_end
         for name, topic in proof.topics.items()
@@ -86,7 +85,7 @@ def _ends(restored: Restored, told: Mapping[TopicPartition, int], proof: Proof) 
 def _grown(
     restored: Restored, before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
 ) -> Iterator[Finding]:
-    """An end that is told to be lower than before says nothing: the records up to there were read."""
+    """A lower end than before says nothing: the records up to the earlier end were read."""
     sources = {topic.target: topic.source.topic for topic in restored.plan.topics}
     for each, end in before.items():
         if now[each] > end:
@@ -104,7 +103,7 @@ def _grown(
 
 
 def restore_outcome(restored: Restored, *, records: int, size_bytes: int, proof: Proof | None) -> RestoreOutcome:
-    """The outcome that is remembered of a restore at its end, so that it can be compared again."""
+    """The outcome of a restore to record at its end, for later comparisons."""
     return RestoreOutcome(
         records=records,
         size_bytes=size_bytes,

@@ -1,4 +1,4 @@
-"""Target topics that cannot be continued: this very restore made them, so they are deleted and written again."""
+"""Target topics made by this very restore, and impossible to continue: deleted and written again."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from offsite.services.cluster import LogEnds
 from offsite.services.restore.lease import HeldRestore
 
 REMAKES_MAX = 3
-"""Number of times that a topic is made again in one run: coordinators that move may write the same marker twice, and
-while they go on moving, that happens again. A topic that is lost more often has another reason. A person must look."""
+"""Most remakes of a topic in one run: moving coordinators may write the same marker twice, and may do so again while
+they move. A topic lost more often has another cause, for a person to find."""
 
 CURABLE = (TransactionLost, TargetDisturbed)
 
 
 def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, created: Collection[str]) -> set[str]:
-    """The topics that this restore `created` and that have to be made again. One with records of others, or into which
-    a newer attempt writes, is left as it is."""
+    """The topics `created` by this restore to make again. A topic with records of another producer, or with a newer
+    attempt at work, stays unchanged."""
     failed = list(failures)
     curable = {target.topic for target, error in failed if isinstance(error, CURABLE)}
     kept = {target.topic for target, error in failed if isinstance(error, TargetNotEmpty | WriterFenced)}
@@ -36,8 +36,9 @@ def lost_topics(failures: Iterable[tuple[TopicPartition, OffsiteError]], *, crea
 
 
 def filled_topics(admin: LogEnds, topics: Collection[str]) -> set[str]:
-    """The topics out of `topics`, which were made again just now, that hold something: markers go to a topic by its
-    name, and one that a coordinator wrote twice may come after all. `unmake` tells them from records of others."""
+    """The topics out of `topics`, just made again, that hold something: a marker goes to a topic by its name, and a
+    marker written twice by a coordinator may arrive late. `delete_lost_topics` tells markers from records of other
+    producers."""
     if not topics:
         return set()
     found = admin.topics(topics)
@@ -55,11 +56,12 @@ def unmake(  # noqa: PLR0913  # what to delete, and whom to ask
     held: HeldRestore,
     replayed: Collection[TopicPartition] = (),
 ) -> None:
-    """Delete `topics`, after their open transactions: a marker that comes later would find the new topic. `partitions`
-    are all that were written, `replayed` those of them that may have transactions.
+    """Delete `topics`, after their open transactions: a later marker would reach the new topic. `partitions` are all
+    written partitions, `replayed` the partitions that may have transactions.
 
-    Raises `RestoreTakenOver`, and `TargetNotEmpty` when somebody else wrote into one of them, before anything is
-    touched."""
+    Raises `RestoreTakenOver`, and `TargetNotEmpty` when another producer wrote into one of the topics, before anything
+    is touched.
+    """
     router = shared_router(ends.kafka)
     concerned = [each for each in partitions if each.topic in topics]
     transactions = {
@@ -87,7 +89,7 @@ def _check_all_is_ours(
     ends: RestoreEnds,
     admin: ClusterAdmin,
 ) -> None:
-    """Applications may have found a topic that this restore made: what they wrote is not ours to delete."""
+    """Applications may have found a topic made by this restore: their records must not be deleted."""
     ours = restore_producer_id(ends.records, ends.layout, lambda: new_producer(router, SystemClock()).producer_id)
     starts, written = admin.start_offsets(partitions), admin.end_offsets(partitions)
     for each in partitions:

@@ -1,4 +1,4 @@
-"""Topics that are restored into another number of partitions: judged before anything is touched, then written."""
+"""Topics restored into another number of partitions: judged before anything is touched, and written."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ _Outcome: TypeAlias = Done[tuple[RepartitionReceipt, ...]] | Failed
 
 
 def refuse_keyless(repartitions: Sequence[Repartition], *, ends: RestoreEnds, runner: Runner) -> None:
-    """Read all that is to be repartitioned once, to find a record without a key before half of it is written.
+    """Read all topics to repartition once, to find a record without a key before the write.
 
-    Raises `KeylessRecord`, and what the store raises. Topics whose records without a key go to all partitions in turn
-    are not read.
+    Raises `KeylessRecord`, and the errors of the store. Topics with keyless records spread in turn are not read.
     """
     sources = [source for each in repartitions if not each.keyless_in_turn for source in each.sources]
     if not sources:
@@ -70,7 +69,7 @@ def repartition_notes(plan: RestorePlan, counts: PartitionCounts) -> tuple[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRepartitions:
-    """Result of the writing. `targets` are the target topics as they were made last."""
+    """Result of the writing. `targets` are the target topics as made last."""
 
     targets: RestoreTargets
     receipts: Sequence[RepartitionReceipt]
@@ -89,7 +88,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
 ) -> WrittenRepartitions:
     """Bring every target partition to its end; may run again after a crash.
 
-    Raises `PartitionsFailed` when some topics could not be written, or what the only one that could not be raised.
+    Raises `PartitionsFailed` when several topics could not be written, or the error of the only failed topic.
     """
     write = partial(repartition_topic, ends=ends)
     done: dict[RepartitionTask, _Outcome] = {}
@@ -116,7 +115,7 @@ def write_repartitions(  # noqa: PLR0913  # what to write, where, and who does i
 
 
 def _failures(done: Mapping[RepartitionTask, _Outcome]) -> list[tuple[TopicPartition, OffsiteError]]:
-    """Of a task, under the first of its partitions."""
+    """The errors of tasks, under the first partition of the task."""
     return [(task.target_starts[0][0], o.error) for task, o in done.items() if isinstance(o, Failed)]
 
 

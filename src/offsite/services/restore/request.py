@@ -1,6 +1,5 @@
-"""The request for a restore, as a person asks for it. Remembered whole in the restore's record, as it was asked: the
-same command finds its unfinished restore by it, and continues to the same point even when the request named a time like
-`2h-ago`."""
+"""The request for a restore. Recorded whole in the restore's record: the same command finds its unfinished restore by
+the request, and continues to the same point even for a relative time like `2h-ago`."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ from offsite.model.selections.topic_choices import PartitionCounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest(PointRequest):
-    """What to restore, as of when, and how: a restore point, and how it comes back.
+    """The parts to restore, the restore point, and the way to restore.
 
-    `metadata` names what of the cluster's settings is set on the target (`acls`, `quotas`), `retention` what becomes of
-    one that would delete restored records (see `RetentionMode`), `groups` which consumer groups are put in place at the
-    end, `resume` an unfinished restore of this very request that another installation began, to go on with, `records`
-    where the restore's records lie, if not with the backup. Every field must be remembered by `remembered`, and be
-    compared as text.
+    `metadata` names the cluster settings to set on the target (`acls`, `quotas`), `retention` the handling of a
+    retention that would delete restored records (see `RetentionMode`), `groups` the consumer groups to put in place at
+    the end, `resume` an unfinished restore of this very request, begun by another installation, to continue, `records`
+    the place of the restore's records, if not with the backup. `encode_request` must encode every field, as comparable
+    text.
     """
 
     repartition: PartitionCounts = field(default_factory=PartitionCounts)
     renames: Renames = field(default_factory=Renames)
-    offsets: OffsetsMode = OffsetsMode.TRANSLATE  # not what people get: it asks nothing of log and target
+    offsets: OffsetsMode = OffsetsMode.TRANSLATE  # not the default of the commands: needs nothing of log and target
     cut: CutChoice = CutChoice.DEFAULT
     metadata: tuple[str, ...] = ()
     retention: RetentionMode = RetentionMode.DEFAULT
@@ -38,11 +37,11 @@ class RestoreRequest(PointRequest):
 
 
 _NOT_MEANT = frozenset({"accept_rollback", "records", "resume"})
-"""Fields that say under which conditions a restore is done, and not which one it is."""
+"""Fields for the conditions of a restore, not for its identity."""
 
 
 def remembered(request: RestoreRequest) -> tuple[tuple[str, str], ...]:
-    """The request as sorted pairs of texts, without the fields that say nothing. Equal for equal requests."""
+    """The request as sorted pairs of texts, without empty fields. Equal for equal requests."""
     texts = {each.name: _text(getattr(request, each.name)) for each in fields(request) if each.name not in _NOT_MEANT}
     return tuple(sorted((name, text) for name, text in texts.items() if text))
 
@@ -51,7 +50,7 @@ def _text(value: object) -> str:
     match value:
         case None | False:
             return ""
-        case CutChoice() if value is CutChoice.AUTO:  # not asked for: restores of earlier versions are still found
+        case CutChoice() if value is CutChoice.AUTO:  # not requested: restores of earlier versions are still found
             return ""
         case TopicSelection(include=include, exclude=exclude):
             return join_patterns([*sorted(set(include)), *(f"!{pattern}" for pattern in sorted(set(exclude)))])

@@ -1,7 +1,7 @@
-"""The result of a restore, as people and scripts read it, and what it may claim.
+"""The result of a restore, for people and scripts, and the claims it may make.
 
-It must never say that something was verified where nothing was, nor that a backup is empty where the command left out
-what it holds.
+A result must never claim a verification that did not happen, nor call a backup empty when the command left out its
+records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from offsite.services.restore.cluster_settings import AppliedMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedRecords:
-    """Records that the backup holds at the commit, and that `options` left out, together where they are several."""
+    """Records of the backup at the commit that `options` left out; several options count together."""
 
     options: tuple[str, ...]
     records: int
@@ -32,7 +32,7 @@ class ExcludedRecords:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredTopic:
     """Result for one topic. `records` are in the target; `invisible_records` were left out as aborted or undecided at
-    the restore point, or, with `same_offsets`, are there and aborted."""
+    the restore point, or, with `same_offsets`, are in the target and aborted."""
 
     source: str
     partitions: int
@@ -45,18 +45,23 @@ class RestoredTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """Result of a restore. `topics` by target name; `skipped` lists (topic, reason); `held_back` lists (topic, setting,
-    value): settings of the source that were not set, because they would delete restored records at once; `left_out`
-    lists (topic, setting, reason) of those that the target cannot have. `verified`: what was written was read back and
-    is what the backup holds; None when it was not read (then `compared_records` is None too), when there was nothing to
-    compare, or when partitions could not be read (`uncompared`). `findings` has the first difference of each partition.
-    `lacking` is what the backup itself does not have of what came back. `groups` is None when none were asked for.
-    `incarnations`: of topics that were deleted and made anew, which was taken, and the others. Where no record came
-    back, `problem` says why, and `excluded` what the backup holds all the same, by the options that left it out.
-    `newer_commit`: that which the request means by now, where it is a later one than `commit`; None: it is not, or that
-    could not be read. `consistency`: how far the topics belong together, and what was left out for it. `notes` are
-    sentences on what else a person should know, as of settings that somebody changed meanwhile. `expected_deletions`:
-    the number of holes that are no loss, and are not among `holes`."""
+    """Result of a restore.
+
+    - `topics` by target name; `skipped` lists (topic, reason).
+    - `held_back` lists (topic, setting, value): settings of the source not set, because they would delete restored
+      records at once; `left_out` lists (topic, setting, reason): settings that the target cannot have.
+    - `verified`: the written records were read back and equal the backup. None when not read (`compared_records` is
+      None, too), without anything to compare, or with unreadable partitions (`uncompared`).
+    - `findings` has the first difference of every partition. `lacking`: data of the restored topics that the backup
+      itself lacks. `expected_deletions`: number of holes without a loss, not counted in `holes`.
+    - `groups` is None when no groups were requested. `incarnations`: of topics deleted and made anew, the taken
+      incarnation and the rest.
+    - Without any restored record, `problem` gives the reason, and `excluded` the records of the backup by the options
+      that left them out.
+    - `newer_commit`: the commit that the request means by now, when later than `commit`; None: not later, or unknown.
+    - `consistency`: how far the topics are consistent with one another, and the transactions left out. `notes`:
+      sentences for a person, for instance about settings that somebody changed meanwhile.
+    """
 
     restore: str
     backup: str
@@ -92,14 +97,14 @@ _NAMED_MAX = 12
 _TEXT_MAX = 120
 """Characters of an option's value in one sentence."""
 _CUTS = (("checkpoint", "--checkpoint"), ("ends", "--offsets-file"), ("before", "--before"))
-"""Fields of a request that end partitions earlier than the commit does, and their options."""
+"""Fields of a request that end partitions before the end of the commit, and their options."""
 
 
 def excluded_records(
     point: PointInTime, plan: RestorePlan, record: RestoreRecord, *, invisible_records: int
 ) -> tuple[ExcludedRecords, ...]:
-    """The records of the plan's topics that the backup holds although nothing came back but `invisible_records`, which
-    were aborted or undecided: by the options that left them out."""
+    """The records of the plan's topics in the backup, although only `invisible_records` (aborted or undecided) came
+    back, by the options responsible."""
     incarnations = {topic.source.incarnation for topic in plan.topics}
     held = {
         partition: sum(segment.records for segment in segments)
@@ -121,7 +126,7 @@ def excluded_records(
 
 
 def nothing_restored(result: RestoreResult) -> str:
-    """The sentence for a restore without records; empty for any other."""
+    """The sentence for a restore without records; empty for any other restore."""
     if result.records:
         return ""
     topics = _topics(result)

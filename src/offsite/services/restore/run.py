@@ -1,7 +1,7 @@
-"""Restore, as planned: make the topics, write each partition as one chain, prove it, set the topics up, report.
+"""Carries out a restore plan: make the topics, write every partition as one chain, prove, set the topics up, report.
 
-The order makes every crash harmless: what will be done is recorded before anything is touched, and the same command
-finds that record, sees from the target how far it came, and goes on.
+The order makes every crash harmless: the plan is recorded before anything is touched. The same command finds the
+record, sees the progress in the target, and continues.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
     on_proof: OnProgress | None = None,
 ) -> RestoreResult:
     """Carry out a prepared restore. After a crash, prepare and run again. `verify`: read everything back at the end and
-    compare; a difference is a result, and leaves groups alone. That comes before topics get settings by which brokers
-    delete records. `take_over`: also while another process does it, which is shut out then.
+    compare; a difference is a result, and leaves groups alone. The proof comes before topics get settings by which
+    brokers delete records. `take_over`: shut out another process that runs the restore, and continue.
 
-    A run that fails, or is interrupted, gives topics that existed their own settings back (see `set_aside`).
+    A run that fails, or is interrupted, gives existing topics their own settings back (see `set_aside`).
 
-    Raises `RestoreRunning` when another process does it, `RestoreTakenOver` as soon as one has taken over,
-    `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could not be
-    written: the others are complete then, and the same command continues with the rest.
+    Raises `RestoreRunning` when another process runs the restore, `RestoreTakenOver` as soon as another process has
+    taken over, `TargetNotEmpty` when a target changed since the plan, and `PartitionsFailed` when some partitions could
+    not be written: all other partitions are complete, and the same command continues with the rest.
     """
     backup, record = prepared.backup, prepared.record
     ends = RestoreEnds(
@@ -79,7 +79,7 @@ def run_restore(  # noqa: PLR0913  # the ends, what does the work, and who is to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A restore in hand. What brokers do not fence is done only right after a look at the lease."""
+    """A restore in progress. Changes that brokers do not fence are made only right after a check of the lease."""
 
     prepared: PlannedRestore
     ends: RestoreEnds
@@ -120,7 +120,7 @@ class _Work:
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(
             self.ends.records, layout, outcome
-        )  # last: until it is there, the same command goes on with this restore
+        )  # last: until the outcome is stored, the same command continues this restore
         return result
 
     def _write(self, on_progress: OnProgress | None) -> tuple[Restored, list[AnyReceipt]]:
@@ -163,7 +163,7 @@ class _Work:
 
 
 def _groups(prepared: PlannedRestore, cluster: Cluster, proof: Proof | None) -> GroupsApplied | None:
-    """Nobody is sent on to records that are known to be wrong, or could not be read."""
+    """Groups are not moved to records that are known to be wrong, or could not be read."""
     if proof is not None and (proof.findings or proof.uncompared):
         return None
     return restore_groups(prepared.backup, cluster.admin, prepared.record, prepared.groups)

@@ -1,5 +1,5 @@
-"""A schema registry's topic in a restore: it comes back before the topics whose values need it, and never over the one
-that a living registry uses."""
+"""A schema registry's topic in a restore: restored before the topics with values that need schemas, and never over the
+topic of a running registry."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ IN_USE = "this cluster's registry uses it: the schemas are there"
 
 
 def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[list[AnyRestoreTask]]:
-    """The tasks in waves: those of the schemas topic, then the others. The plan has them in this order, and so have
-    `tasks`."""
+    """The tasks in waves: tasks of the schemas topic, and all other tasks. The plan and `tasks` have this order."""
     schemas = {topic.target for topic in plan.topics if topic.source.holds_schemas}
     waves: tuple[list[AnyRestoreTask], list[AnyRestoreTask]] = ([], [])
     for task in tasks:
@@ -28,9 +27,9 @@ def schemas_first(tasks: Iterable[AnyRestoreTask], plan: RestorePlan) -> list[li
 def without_live_schemas(
     plan: RestorePlan, selection: TopicSelection, existing: Sequence[TargetTopic], unfinished: RestoreRecord | None
 ) -> RestorePlan:
-    """A plan for the cluster that the backup is of, less the schemas topic where it is in use and nobody named it: a
-    backup has it unasked, and there the ids in the records mean the same. A continued restore leaves out what its first
-    run left out."""
+    """A plan for the backup's own cluster, less the schemas topic when the topic is in use and nobody named it: a
+    backup includes the topic unasked, and on this cluster the ids in the records mean the same. A continued restore
+    leaves out the topics of its first run."""
     in_use = {target.topic for target in existing if target.records}
     for topic in plan.topics:
         name = topic.source.topic

@@ -1,9 +1,10 @@
-"""Settings that a restore sets aside while it writes: remembered before they are altered, given back when it fails.
+"""Settings that a restore sets aside during the write: recorded before the change, and given back when the restore
+fails.
 
-A topic that existed before has its own settings back at once, whatever ended the run: they are its owner's. But not
-while a worker may still write, whose records they would change: then the command that does it is named. A topic that
-the restore made keeps what protects its records until the same command finishes it. A run that is killed leaves both as
-they are: the next run of the same command knows the originals from here, never from the topics.
+An existing topic gets its own settings back at once, whatever ended the run: the settings belong to its owner. The
+exception: while a worker may still write, the settings would change its records; an error then names the command that
+gives the settings back. A topic made by the restore keeps its protection until the same command finishes. A killed run
+leaves both unchanged: the next run of the same command knows the originals from the record, never from the topics.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ def settings_set_aside(
     check: Callable[[], None] = lambda: None,
     halt: Callable[[], bool] = lambda: True,
 ) -> Iterator[tuple[TopicSettings, ...]]:
-    """A block that works by other settings than the topics' own, and has them as its value. An exception that ends the
-    block gives existing topics their own settings back, and says what became of them: in its hint, or in a note where
-    the exception is not one of offsite.
+    """A block with other settings than the topics' own; its value are the settings. An exception that ends the block
+    gives existing topics their own settings back, and describes the result: in its hint, or in a note for exceptions of
+    other packages.
 
-    `check` raises `RestoreTakenOver` once another process has taken the restore over: that one writes by them, and
-    nothing is given back under its hands. `halt` stops what still writes, and says whether nothing does any more: else
-    nothing is given back either, for a record that comes later would get its time from the broker, or be refused.
+    `check` raises `RestoreTakenOver` once another process has taken the restore over: the other process needs the
+    settings, and nothing is given back. `halt` stops all writers, and returns whether all have stopped. Otherwise
+    nothing is given back either: a later record would get its time from the broker, or be refused.
     """
     store, layout = backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore)
     asides = _remembered(backup, cluster.admin, layout, record)
@@ -68,7 +69,7 @@ def settings_set_aside(
     try:
         yield settings
         if asides:
-            _put(store, layout, ())  # they have their own again: nothing is aside any more
+            _put(store, layout, ())  # the topics have their own settings again: nothing is set aside any more
     except BaseException as error:
         is_quiet = halt()
         if not _is_still_ours(check):
@@ -94,8 +95,9 @@ def _is_still_ours(check: Callable[[], None]) -> bool:
 def with_originals(
     settings: Sequence[TopicSettings], targets: Sequence[TargetTopic], others: Sequence[UnfinishedAside]
 ) -> tuple[TopicSettings, ...]:
-    """The settings of topics that another unfinished restore left as it needed them: they get what they had before
-    it. What others claim to have been there before counts for nothing."""
+    """The settings of topics left with temporary settings by another unfinished restore: the topics get the settings
+    from before the unfinished restore. Unverified claims of foreign installations about earlier settings count for
+    nothing."""
     decided_on = {each.topic: each for each in settings}
     found = {target.topic: dict(target.configs) for target in targets if target.topic in decided_on}
     vouched = (other for other in others if not other.is_claimed)
@@ -106,7 +108,7 @@ def with_originals(
 
 
 def command(aside: TopicAside, kafka: KafkaConfig) -> str:
-    """The command that a person runs to give the topic its own settings back."""
+    """The command for a person to give the topic its own settings back."""
     sets = [f"{name}=[{value}]" if "," in value else f"{name}={value}" for name, value in aside.originals if value]
     drops = [name for name, value in aside.originals if value is None]
     parts = [
@@ -120,9 +122,9 @@ def command(aside: TopicAside, kafka: KafkaConfig) -> str:
 def _remembered(
     backup: Backup, admin: ConfiguredTopics, layout: RestoreLayout, record: RestoreRecord
 ) -> Mapping[str, TopicAside]:
-    """What existing topics are to get back: the originals that a killed run wrote down, those that stand there now
-    where an earlier run has put them back, else those of the decision; but what somebody else has changed since is the
-    topic's own. Writes them down before anything is altered."""
+    """The original settings to give back to existing topics: the originals recorded by a killed run; the present
+    settings if an earlier run has put them back; otherwise those of the decision. Settings changed by somebody else
+    since are the topic's own. Records the originals before any change."""
     existing = {each.topic: each for each in record.settings if each.meanwhile and not each.create}
     if not existing:
         return {}
@@ -145,7 +147,7 @@ def _remembered(
 
 
 def _with_changes(aside: TopicAside, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
-    """What is neither as it was nor as this restore or an `other` one sets it, its owner has set since."""
+    """A value set neither by the original, nor by this restore or an `other` restore, is the owner's change."""
     sets = [*aside.meanwhile, *(other.meanwhile if other else ())]
     originals = tuple(
         (name, value if own.get(name) == value or (name, own.get(name)) in sets else own.get(name))
@@ -161,7 +163,8 @@ def _of_others(backup: Backup, record: RestoreRecord) -> dict[str, TopicAside]:
 
 
 def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicAside | None) -> TopicAside:
-    """What another unfinished restore left there is not the topic's own: that one knows what was before."""
+    """Settings left by another unfinished restore are not the topic's own: the other restore has recorded the
+    originals."""
     left, before = (dict(other.meanwhile), dict(other.originals)) if other else ({}, {})
     originals = tuple(
         (name, before[name] if name in before and left.get(name) == own.get(name) else own.get(name))
@@ -171,8 +174,8 @@ def _as_it_stands(settings: TopicSettings, own: Mapping[str, str], other: TopicA
 
 
 def _take_over(backup: Backup, record: RestoreRecord, asides: Mapping[str, TopicAside]) -> None:
-    """Topics that another unfinished restore had set aside are ours now: it must not put them back later. What lies
-    where nothing is written stays as it is."""
+    """Topics that another unfinished restore had set aside belong to this restore now: the other restore must not put
+    settings back later. Records in a place where this restore writes nothing stay unchanged."""
     for other in (each for each in unfinished_asides(backup, but=record.restore) if not each.is_elsewhere):
         kept = tuple(each for each in other.existing if each.topic not in asides)
         if other.record.cluster_id == record.cluster_id and kept != other.existing and not other.is_claimed:
@@ -190,11 +193,12 @@ def _given_back(
     cluster: Cluster,
     asides: Mapping[str, TopicAside],
 ) -> Iterator[str]:
-    """Give existing topics their own settings, where they still have ours; says what became of it."""
+    """Give existing topics their own settings where the temporary ones still stand; yields sentences about the
+    result."""
     if not asides:
         return
     try:
-        SystemClock().sleep(SETTLE_S)  # brokers may still be taking what a worker had sent before it was stopped
+        SystemClock().sleep(SETTLE_S)  # brokers may still process requests that a worker sent before it was stopped
         _give_back(cluster.admin, asides)
     except OffsiteError as error:
         yield from _left_aside(cluster.config, asides, why=error.message)
@@ -229,7 +233,7 @@ def _give_back(admin: ConfiguredTopics, wanted: Mapping[str, TopicAside]) -> Non
 
 
 def _kept_back(settings: Sequence[TopicSettings]) -> Iterator[str]:
-    """Topics that this restore makes: without what protects them, brokers might delete what is there already."""
+    """Topics made by this restore: without their protection, brokers might delete records already written."""
     made = [each for each in settings if each.create and each.meanwhile]
     if made:
         held = ", ".join(f"{name}={value}" for name, value in made[0].meanwhile)

@@ -1,4 +1,4 @@
-"""The target topics of a restore as it found or made them: remembered, so that the next run knows them again."""
+"""The target topics of a restore as found or made: recorded, so that the next run recognizes them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def find_targets(
     *,
     remade: Collection[str] = (),
 ) -> RestoreTargets:
-    """The target topics of the restore: remembered by an earlier run, or read and remembered now. `remade` were made
-    again just now.
+    """The target topics of the restore: recorded by an earlier run, or read and recorded now. `remade` were just made
+    again.
 
-    Topics that were made again since then count as new ones while they are empty. Raises `TargetNotEmpty`, and
-    `RestoreTakenOver` when another process does the same, `RestoreRefused` where a stranger wrote what is remembered.
+    Topics made again since count as new while they are empty. Raises `TargetNotEmpty`, `RestoreTakenOver` when another
+    process does the same, and `RestoreRefused` when a stranger wrote the record.
     """
     found = admin.topics(names)
     number = targets_known(store, layout)
@@ -59,8 +59,8 @@ def find_targets(
 
 
 def check_nothing_lost(admin: LogEnds, begins: Mapping[TopicPartition, int]) -> None:
-    """Whether what an earlier run wrote is still there: an existing topic has its own retention between two runs.
-    `begins`: where each log is to begin at the latest. Raises `TargetMismatch`."""
+    """Check that the records of an earlier run still exist: an existing topic has its own retention between two runs.
+    `begins`: the latest allowed start of every log. Raises `TargetMismatch`."""
     lost = {each: now for each, now in admin.start_offsets(begins).items() if now > begins[each]}
     if lost:
         names = ", ".join(f"{each} begins at {lost[each]} instead of {begins[each]}" for each in sorted(lost))
@@ -83,7 +83,7 @@ def _empty_ends(admin: LogEnds, topics: Mapping[str, TopicMetadata], *, again: b
 
 
 def _is_another(known: str | None, found: UUID | None) -> bool:
-    """Brokers before 2.8 give no ids, and give one to a topic that was there when they are newer."""
+    """Brokers before 2.8 give no ids; newer brokers give an id to an existing topic."""
     if known is None:
         return True
     return found is not None and known not in {_id(None), _id(found)}

@@ -1,7 +1,7 @@
-"""Target topics of a restore: read where they exist, made where they do not, their settings set aside and put back.
+"""Target topics of a restore: read if they exist, made if not, their settings set aside and put back.
 
-What they get was decided before (`target_settings`) and is remembered: until the end a crash leaves settings that keep
-every record, and the next run of the same command finishes.
+`target_settings` has decided the settings before, and the decision is recorded: until the end, a crash leaves settings
+that keep every record, and the next run of the same command finishes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from offsite.services.cluster import ConfiguredTopics
 
 THE_DEFAULT = "(the brokers' default)"
 READ, WRITE, ALTER_CONFIGS = {"READ": 3}, {"WRITE": 4}, {"ALTER_CONFIGS": 11}
-"""Operations that have to be allowed on a target topic, with the codes of Kafka's AclOperation. Records are read back
-where an acknowledgement was lost."""
+"""Operations that must be allowed on a target topic, with the codes of Kafka's AclOperation. A lost acknowledgement
+needs READ."""
 
 
 def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> list[TargetTopic]:
-    """The topics out of `names` that exist."""
+    """The existing topics out of `names`."""
     wanted = set(names)
     existing = {name: topic for name, topic in admin.topics().items() if name in wanted}
     partitions = [TopicPartition(topic=t.name, partition=p.partition) for t in existing.values() for p in t.partitions]
@@ -47,7 +47,7 @@ def read_targets(admin: ClusterAdmin, names: Iterable[str], *, now_ms: int) -> l
 
 
 def new_topic(settings: TopicSettings) -> NewTopic:
-    """The topic as it is created: with the settings that hold while records are written."""
+    """The topic to create: with the settings for the write."""
     return NewTopic(
         name=settings.topic,
         partitions=settings.partitions,
@@ -57,10 +57,10 @@ def new_topic(settings: TopicSettings) -> NewTopic:
 
 
 def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
-    """Create those that are to be created and are not there yet; set aside what stands in the way on the others, also
-    on those that an earlier run made and may have finished.
+    """Create the topics to create that do not exist yet; set obstacles aside on existing topics, including topics that
+    an earlier run made and may have finished.
 
-    Raises `KafkaNotAuthorized` when records could not be written then: nothing was.
+    Raises `KafkaNotAuthorized` when records could not be written: no record was written yet.
     """
     wanted = list(topics)
     existing = admin.topics()
@@ -73,7 +73,7 @@ def create_topics(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> None:
 
 
 def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> list[str]:
-    """Descriptions of operations that we need on existing topics, and may not do."""
+    """Descriptions of operations that are needed on existing topics, and not allowed."""
     wanted = {each.topic: each for each in topics}
     denied = admin.not_allowed(wanted, READ | WRITE | ALTER_CONFIGS) if wanted else {}
     needed = {
@@ -84,8 +84,8 @@ def rights_problems(admin: ClusterAdmin, topics: Iterable[TopicSettings]) -> lis
 
 
 def finish_topics(admin: ConfiguredTopics, topics: Iterable[TopicSettings]) -> tuple[str, ...]:
-    """Give the topics the settings that they are to have at the end, but for those that somebody else has changed since
-    the restore set them: these stay, and are what is returned, a sentence each. May be repeated."""
+    """Give the topics their final settings, except settings changed by somebody else since the restore set them: such
+    settings stay, and are returned as sentences, one per setting. May be repeated."""
     wanted = {each.topic: each for each in topics if each.at_end}
     own = admin.topic_configs(wanted.keys() & admin.topics().keys()) if wanted else {}
     kept = {name: _changed_since(wanted[name], configs) for name, configs in own.items()}
@@ -103,7 +103,7 @@ def finish_topics(admin: ConfiguredTopics, topics: Iterable[TopicSettings]) -> t
 
 
 def _changed_since(settings: TopicSettings, own: Mapping[str, str]) -> dict[str, str | None]:
-    """What is neither as the restore set it nor as it is to be."""
+    """Settings that neither the restore set nor the final settings contain."""
     created = dict(settings.configs) if settings.create else {}
     ours = created | dict(settings.meanwhile)
     return {name: own.get(name) for name, value in settings.at_end if own.get(name) not in (ours.get(name), value)}

@@ -1,4 +1,4 @@
-"""What restores that did not end have set aside. Reads only, and needs no cluster."""
+"""Settings set aside by restores that did not end. Reads only, and needs no cluster."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from offsite.services.own_writes import is_begun_here, is_written_here
 from offsite.services.records_place import record_places
 
 NAMED_MAX = 5
-"""Topics named in a hint; a line with a thousand of them helps nobody."""
+"""Topics named in a hint; a line with a thousand topics helps nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedAside:
-    """An unfinished restore, and what it has set aside; of topics that it made, what it holds back. `is_claimed`: this
-    installation did not write that. `is_elsewhere`: it lies with the backup, and records of now do not."""
+    """An unfinished restore, with the settings it has set aside on existing topics, and holds back from topics it made
+    (`created`). `is_claimed`: this installation did not write the record. `is_elsewhere`: the record lies with the
+    backup, and today's records do not."""
 
     record: RestoreRecord
     existing: tuple[TopicAside, ...]
@@ -56,8 +57,8 @@ class UnfinishedAside:
 
 
 def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside, ...]:
-    """The settings set aside by all unfinished restores except `but`, as far as their records can be read: where
-    records lie elsewhere, those of the repository count as well."""
+    """The settings set aside by all unfinished restores except `but`, as far as their records can be read. If records
+    lie elsewhere, the records of the repository count as well."""
     found = (
         replace(_aside(place, record), is_elsewhere=place.records_at is not backup.records_at)
         for place in record_places(backup)
@@ -68,7 +69,7 @@ def unfinished_asides(backup: Backup, *, but: str = "") -> tuple[UnfinishedAside
 
 
 def unreadable_restores(backup: Backup) -> Iterator[str]:
-    """The unfinished restores of which nobody can say what they have set aside, in sentences."""
+    """The unfinished restores with unknown settings set aside, as sentences."""
     for each in (
         each for place in record_places(backup) for each in try_unfinished_restores(place.record_store, place.layout)
     ):
@@ -85,7 +86,7 @@ def describe(aside: TopicAside) -> str:
 
 
 def as_decided(settings: TopicSettings) -> TopicAside:
-    """What is set aside of a topic, as the restore decided it."""
+    """The settings to set aside on a topic, as decided by the restore."""
     return TopicAside(topic=settings.topic, meanwhile=settings.meanwhile, originals=settings.at_end)
 
 
@@ -113,5 +114,5 @@ def _successor(backup: Backup, record: RestoreRecord) -> RestoreRecord | None:
 
 
 def is_ours(backup: Backup, record: RestoreRecord) -> bool:
-    """Whether this installation began a restore."""
+    """Whether this installation began the restore."""
     return is_begun_here(backup.record_store, RestoreLayout(backup=backup.layout, restore=record.restore))
