@@ -1,1 +1,2 @@
-"""Consumer groups: what they had committed at a restore point, where that lies on a target, and putting it there."""
+"""Consumer groups: their commits at a restore point, the matching offsets on a target, and the restore of the
+commits."""

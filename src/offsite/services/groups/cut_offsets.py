@@ -1,5 +1,5 @@
-"""The committed offsets of groups that belong to a consistent cut: those of its commit, but where the cut says others.
-Pure."""
+"""The committed offsets of groups for a consistent cut: the offsets of its commit, except where the cut has other
+offsets. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _Entries = dict[TopicIncarnation, dict[int, CutGroup]]
 
 
 def as_of_cut(groups: GroupTable, entries: Iterable[CutGroup]) -> dict[str, GroupOffsets]:
-    """`groups`, sorted by name, with the offsets and metadata of `entries` in the place of their own; -1 takes one
-    away. An offset that is not the commit's own has no leader epoch: that belongs to the other one."""
+    """`groups`, sorted by name, with offsets and metadata replaced by those of `entries`; -1 removes an offset. A
+    replaced offset has no leader epoch: the epoch belongs to the commit's own offset."""
     changed: defaultdict[str, _Entries] = defaultdict(lambda: defaultdict(dict))
     for each in entries:
         changed[each.group][each.partition_id.incarnation][each.partition_id.partition] = each
@@ -38,7 +38,7 @@ def _overlaid(group: GroupOffsets, entries: _Entries) -> GroupOffsets:
 
 
 def _taken(entries: _Entries, known: TopicOffsets) -> dict[int, CutGroup]:
-    """The entries of the topic, which are taken out. A snapshot may not know the topic's id."""
+    """The entries of the topic. Removes them from `entries`. A snapshot may not know the topic's id."""
     for each in list(entries):
         if each.topic == known.topic and known.topic_id in ("", each.topic_id):
             return entries.pop(each)

@@ -1,8 +1,7 @@
-"""Offsets of groups that the snapshot of a restore point does not have any more: those on a topic that was deleted, and
-those of a group that is gone.
+"""Offsets of groups that the snapshot of a restore point no longer has: on a deleted topic, or of a group that is gone.
 
 Both are as of the newest commit that had them, as a restore would have put them in place then: by the default point of
-that commit where the restore goes by cuts. Commits and snapshots are kept for ever, whatever retention lets go of.
+the commit when the restore goes by cuts. Commits and snapshots are kept for ever, whatever data retention removes.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 KEPT_MAX = 4
-"""States and tables of groups in memory: either may have a million entries."""
+"""States and tables of groups in memory: a state or a table may have a million entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGroups:
-    """The groups on one topic as of an earlier commit, `of`; `gone`: those that were gone by then already."""
+    """The groups on one topic as of an earlier commit, `origin`; `gone`: groups already gone by then."""
 
     of: EarlierOffsets
     groups: GroupTable
     gone: tuple[GoneGroup, ...] = ()
 
     def only(self, names: Container[str]) -> EarlierGroups:
-        """The same of the groups with these names."""
+        """The same for the groups with the given names."""
         return replace(self, groups={name: group for name, group in self.groups.items() if name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommits:
-    """Reads the groups of commits, and keeps the last few: whoever asks by the time of the commits reads each once.
-    `by_cut`: as of their consistent cuts, where they have any."""
+    """Reads the groups of commits, and caches the last few: with calls in the order of commits every commit is read
+    once. `by_cut`: as of the consistent cuts of commits, where they exist."""
 
     backup: Backup
     by_cut: bool
@@ -55,25 +54,25 @@ class GroupCommits:
     _snapshots: dict[str, GroupSnapshot] = field(default_factory=dict)
 
     def on_topic(self, incarnation: TopicIncarnation, until: BackupState) -> EarlierGroups | None:
-        """The groups on a topic as of the newest commit up to `until` that had it. None where there is no such commit,
-        or nobody had read the groups by then. Raises `DamagedCommit`, `DamagedObject`."""
+        """The groups on a topic as of the newest commit up to `until` with the topic. None without such a commit, or
+        without groups read by then. Raises `DamagedCommit`, `DamagedObject`."""
         if incarnation not in until.topics:
             return None
         last = until if incarnation in until.alive() else self._last_alive(incarnation, until)
         return None if last is None else self._on(incarnation, last)
 
     def of_gone(self, gone: GoneGroup) -> EarlierGroups | None:
-        """A group on a topic as of the commit before it was gone. Raises as `on_topic`."""
+        """A group on a topic as of the commit before the group was gone. Raises as `on_topic`."""
         found = self._on(gone.incarnation, self.state(gone.since - 1), group=gone.group)
         return None if found is None else replace(found, of=replace(found.of, gone_since=gone.since))
 
     def committed_ms(self, seq: int) -> int:
-        """When a commit was made, by the store's clock (epoch ms); -1 where it cannot be read."""
+        """The time of a commit, by the store's clock (epoch ms); -1 for an unreadable commit."""
         stored = self.backup.log.get(seq)
         return -1 if stored is None else stored.commit.committed_at_ms
 
     def snapshot(self, state: BackupState) -> GroupSnapshot:
-        """The groups of a commit as they were copied. Raises `NoSuchRestorePoint` where nobody read them, and
+        """The groups of a commit as copied. Raises `NoSuchRestorePoint` if nobody read the groups, and
         `DamagedObject`."""
         if (key := state.groups) is None:
             raise NoSuchRestorePoint(
@@ -85,7 +84,7 @@ class GroupCommits:
         return self._snapshots[key]
 
     def state(self, seq: int) -> BackupState:
-        """The state after commit `seq`, whether or not retention let go of that. Raises `DamagedCommit`."""
+        """The state after commit `seq`, even if retention has removed its data. Raises `DamagedCommit`."""
         if seq not in self._states:
             _keep(self._states, seq, self.backup.catalog.state(upto=seq))
         return self._states[seq]
@@ -96,7 +95,7 @@ class GroupCommits:
             return None
         point = self.state(default_point(self.backup.store, state).commit) if self.by_cut else state
         if incarnation not in point.alive() or point.groups is None or group not in {"", *self.snapshot(point).groups}:
-            point = state  # they are younger
+            point = state  # topic or groups are younger than the default point
         of = EarlierOffsets(
             incarnation=incarnation,
             group=group,
@@ -118,8 +117,8 @@ class GroupCommits:
         return self._groups[point.seq]
 
     def _last_alive(self, incarnation: TopicIncarnation, before: BackupState) -> BackupState | None:
-        """The state of the newest commit in which the topic was there. Usually the commit that marks it as deleted is
-        found by the time in the mark; a search among all states is for what earlier versions wrote."""
+        """The state of the newest commit with the topic. Usually the time in the deletion mark leads to the commit that
+        marks the topic as deleted; commits of earlier versions need a search among all states."""
         marked = self._marked(incarnation, before)
         if marked is None:
             numbers = range(1, before.seq)

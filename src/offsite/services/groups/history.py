@@ -1,6 +1,6 @@
 """Groups as of any moment, from the backed up `__consumer_offsets` (`backup run --group-history`).
 
-Knows groups that were deleted since. Reads the whole of it, one partition after the other: memory holds the live
+Includes groups that were deleted since. Reads the whole topic, one partition after another: memory holds the live
 commits of one partition and the columns of the result.
 """
 
@@ -24,7 +24,7 @@ _OPTION, _ON = "group_history", "on"
 
 
 def decide_history(*, asked: bool, known: BackupDescriptor | None) -> bool:
-    """Whether the backup holds the history of groups: its first run decides. Raises `BackupExists`."""
+    """Whether the backup holds the history of groups: the first run decides. Raises `BackupExists`."""
     if known is None:
         return asked
     first = dict(known.options).get(_OPTION) == _ON
@@ -37,19 +37,20 @@ def decide_history(*, asked: bool, known: BackupDescriptor | None) -> bool:
 
 
 def history_options(*, wanted: bool) -> tuple[tuple[str, str], ...]:
-    """The options that the backup's descriptor remembers."""
+    """The options recorded in the backup's descriptor."""
     return ((_OPTION, _ON),) if wanted else ()
 
 
 def with_history(names: Iterable[str], *, wanted: bool, known: Iterable[str]) -> tuple[str, ...]:
-    """`names` and the topic that groups live in, sorted. A cluster without groups does not have it yet."""
+    """`names` and the topic of consumer groups, sorted. A cluster without groups does not have the topic yet."""
     return tuple(sorted({*names, *({GROUP_TOPIC} & set(known) if wanted else ())}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHistory:
     """Groups on the topics of the backup. `skipped_records` held no commit: group descriptions, unknown versions.
-    `unclear` are topics that were made anew about then, left out: nobody can tell which of them offsets belong to."""
+    `unclear` are topics made anew about the requested time, left out: nobody can tell the incarnation of their
+    offsets."""
 
     groups: GroupTable
     skipped_records: int
@@ -63,10 +64,10 @@ def has_history(point: BackupState) -> bool:
 def read_history(
     backup: Backup, point: BackupState, *, until_ms: int | None = None, head: BackupState | None = None
 ) -> GroupHistory:
-    """The offsets that groups had committed at restore point `point`, or at `until_ms` before it (by the brokers'
-    clocks). `head`: the newest state, `point` where it is left out.
+    """The offsets that groups had committed at restore point `point`, or at `until_ms` before (by the brokers' clocks).
+    `head`: the newest state, `point` by default.
 
-    Raises `DamagedObject`, and what the store raises.
+    Raises `DamagedObject`, and the errors of the store.
     """
     groups: dict[str, GroupOffsets] = {}
     skipped = 0

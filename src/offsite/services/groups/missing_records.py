@@ -1,15 +1,16 @@
-"""Which groups of a restore point may not get their offsets, because records that they would read next are missing, or
-because what they have read is not restored. Pure.
+"""The groups of a restore point that may not get their offsets: their next records are missing, or the records they
+have read are not restored. Pure.
 
-A group below records that the backup lacks would go on behind them, and nobody would ever do that work. An exactly-once
-group that is moved back to the restored end would do its work twice: its outputs are there. Both are refused by name. A
-plain group behind the restored end reads again what it has read, which is all that at-least-once ever promised.
+A group below records that the backup lacks would continue behind them, and nobody would ever process the missing
+records. An exactly-once group that is moved back to the restored end would process records twice: its outputs already
+exist. Both are refused by name. A plain group behind the restored end reads some records again: at-least-once never
+promised more.
 
-Not refused is a group whose next records the *source* had deleted before the group could read them: the backup's cut
-tells which (`CommitCut.behind`). That group is where it was, at the next record that there is.
+A group is not refused when the *source* had deleted its next records before the group could read them: the backup's cut
+names such groups (`CommitCut.behind`). Such a group stands at the next existing record.
 
 Offsets may be of an earlier commit than the records (`EarlierOffsets`). An exactly-once group may have read on since,
-and is refused, unless it had read all that there is.
+and is refused, unless the group had read all existing records.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedOffset:
-    """Group `group` does not get `offset` of a partition of the source, and `why`."""
+    """Group `group` does not get `offset` of a partition of the source, for the reason `why`."""
 
     group: str
     topic: str
@@ -40,9 +41,9 @@ class RefusedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOffsets:
-    """Offsets on a topic that are those of `commit`, an earlier one than the restore point: of all groups (`group` is
-    empty), because the topic was deleted since, or of one that is gone. `gone_since`: the commit that misses it first;
-    0 for a deleted topic. `cut`: that of the commit; None where it has none. Time: epoch ms by the store's clock."""
+    """Offsets on a topic as of `commit`, an earlier commit than the restore point: of all groups (`group` is empty),
+    because the topic was deleted since, or of one group that is gone. `gone_since`: the first commit without the group;
+    0 for a deleted topic. `cut`: the cut of the commit; None without one. Time: epoch ms by the store's clock."""
 
     incarnation: TopicIncarnation
     group: str
@@ -52,15 +53,15 @@ class EarlierOffsets:
     cut: CommitCut | None = None
 
     def covers(self, group: str, incarnation: TopicIncarnation) -> bool:
-        """Whether the offsets of that group on that topic are among them."""
+        """Whether the offsets of the group on the topic are included."""
         return incarnation == self.incarnation and self.group in {"", group}
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the table of names is made once
 class HeldRecords:
-    """What a restore point has of each restored partition: every record from its begin in `begins` on, but for `holes`
-    (rising spans). `behind`: group, partition and offset of those whose source had nothing more for them either.
-    `exactly_once`: groups that were seen to commit in transactions. `earlier`: offsets of commits before the point."""
+    """The records of a restore point in every restored partition: every record from its begin in `begins` on, except
+    `holes` (rising spans). `behind`: group, partition and offset of groups whose source also lacked their next records.
+    `exactly_once`: groups seen to commit in transactions. `earlier`: offsets of commits before the point."""
 
     begins: Mapping[PartitionId, int]
     holes: Mapping[PartitionId, Sequence[Span]]
@@ -69,7 +70,7 @@ class HeldRecords:
     earlier: tuple[EarlierOffsets, ...] = ()
 
     def why_not(self, group: str, partition_id: PartitionId, offset: int, *, end: int) -> str:
-        """Why the group may not get that offset in a partition that is restored to `end`; empty where it may."""
+        """Why the group may not get the offset in a partition restored to `end`; empty when allowed."""
         missing = self._missing(partition_id, offset, end)
         if missing and not self.is_behind(group, partition_id, offset):
             first, last = missing[0][0], missing[-1][1] - 1
@@ -89,13 +90,13 @@ class HeldRecords:
         return next((each for each in self.earlier if each.covers(group, partition_id.incarnation)), None)
 
     def _missing(self, partition_id: PartitionId, offset: int, end: int) -> list[Span]:
-        """What is missing from `offset` on, before `end`."""
+        """The missing offsets from `offset` on, before `end`."""
         spans = [(offset, min(self.begins[partition_id], end)), *self.holes.get(partition_id, ())]
         cut = [(max(low, offset), min(high, end)) for low, high in spans]
         return [(low, high) for low, high in cut if low < high]
 
     def partition_id(self, topic: str, partition: int) -> PartitionId | None:
-        """The partition of that name, as it is restored; None where it is not."""
+        """The restored partition of a topic name and number; None when not restored."""
         return self._by_name.get((topic, partition))
 
     @cached_property
@@ -113,8 +114,8 @@ def held_records(
     *,
     earlier: tuple[EarlierOffsets, ...] = (),
 ) -> HeldRecords:
-    """What `point` has of `partitions`. `cut`: that of its commit, whether or not it is restored. `earlier`: offsets
-    that are of other commits, each judged by the cut of its own."""
+    """The records of `point` in `partitions`. `cut`: the cut of the commit, restored or not. `earlier`: offsets of
+    other commits, judged by the cut of their own commit."""
     cuts = [(None, cut), *((each, each.cut) for each in earlier)]
     known = [(each, found) for each, found in cuts if found is not None]
     begins = {partition_id: _begin(point, partition_id) for partition_id in partitions}
@@ -137,14 +138,14 @@ def held_records(
 
 
 def _begin(point: BackupState, partition_id: PartitionId) -> int:
-    """Where the records of a partition begin. Before the first segment nothing is missing that the source still has: it
-    was compacted away."""
+    """The first available record of a partition. Before the first segment, no record of the source is missing:
+    compaction removed the records."""
     position = point.positions.get(partition_id)
     return min(point.held_range(partition_id)[0], position.log_start if position else 0)
 
 
 def commit_cut(store: Store, point: BackupState) -> CommitCut | None:
-    """The cut of the point's commit; None where it has none, or none that can be read."""
+    """The cut of the point's commit; None without a cut, or with an unreadable one."""
     if point.cut is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where the groups of a restore will go on, said before anything is written: how many, and which will not."""
+"""Where the groups of a restore will continue, reported before any write: how many, and which will not continue."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from offsite.services.groups.source import EarlierCommit, GoneSince, groups_as_o
 
 
 class Verdict(StrEnum):
-    """What becomes of a group. Of several the first that is true."""
+    """The outlook of a group. The first true verdict counts."""
 
     CANNOT_GO_ON = "cannot go on"
-    """It is not set: it would skip records that are missing, or repeat work."""
+    """Not set: the group would skip missing records, or repeat work."""
     IN_PART = "in part"
-    """Some of its offsets are of partitions that do not come back, or not partition by partition."""
+    """Some offsets of the group are of partitions that are not restored, or not partition by partition."""
     READS_AGAIN = "reads again"
-    """It had read beyond the restored end, and is set to that."""
+    """The group had read beyond the restored end, and is set to the end."""
     LOST_AT_SOURCE = "lost at the source"
-    """The source had deleted what it would have read next. It goes on at the next record that there is."""
+    """The source had deleted the group's next records. The group continues at the next existing record."""
     GOES_ON = "goes on"
-    """Exactly where it was."""
+    """Exactly at its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClampedOffset:
-    """An offset of a group that goes back from `offset` to `end`, which is as far as the partition is restored."""
+    """An offset of a group that is moved back from `offset` to `end`, the restored end of the partition."""
 
     topic: str
     partition: int
@@ -44,9 +44,10 @@ class ClampedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenGroup:
-    """One group. `offsets`: so many it has on restored topics, `left_out` of them in partitions that do not come back
-    one by one; `unread`: offsets between the others and the ends, records and gaps. `behind`: so many go on at the next
-    record, because the source had deleted those before it. `refused`: why it is not set at all."""
+    """One group. `offsets`: number of its offsets on restored topics, `left_out` of them in partitions not restored one
+    by one; `unread`: offsets between the remaining ones and the ends, records and gaps. `behind`: number of offsets
+    that continue at the next record, because the source had deleted earlier records. `refused`: why the group is not
+    set at all."""
 
     group: str
     kind: str
@@ -63,10 +64,10 @@ class ForeseenGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutlook:
-    """All groups of a restore that have read what is restored, by name. `verdicts`: how many of each. `exit_code`: what
-    the restore will end with because of them, as far as that is known before. `origin`: snapshot of the commit, or
-    history. `earlier`: offsets that are of an earlier commit. `gone`: groups that are gone from restored topics, and
-    would be put in place if they were named in full."""
+    """All groups of a restore that have read restored topics, by name. `verdicts`: numbers of groups by verdict.
+    `exit_code`: the exit code that the restore will have because of groups, as far as known before. `origin`: snapshot
+    of the commit, or history. `earlier`: offsets of an earlier commit. `gone`: groups that are gone from restored
+    topics, and would be put in place if named in full."""
 
     groups: tuple[ForeseenGroup, ...]
     verdicts: Mapping[str, int]
@@ -83,8 +84,8 @@ _PARTIAL = 3
 def foresee_groups(
     backup: Backup, record: RestoreRecord, plan: RestorePlan, patterns: GroupPatterns
 ) -> GroupOutlook | None:
-    """The groups that a restore will put in place; None where none are asked for. Raises `NoSuchRestorePoint` for a
-    group named in full that nobody knows, `DamagedObject`."""
+    """The groups that a restore will put in place; None when no groups are requested. Raises `NoSuchRestorePoint` for
+    an unknown group named in full, `DamagedObject`."""
     if not patterns:
         return None
     topics = {topic.source.topic: topic.source.topic_id for topic in plan.topics}

@@ -1,6 +1,6 @@
-"""The plan of what has to be committed so that groups go on where they were, made before anything is committed. Pure.
+"""The plan of commits that let groups continue where they were, made before any commit. Pure.
 
-The target's own commits are part of it: what is already set is left alone, and what will be replaced is known.
+The target's own commits are part of the plan: equal commits are left alone, and replaced commits are known.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from offsite.services.groups.missing_records import RefusedOffset
 from offsite.services.groups.translation import BEHIND, CLAMPED, MATCHES, MISSING, NO_OFFSET, REFUSED, Translated
 
 IDLE_STATES = frozenset({"", "Empty", "Dead"})
-"""States of groups without members; empty for a group that the target does not know."""
+"""States of groups without members; empty for a group unknown to the target."""
 
 
 class OffsetMove(NamedTuple):
-    """One row: the source's offset, the target's now (-1: none), and what it is going to be (-1: it cannot be)."""
+    """One row: the source's offset, the target's offset now (-1: none), and the new offset (-1: impossible)."""
 
     partition: int
     source: int
@@ -36,8 +36,8 @@ class OffsetMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMove:
-    """One group on one topic. `current` is what it has committed there on the target; `changes` is what to commit,
-    `before` what is committed in these partitions now, with offset -1 where nothing is."""
+    """One group on one topic. `current`: the group's commits on the target; `changes`: the offsets to commit; `before`:
+    the present commits in the changed partitions, with offset -1 for none."""
 
     translated: Translated
     current: TopicOffsets
@@ -62,15 +62,14 @@ class GroupMove:
 
     @property
     def is_active(self) -> bool:
-        """Whether the group has members on the target: its coordinator will refuse to change it."""
+        """Whether the group has members on the target: its coordinator will refuse a change."""
         return self.state not in IDLE_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
-    """Numbers of committed offsets in a plan: of all, of those that are already set, that will be set, that were
-    clamped to the restored log, that have no partition on the target, that are refused, and that go on behind what
-    their source had deleted unread."""
+    """Numbers of committed offsets in a plan: all, already set, to set, clamped to the restored log, without a
+    partition on the target, refused, and those that continue behind records that the source had deleted unread."""
 
     offsets: int
     unchanged: int
@@ -83,8 +82,8 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """A decided change of groups. `absent_topics` are topics of the groups that the target does not have. `notes` say
-    what else is to be known. `refused`: the offsets that will not be set, and why."""
+    """A decided change of groups. `absent_topics` are topics of the groups that the target lacks. `notes`: further
+    sentences for a person. `refused`: the offsets that will not be set, with reasons."""
 
     groups: tuple[GroupMove, ...]
     absent_topics: tuple[str, ...]
@@ -92,11 +91,11 @@ class GroupPlan:
     refused: tuple[RefusedOffset, ...] = ()
 
     def changes(self) -> GroupTable:
-        """The offsets to commit, group by group."""
+        """The offsets to commit, by group."""
         return _table((each, [topic.changes for topic in each.topics]) for each in self.groups)
 
     def before(self) -> GroupTable:
-        """The offsets that are committed now where something is going to be committed."""
+        """The present commits that are going to change."""
         return _table((each, [topic.before for topic in each.topics]) for each in self.groups)
 
     def counts(self) -> GroupCounts:
@@ -126,8 +125,7 @@ def plan_groups(  # noqa: PLR0913  # all by keyword but the groups, then and now
     notes: tuple[str, ...] = (),
     refused: tuple[RefusedOffset, ...] = (),
 ) -> GroupPlan:
-    """The plan for `groups`. `moved`: the offsets of `groups` as they are to be; `current`: the target's groups as they
-    are."""
+    """The plan for `groups`. `moved`: the new offsets of `groups`; `current`: the target's groups now."""
     moves = (_group(groups[name], moved[name], current.get(name)) for name in sorted(moved))
     return GroupPlan(groups=tuple(moves), absent_topics=absent_topics, notes=notes, refused=refused)
 
@@ -141,7 +139,7 @@ def _group(group: GroupOffsets, moved: Sequence[Translated], current: GroupOffse
 
 
 def _topic(translated: Translated, current: TopicOffsets) -> TopicMove:
-    """What differs: rows whose offset or metadata is another one now. Leader epochs are kept where read, never sent."""
+    """The rows with another offset or metadata now. Leader epochs are kept when read, and never sent."""
     changes, before = TopicOffsetsBuilder(translated.target), TopicOffsetsBuilder(translated.target)
     known = {row.partition: row for row in current}
     for row, new in zip(translated.source, translated.offsets, strict=True):

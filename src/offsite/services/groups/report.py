@@ -1,4 +1,4 @@
-"""Groups as people and scripts read them: what a backup holds, and what a change would do."""
+"""Groups for people and scripts: the groups of a backup, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from offsite.services.groups.source import SNAPSHOT, EarlierCommit, GoneSince, G
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTopic:
-    """One group on one topic: `offsets` and `metadata` (where there is any) by partition. `lag`: the records between
-    the offsets and the end of the backup; None as of a time that is not a commit's. `commit`: the earlier one that the
-    offsets are of, because the topic was deleted since, or the group is gone; 0 where they are as of the others."""
+    """One group on one topic: `offsets` and `metadata` (if any) by partition. `lag`: number of records between the
+    offsets and the end of the backup; None as of a time that is not a commit's. `commit`: the earlier commit of the
+    offsets, because the topic was deleted since or the group is gone; 0 for the commit of all other offsets."""
 
     topic: str
     offsets: Mapping[int, int]
@@ -32,8 +32,8 @@ class ShownTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownGroup:
-    """One group. `kind` is classic, consumer, streams, or empty when unknown; `state` as the source's coordinator named
-    it."""
+    """One group. `kind` is classic, consumer, streams, or empty when unknown; `state` as named by the source's
+    coordinator."""
 
     group: str
     kind: str
@@ -48,8 +48,8 @@ class ShownGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsShown:
-    """The groups of a backup. `origin`: snapshot (of that commit) or history (of that time). `earlier`: which offsets
-    are of an earlier commit; `gone`: groups that are gone, and are shown where they are named in full."""
+    """The groups of a backup. `origin`: snapshot (of the commit) or history (of the time). `earlier`: offsets of an
+    earlier commit; `gone`: groups that are gone, shown only when named in full."""
 
     backup: str
     commit: int
@@ -60,7 +60,8 @@ class GroupsShown:
     gone: tuple[GoneSince, ...] = ()
 
     def without_metadata(self) -> GroupsShown:
-        """The same for whoever may see no record: applications write there what they like."""
+        """The same without metadata, for readers without a right to records: applications write any content into
+        metadata."""
         groups = (
             replace(group, topics=tuple(replace(topic, metadata={}) for topic in group.topics)) for group in self.groups
         )
@@ -69,7 +70,7 @@ class GroupsShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOffset:
-    """One offset of a plan. `current` -1: the group has none there now. `new` -1: it will not be set. `how`: one of
+    """One offset of a plan. `current` -1: the group has none now. `new` -1: the offset will not be set. `how`: one of
     `translation.MATCHES`."""
 
     topic: str
@@ -83,7 +84,8 @@ class PlannedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """One group of a plan. `active`: it has members on the target, so its coordinator is going to refuse the change."""
+    """One group of a plan. `active`: the group has members on the target, and its coordinator is going to refuse the
+    change."""
 
     group: str
     kind: str
@@ -110,7 +112,7 @@ class GroupPlanReport:
 def show_groups(
     backup: Backup, *, groups: GroupPatterns, commit: int | None = None, at: str | None = None
 ) -> GroupsShown:
-    """The groups that the backup knows. Raises `NoSuchRestorePoint`, `BadOption`."""
+    """The groups known to the backup. Raises `NoSuchRestorePoint`, `BadOption`."""
     found = groups_as_of(backup, PointRequest(commit=commit, at=at), patterns=groups)
     ends = found.point if found.origin == SNAPSHOT else None
     return GroupsShown(
@@ -125,7 +127,7 @@ def show_groups(
 
 
 def report_groups(planned: PlannedGroups) -> GroupPlanReport:
-    """The changes that `planned` will make, row by row."""
+    """The changes of `planned`, row by row."""
     return GroupPlanReport(
         backup=planned.backup.descriptor.name,
         commit=planned.change.commit,

@@ -1,4 +1,5 @@
-"""The last step of a restore that was asked for it: its consumer groups, by the maps it has just stored."""
+"""The last step of a restore with requested groups: the consumer groups, by the maps that the restore has just
+stored."""
 
 from __future__ import annotations
 
@@ -14,8 +15,7 @@ from offsite.services.groups.run import GroupsApplied, GroupsRequest, apply_grou
 
 
 def check_groups(point: BackupState, groups: GroupPatterns) -> None:
-    """Raise `NoSuchRestorePoint` when groups are asked for and the point knows none. To be called before anything is
-    written."""
+    """Raise `NoSuchRestorePoint` when groups are requested and the point knows none. Call before any write."""
     if groups and point.groups is None:
         raise NoSuchRestorePoint(
             f"backup {point.backup} knows nothing of groups at commit {point.seq}",
@@ -26,9 +26,9 @@ def check_groups(point: BackupState, groups: GroupPatterns) -> None:
 def restore_groups(
     backup: Backup, admin: ClusterAdmin, record: RestoreRecord, groups: GroupPatterns
 ) -> GroupsApplied | None:
-    """Put the groups in place, and return what was done; None when no groups were asked for. May be repeated: the
-    change to undo has the restore's own id, and remembers what the first attempt found, as long as that covers all that
-    is put in place now; else it has another one."""
+    """Put the groups in place, and return the result; None when no groups were requested. May be repeated: the change
+    to undo has the restore's own id, and keeps the offsets found by the first attempt, provided that they cover all
+    groups put in place now; otherwise the change has a new id."""
     if not groups:
         return None
     planned = prepare_groups(backup, admin, GroupsRequest(groups=groups, restore=record.restore))

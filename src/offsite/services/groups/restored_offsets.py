@@ -1,4 +1,4 @@
-"""The stored maps of a restore: which offset of its target stands for an offset of its source."""
+"""The stored maps of a restore: the target offset for an offset of its source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAnswer:
-    """The target's offset for one offset of the source. `match`: exact, gap (the next record there is), end, below or
+    """The target's offset for one offset of the source. `match`: exact, gap (the next existing record), end, below or
     above (clamped to the restored range)."""
 
     restore: str
@@ -41,7 +41,7 @@ class OffsetAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedTopic:
-    """The incarnation of a topic that was restored, and the name it was restored under."""
+    """The restored incarnation of a topic, and its name on the target."""
 
     topic_id: str
     target: str
@@ -49,9 +49,9 @@ class MappedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOffsets:
-    """The maps of one restore in `records`, read when they are asked for. `point` is the commit it restored, `topics`
-    what of it went where, `starts` where the target partitions began, `makings` how often target topics were made: only
-    maps of the last one count. `held`: which offsets of groups would skip or repeat work; None: nobody asked."""
+    """The maps of one restore in `records`, read on demand. `point` is the restored commit, `topics` maps topics to the
+    target, `starts` are the starts of target partitions, `makings` the numbers of makings of target topics: only maps
+    of the last making count. `available`: which offsets of groups would skip or repeat work; None: not requested."""
 
     store: Store
     records: Store
@@ -64,21 +64,21 @@ class RestoredOffsets:
     held: HeldRecords | None = None
 
     def judged_by(self, groups_of: BackupState, earlier: tuple[EarlierOffsets, ...] = ()) -> RestoredOffsets:
-        """The same, where offsets of groups are held against what the state `groups_of`, which they are of but for
-        `earlier` ones, knows to be missing."""
+        """The same, with offsets of groups compared with the missing records of state `groups_of`. The offsets are of
+        `groups_of`, except `earlier` ones."""
         own = {(topic, mapped.topic_id) for topic, mapped in self.topics.items()}
         partitions = [each for each in groups_of.positions if (each.topic, each.topic_id) in own]
         held = held_records(groups_of, partitions, commit_cut(self.store, groups_of), earlier=earlier)
         return replace(self, held=held)
 
     def target(self, topic: str) -> str | None:
-        """The name that `topic` was restored under, or None when it was not."""
+        """The target name of `topic`, or None when not restored."""
         found = self.topics.get(topic)
         return None if found is None else found.target
 
     def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
-        """The map of one partition; None when it was not restored, or in another way than partition by partition.
-        Raises `DamagedObject`, also for one that is not about the target as it was made last."""
+        """The map of one partition; None when not restored, or not restored partition by partition. Raises
+        `DamagedObject`, also for a map that does not match the last making of the target."""
         found = self.topics.get(topic)
         if found is None:
             return None
@@ -92,14 +92,14 @@ class RestoredOffsets:
         return stored
 
     def _empty(self, source: PartitionId, target: TopicPartition) -> OffsetMap | None:
-        """A partition that held nothing has no map of its own: its end is the target's start."""
+        """A partition without data has no map of its own: its end is the target's start."""
         position, start = self.point.positions.get(source), self.starts.get(target)
         if position is None or start is None:
             return None
         return OffsetMapBuilder(source_start=position.end, target_start=start).build()
 
     def _check_begins_there(self, stored: OffsetMap, source: PartitionId, target: TopicPartition) -> None:
-        """Of a preserved partition the map begins at the source's log start, beyond what was there before."""
+        """The map of a preserved partition begins at the source's log start, beyond earlier records of the target."""
         keeps_offsets = target.topic in self.record.preserved
         start = self.starts.get(target, stored.target_start)
         if stored.target_start != start and not (keeps_offsets and stored.target_start == stored.source_start > start):
@@ -110,7 +110,7 @@ class RestoredOffsets:
 
 
 def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
-    """The maps of the restore with this id. Raises `NoSuchRestore` for an id that is none of this backup's."""
+    """The maps of the restore with the id `restore`. Raises `NoSuchRestore` for an id unknown to the backup."""
     layout = RestoreLayout(backup=backup.layout, restore=restore)
     record = find_record(backup.record_store, layout)
     targets = get_targets(backup.record_store, layout)
@@ -137,8 +137,8 @@ def restored_offsets(backup: Backup, restore: str) -> RestoredOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeTopic:
-    """A topic that a restore says it made: the restore, whether this installation wrote what says so, and the source's
-    topic whose records it holds at their own offsets; None where they are at others."""
+    """A topic made by a restore, according to its record. `is_ours`: this installation wrote the record.
+    `same_offsets_as`: the source's topic whose records the topic holds at equal offsets; None for other offsets."""
 
     restore: str
     is_ours: bool
@@ -146,8 +146,8 @@ class MadeTopic:
 
 
 def made_topic(backup: Backup, topic: str, topic_id: str) -> MadeTopic | None:
-    """What made a topic of that name and id, one of this installation before others, who may say so of any; None where
-    no restore of this backup does."""
+    """The origin of a topic with the name and id. A restore of this installation comes before others, who may claim any
+    topic; None without a restore of this backup."""
     found = list(_made_topic(backup, topic, topic_id))
     return next((made for made in found if made.is_ours), found[0] if found else None)
 
@@ -160,7 +160,7 @@ def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic
         try:
             targets, record = get_targets(place, layout), find_record(place, layout)
         except (Damaged, FormatTooNew):
-            continue  # it says nothing
+            continue  # an unreadable record is no evidence
         if record is None or targets is None or dict(targets.topic_ids).get(topic) != topic_id:
             continue
         source = next((source for source, target in record.topics if target == topic), "")
@@ -174,8 +174,8 @@ def _made_topic(backup: Backup, topic: str, topic_id: str) -> Iterator[MadeTopic
 
 
 def map_offset(backup: Backup, restore: str, topic_partition: TopicPartition, offset: int) -> OffsetAnswer:
-    """The offset of the target for one of the source, by the maps of a restore. Raises `NoSuchRestore`, `BadOption` for
-    a partition that it did not restore."""
+    """The target's offset for one offset of the source, by the maps of a restore. Raises `NoSuchRestore`, `BadOption`
+    for a partition that was not restored."""
     maps = restored_offsets(backup, restore)
     target = maps.target(topic_partition.topic)
     found = maps.offset_map(topic_partition.topic, topic_partition.partition)

@@ -1,7 +1,8 @@
-"""Put consumer groups where they were: plan, apply, undo. With a restore's offset maps, or with unchanged offsets.
+"""Puts consumer groups back where they were: plan, apply, undo. With a restore's offset maps, or with unchanged
+offsets.
 
-The order makes every crash harmless: what the groups have is remembered before anything is committed, and the same
-command commits again what is not there yet.
+The order makes every crash harmless: the present offsets of the groups are recorded before any commit, and the same
+command commits missing offsets again.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from offsite.services.records_place import GIVEN_AGAIN, prepare_records, record_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsRequest:
-    """Which groups, and as of when: a restore's own point, or a commit (None: the newest), or a time. `renames` only
-    without a restore, which knows its own; without any point, the one that a restore goes to by default. `clamp`:
-    offsets whose next records are missing go on at the next record there is, instead of being refused.
-    `accept_rollback`: as for a restore, which has been asked already where one is named."""
+    """The requested groups, and the moment: a restore's own point, or a commit (None: the newest), or a time. Without
+    any point, the default point of a restore. `renames` only without a restore, which has its own. `clamp`: offsets
+    with missing next records continue at the next existing record, instead of a refusal. `accept_rollback`: as for a
+    restore; a named restore has asked already."""
 
     groups: GroupPatterns = ALL_GROUPS
     restore: str | None = None
@@ -64,9 +65,9 @@ class GroupsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroups:
-    """A decided change: nothing was touched yet. `unreadable` are groups of the target whose offsets it did not tell:
-    they are left alone. `earlier`: which offsets are of an earlier commit; `gone`: groups that are gone, and would be
-    put in place if they were named in full; `unread_topics`: deleted ones, whose groups are in what is damaged."""
+    """A decided change: nothing was touched yet. `unreadable` are groups of the target with unknown offsets: they are
+    left alone. `earlier`: offsets of an earlier commit; `gone`: groups that are gone, and would be put in place if
+    named in full; `unread_topics`: deleted topics with groups in damaged objects."""
 
     backup: Backup
     change: GroupChange
@@ -80,12 +81,12 @@ class PlannedGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsApplied:
-    """Result of applying a plan. `change` is the id to undo it by, empty when there was nothing to do. `failed` groups
-    are as they were; `clamped` offsets lay outside the restored log, `missing` ones have no partition on the target.
+    """Result of applying a plan. `change` is the id for an undo, empty without any change. `failed` groups are
+    unchanged; `clamped` offsets lay outside of the restored log, `missing` offsets have no partition on the target.
     `refused` offsets were not set: their groups would have skipped or repeated work. Groups on `unread_topics`, which
-    were deleted, are left out, because what has them is damaged. `behind`: so many go on at the next record there is,
-    because the source had deleted the ones before it unread. `earlier`: which offsets are of an earlier commit than the
-    others; `gone`: groups that are gone, and were not named in full."""
+    were deleted, are left out, because their objects are damaged. `behind`: number of offsets that continue at the next
+    existing record, because the source had deleted earlier records unread. `earlier`: offsets of an earlier commit than
+    the rest; `gone`: groups that are gone, and were not named in full."""
 
     change: str
     backup: str
@@ -114,7 +115,7 @@ class GroupsApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsUndone:
-    """Result of undoing a change. `offsets_removed`: the groups had none there before the change."""
+    """Result of undoing a change. `offsets_removed`: offsets that did not exist before the change."""
 
     change: str
     groups: int
@@ -124,9 +125,9 @@ class GroupsUndone:
 
 
 def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) -> PlannedGroups:
-    """The plan of what to commit. Changes nothing.
+    """The plan of commits. Changes nothing.
 
-    Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another one, `BadOption`.
+    Raises `NoSuchRestore`, `NoSuchRestorePoint`, `OtherCluster` for a restore into another cluster, `BadOption`.
     """
     backup = backup.reading(is_named=request.restore is not None or request.commit is not None)
     if request.restore is None:
@@ -158,7 +159,7 @@ def prepare_groups(backup: Backup, admin: ClusterAdmin, request: GroupsRequest) 
 
 
 def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
-    """Remember what is committed now, then commit what was planned. After a crash, prepare and apply again."""
+    """Record the present commits, and commit the planned offsets. After a crash, prepare and apply again."""
     changes, counts = planned.plan.changes(), planned.plan.counts()
     change, failed = "", tuple[GroupFailure, ...]()
     if changes:
@@ -190,8 +191,8 @@ def apply_groups(planned: PlannedGroups, admin: ClusterAdmin) -> GroupsApplied:
 
 
 def _remembered(planned: PlannedGroups) -> str:
-    """The id of the change to undo it all by. An earlier attempt of it counts where this installation recorded that,
-    and where it says what to go back to of all that is going to be committed."""
+    """The id of the change for an undo of everything. An earlier attempt counts if this installation recorded it, and
+    if its record covers all offsets that are going to change."""
     backup, change, before = planned.backup, planned.change, planned.plan.before()
     with writing_records(backup):
         prepare_records(backup)
@@ -225,8 +226,8 @@ def _partitions(groups: GroupTable) -> Iterator[tuple[str, str, int]]:
 
 
 def find_change(backup: Backup, admin: ClusterAdmin, change: str | None) -> GroupChange:
-    """A change that was not undone; None: the newest on this cluster that this installation made. What a record says
-    that others wrote is done only where somebody names it, and one that cannot be read stops only who names it. Raises
+    """A change that was not undone; None: the newest change on this cluster by this installation. A change recorded by
+    another installation is used only when named, and an unreadable change is an error only when named. Raises
     `NoSuchRestore`, `OtherCluster`, `DamagedObject`, `FormatTooNew`."""
     cluster_id = admin.cluster().cluster_id
     changes: dict[str, GroupChange] = {}
@@ -261,9 +262,9 @@ def _layout(backup: Backup, change: GroupChange) -> GroupChangeLayout:
 
 
 def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> GroupsUndone:
-    """Commit again what the groups had before the change, and remove what they had not. May be repeated; a change of
-    which some groups could not be undone stays open. Where what becomes of it cannot be recorded, nothing is touched:
-    raises `StoreDenied`, and what else the store raises."""
+    """Commit again the offsets of the groups before the change, and remove offsets that did not exist. May be repeated;
+    a change with groups that could not be undone stays open. If the undo cannot be recorded, nothing is touched: raises
+    `StoreDenied`, and further errors of the store."""
     before = _before(backup, change)
     with writing_records(backup):
         prepare_records(backup)
@@ -282,7 +283,7 @@ def undo_groups(backup: Backup, admin: ClusterAdmin, change: GroupChange) -> Gro
 
 
 def _before(backup: Backup, change: GroupChange) -> Mapping[str, GroupOffsets]:
-    """From where the change was recorded: the repository, or the place for records."""
+    """The recorded offsets, from the place of the change: the repository, or the place for records."""
     key = _layout(backup, change).record_key
     places = [each.record_store for each in record_places(backup) if each.record_store.head(key) is not None]
     return get_before((places or [backup.record_store])[0], backup.layout, change)
@@ -310,7 +311,7 @@ def _as_of_and_mapping(
 
 
 def _default(backup: Backup, request: GroupsRequest) -> FixedPoint | None:
-    """The commit that a restore goes to by default, where the request names no point."""
+    """The default commit of a restore, when the request names no point."""
     if request.commit is not None or request.at is not None:
         return None
     default = default_point(backup.store, backup.sound_state())
@@ -334,19 +335,20 @@ def _of_restore(
 
 
 def _known_ids(backup: Backup, ids: Mapping[str, str]) -> Mapping[str, str]:
-    """Topics of the target that the backup knows as its own: name → id. Others may be restored ones, at old offsets."""
+    """Topics of the target that the backup knows as its own: name → id. Other topics may be restored ones, at old
+    offsets."""
     known = {(each.topic, each.topic_id) for each in backup.sound_state().topics}
     return {name: topic_id for name, topic_id in ids.items() if (name, topic_id) in known}
 
 
 def _unnamed_ids(admin: ClusterAdmin, renames: Renames) -> dict[str, str]:
-    """The topics of the target that no rule is about: where one is, a person says what topic is meant."""
+    """The topics of the target without a rename rule: with a rule, a person has named the topic."""
     return {name: str(topic.topic_id or "") for name, topic in admin.topics().items() if not renames.is_about(name)}
 
 
 def _strangers(backup: Backup, there: Mapping[str, str], as_of: GroupsAsOf) -> Iterator[tuple[str, str]]:
-    """Topics of the backup's own cluster that are others than the groups have read, with the reason: nobody knows what
-    their offsets stand for, unless a restore that was made here made them with the same offsets."""
+    """Topics of the backup's own cluster that differ from the topics read by the groups, with the reason: the meaning
+    of their offsets is unknown, unless a restore recorded here made the topic with the same offsets."""
     read = {(topic.topic, topic.topic_id) for group in as_of.groups.values() for topic in group.topics}
     for name, topic_id in sorted(read):
         if not (now := there.get(name, "")) or not topic_id or now == topic_id:
@@ -399,7 +401,7 @@ def _check_cluster(wanted: str, found: str, what: str) -> None:
 
 
 def _rows(groups: GroupTable, *, committed: bool) -> GroupTable:
-    """Of each group the rows that had a commit, or those that had none."""
+    """The rows of groups with a commit before, or without one."""
     kept = {name: replace(group, topics=tuple(_topics(group, committed=committed))) for name, group in groups.items()}
     return {name: group for name, group in kept.items() if group.topics}
 

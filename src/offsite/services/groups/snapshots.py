@@ -1,8 +1,8 @@
-"""The groups of a backup: read from the source before its end offsets, stored with the commit they belong to.
+"""The groups of a backup: read from the source before its end offsets, stored with their commit.
 
-A snapshot that is as the one before is not stored again. Nothing that was read badly replaces what was read well: a
-group that does not answer keeps its former offsets, and so do groups on a topic that was not seen; no groups at all
-where there were some change nothing. A group that is gone although its topic is there is remembered by name.
+A snapshot equal to the previous one is not stored again. A bad read never replaces a good one: a group without an
+answer keeps its previous offsets, and so do groups on a topic that was not seen; an empty list where groups existed
+changes nothing. A group that is gone although its topic exists is recorded by name.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from offsite.repository.snapshots.group_snapshot import (
 from offsite.repository.state import BackupState
 
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
-"""How a coordinator may say that it has no such group."""
+"""A possible answer of a coordinator for an unknown group."""
 GONE_MAX = 1_000
-"""Groups that are gone and remembered, the newest: some 80 KB in each snapshot at most."""
+"""Recorded groups that are gone, the newest first: some 80 KB in a snapshot at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSaved:
-    """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed` are
-    groups that keep what that one had; `note` is empty unless something is to be known."""
+    """Result of saving the groups. `changed` is false when the snapshot of an earlier commit still holds; `failed`
+    groups keep the offsets of the earlier snapshot; `note`: a sentence for a person, or empty."""
 
     groups: int
     offsets: int
@@ -45,14 +45,14 @@ class GroupsSaved:
 
 
 class FormerGroups:
-    """The snapshot of groups that a commit has, read once and kept for the rounds of a run that follows."""
+    """The group snapshot of the base commit, read once and cached for the rounds of a run that follows."""
 
     def __init__(self) -> None:
         self._key: str | None = None
         self._snapshot = GroupSnapshot(groups={})
 
     def get(self, backup: Backup, base: BackupState) -> tuple[GroupSnapshot, str]:
-        """The groups as of `base`, and what is wrong with their snapshot, if so."""
+        """The groups as of `base`, and the problem of their snapshot, if any."""
         if base.groups is None:
             return GroupSnapshot(groups={}), ""
         if base.groups != self._key:
@@ -64,7 +64,7 @@ class FormerGroups:
 
     @property
     def newest(self) -> GroupTable:
-        """The groups of the snapshot that was read or kept last."""
+        """The groups of the last snapshot read or kept."""
         return self._snapshot.groups
 
     def keep(self, key: str, snapshot: GroupSnapshot) -> None:
@@ -72,8 +72,8 @@ class FormerGroups:
 
 
 def read_groups(client: GroupClient, patterns: GroupPatterns) -> FetchedGroups | None:
-    """All chosen groups with all they have committed; None when none are chosen. To be called *before* the end offsets
-    are asked for: a group commits offsets below the end of the log, so that no commit lies beyond what is backed up."""
+    """All selected groups with all their commits; None when no groups are selected. Call *before* asking for the end
+    offsets: a group commits offsets below the end of the log, and no commit lies beyond the backup."""
     if not patterns:
         return None
     listed = {each.group: each for each in client.list()}
@@ -90,9 +90,9 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
     patterns: GroupPatterns = NO_GROUPS,
     before: FormerGroups | None = None,
 ) -> tuple[str | None, GroupsSaved | None]:
-    """Store what of `fetched` lies on `topics` for the commit after `base`: the key that it has to name (None: the
-    former snapshot still holds), and what there is to say. On topics that are `unseen`, and not known to be deleted,
-    groups keep what they had. `patterns`: the groups that were asked for, of which one that is missing is gone."""
+    """Store the offsets of `fetched` on `topics` for the commit after `base`. Returns the key for the commit (None: the
+    previous snapshot still holds), and the result. On topics in `unseen`, not known to be deleted, groups keep their
+    offsets. `patterns`: the requested groups; a missing one is gone."""
     if fetched is None:
         return None, None
     before, topics = before or FormerGroups(), tuple(topics)
@@ -118,8 +118,8 @@ def save_groups(  # noqa: PLR0913  # all by keyword but what was read, for which
 
 
 def _unlisted(fetched: FetchedGroups, former: GroupTable, patterns: GroupPatterns) -> Iterator[GroupFailure]:
-    """The former groups that no broker lists, and of which their coordinators do not say that they have nothing: lists
-    leave out what may not be described, and what moves to another coordinator meanwhile."""
+    """The previous groups that no broker lists, and whose coordinators do not report an empty group: lists leave out
+    groups that may not be described, and groups that move to another coordinator meanwhile."""
     failed = {each.group for each in fetched.failed}
     missing = patterns.select(former.keys() - fetched.groups.keys() - failed)
     if not missing or fetched.ask_again is None:
@@ -142,7 +142,7 @@ def _with_former(groups: dict[str, GroupOffsets], former: GroupTable, failed: It
 
 
 def _with_unseen(groups: GroupTable, former: GroupTable, unseen: Collection[TopicIncarnation]) -> GroupTable:
-    """`groups` with what `former` ones had on topics that are `unseen`: nobody could look there."""
+    """`groups` with the offsets of `former` groups on `unseen` topics: these topics could not be read."""
     kept = {
         name: tuple(topic for topic in group.topics if incarnation_of(topic) in unseen)
         for name, group in former.items()
@@ -168,8 +168,7 @@ def _gone(
     *,
     seq: int,
 ) -> Iterator[GoneGroup]:
-    """The groups that are gone from topics which are there, those that are missing first since commit `seq` before the
-    others."""
+    """The groups that are gone from existing topics. Groups missing first since commit `seq` come before the rest."""
     there = {name: {incarnation_of(topic) for topic in group.topics} for name, group in groups.items()}
     for name in patterns.select(former.groups):
         for topic in former.groups[name].topics:

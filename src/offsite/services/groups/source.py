@@ -1,5 +1,5 @@
 """The committed offsets of groups as of a restore point: from the snapshot of a commit, or from the groups' own
-history; on topics that were deleted by then, from the newest commit that had them."""
+history; on topics deleted by then, from the newest commit with the topic."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SNAPSHOT, HISTORY = "snapshot", "history"
 _NAMED_MAX = 12
 """Topics named in one sentence."""
 _NEAR_MAX = 3
-"""Names told that are near to one that nobody knows."""
+"""Similar names suggested for an unknown name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCommit:
     """Offsets on `topic` are those of `commit`, made at `committed_at_ms` by the store's clock (epoch ms): of all
-    groups, because the topic was deleted since, or of one `group`, which is gone since commit `gone_since` (else 0)."""
+    groups, because the topic was deleted since, or of one `group`, gone since commit `gone_since` (else 0)."""
 
     topic: str
     group: str
@@ -45,8 +45,8 @@ class EarlierCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSince:
-    """A group that has no offsets on `topic` since `commit`, and had some in the commit before, although the topic was
-    there. `since_ms`: when that was, by the store's clock (epoch ms); -1: nobody can say."""
+    """A group without offsets on `topic` since `commit`, with offsets in the commit before, although the topic existed.
+    `since_ms`: the time, by the store's clock (epoch ms); -1: unknown."""
 
     group: str
     topic: str
@@ -60,9 +60,9 @@ class GoneSince:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsAsOf:
-    """The groups as of `point`: from the `history` those of a time, from a `snapshot` those of its commit. `earlier`:
-    which offsets are of an earlier commit. `gone`: groups that are meant and gone, and were not named in full.
-    `unread`: deleted topics whose groups are left out, because what has them is damaged."""
+    """The groups as of `point`: from the `history` as of a time, from a `snapshot` as of its commit. `earlier`: offsets
+    of an earlier commit. `gone`: matching groups that are gone, and were not named in full. `unread`: deleted topics
+    with groups left out, because their objects are damaged."""
 
     groups: GroupTable
     point: BackupState
@@ -79,7 +79,7 @@ class GroupsAsOf:
 
     @property
     def earlier_commits(self) -> tuple[EarlierCommit, ...]:
-        """Which offsets are of an earlier commit, for people and scripts."""
+        """The offsets of earlier commits, for people and scripts."""
         return tuple(
             EarlierCommit(
                 topic=each.incarnation.topic,
@@ -92,13 +92,13 @@ class GroupsAsOf:
         )
 
     def earlier_commit(self, group: str, offsets: TopicOffsets) -> int:
-        """The earlier commit that the offsets of a group on a topic are of; 0 where they are of the point's own."""
+        """The earlier commit of the offsets of a group on a topic; 0 for the point's own offsets."""
         of = incarnation_of(offsets)
         return next((each.commit for each in self.earlier if each.covers(group, of)), 0)
 
     def of_incarnations(self, topic_ids: Mapping[str, str]) -> GroupsAsOf:
-        """The same groups without offsets on topics that are known to be others than these (name → id): in another log
-        they would point at other records."""
+        """The same groups without offsets on topics with another known id than in `topic_ids` (name → id): in another
+        log the offsets would point at other records."""
         others = {
             f"offsets on {each.topic} are left out: at commit {self.point.seq} they belong to another incarnation of "
             f"it ({each.topic_id[:8]}); a restore of that one has its groups"
@@ -109,11 +109,11 @@ class GroupsAsOf:
         return self._only(lambda topic: _is_on(topic, topic_ids), sorted(others)) if others else self
 
     def on_topics(self, topics: Container[str]) -> GroupsAsOf:
-        """The same groups without offsets on other topics: nobody asked for those."""
+        """The same groups with only offsets on `topics`: nobody requested the rest."""
         return self._only(lambda topic: topic.topic in topics)
 
     def without_topics(self, reasons: Mapping[str, str]) -> GroupsAsOf:
-        """The same groups without offsets on these topics (name → why)."""
+        """The same groups without offsets on the topics in `reasons` (name → why)."""
         read = {topic.topic for group in self.groups.values() for topic in group.topics}
         told = [reasons[name] for name in sorted(reasons) if name in read]
         return self._only(lambda topic: topic.topic not in reasons, told) if told else self
@@ -143,15 +143,15 @@ def groups_as_of(
     patterns: GroupPatterns = ALL_GROUPS,
     topic_ids: Mapping[str, str] | None = None,
 ) -> GroupsAsOf:
-    """The groups that `patterns` mean as of the commit that `request` means, or of its time `at`; or as of `fixed`.
+    """The groups that match `patterns` as of the commit that `request` means, or of its time `at`; or as of `fixed`.
 
-    With a time: exactly then where the backup has the history of groups, else by the newest commit at or before it. As
-    of a consistent cut: with the offsets that belong to it in the place of the commit's own. On topics that were
-    deleted by then: as of the newest commit that had them. A group that is gone is taken where it is named in full, as
-    of the commit before it was gone. `topic_ids`: the topics that are meant, by name; None: the latest of each name.
+    With a time: exactly then if the backup has the history of groups, else by the newest commit at or before the time.
+    As of a consistent cut: with the offsets of the cut in place of the commit's own. On topics deleted by then: as of
+    the newest commit with the topic. A group that is gone is included when named in full, as of the commit before it
+    was gone. `topic_ids`: the meant topics, by name; None: the latest of every name.
 
-    Raises `NoSuchRestorePoint` where nothing is known of groups, and for a group named in full that nobody knows,
-    `BadOption` for a time that is none, `DamagedCommit`, `DamagedObject`.
+    Raises `NoSuchRestorePoint` when nothing is known of groups, and for an unknown group named in full, `BadOption` for
+    an invalid time, `DamagedCommit`, `DamagedObject`.
     """
     backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
     head = backup.sound_state()
@@ -165,7 +165,7 @@ def groups_as_of(
 
 
 def _found(commits: GroupCommits, point: BackupState, fixed: FixedPoint, head: BackupState) -> GroupsAsOf:
-    """What the snapshot of the point, or the history, says itself."""
+    """The groups in the snapshot of the point, or in the history."""
     backup, time_ms = commits.backup, fixed.until_ms
     if time_ms is None:
         found, cut = _snapshot(commits, point), choose_cut(backup.store, point, fixed.cut or CutChoice.AS_COPIED)
@@ -186,7 +186,7 @@ def _snapshot(commits: GroupCommits, point: BackupState) -> GroupsAsOf:
 
 
 def _snapshot_before(commits: GroupCommits, point: BackupState, time_ms: int, head: BackupState) -> GroupsAsOf:
-    """Rather an older state than a newer one: groups then see some records again, and miss none."""
+    """Prefers an older state to a newer one: groups read some records again, and miss none."""
     found = point.history.latest_at(time_ms)
     if found is None:
         note = f"no commit is as old as {format_time(time_ms)}: groups are those of commit {point.seq}"
@@ -196,13 +196,13 @@ def _snapshot_before(commits: GroupCommits, point: BackupState, time_ms: int, he
 
 
 def _described(commits: GroupCommits, point: BackupState, groups: GroupTable) -> GroupTable:
-    """The history tells no types: those of the snapshot, where it knows the group."""
+    """The history has no group types: taken from the snapshot, for groups in the snapshot."""
     known = commits.snapshot(point).groups if point.groups else {}
     return {name: replace(group, kind=known[name].kind if name in known else "") for name, group in groups.items()}
 
 
 def _until(commits: GroupCommits, found: GroupsAsOf, fixed: FixedPoint) -> BackupState:
-    """The newest commit whose groups may be taken: beside the history of groups the newest one before the time."""
+    """The newest commit with usable groups: with the history of groups, the newest commit before the time."""
     if found.origin == SNAPSHOT or fixed.until_ms is None:
         return found.point
     before = found.point.history.latest_at(fixed.until_ms)
@@ -211,8 +211,8 @@ def _until(commits: GroupCommits, found: GroupsAsOf, fixed: FixedPoint) -> Backu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Joining:
-    """What was `found`, joined with what earlier commits have. `until`: the newest commit that counts; `alive`: the
-    topics that the point had."""
+    """Joins the groups `as_of` the point with the groups of earlier commits. `until`: the newest commit that counts;
+    `alive`: the topics of the point."""
 
     commits: GroupCommits
     found: GroupsAsOf
@@ -220,7 +220,7 @@ class _Joining:
     alive: frozenset[TopicIncarnation]
 
     def joined(self, patterns: GroupPatterns, topic_ids: Mapping[str, str] | None) -> GroupsAsOf:
-        """The groups that are meant, on the topics that are."""
+        """The matching groups, on the matching topics."""
         found, latest = self.found, self.found.point.latest_shapes().values()
         named_ids = {shape.topic: shape.topic_id for shape in latest} if topic_ids is None else topic_ids
         meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
@@ -237,7 +237,7 @@ class _Joining:
         earlier = [*(each for each in (of.only(chosen) for of in deleted) if each.groups), *taken.values()]
         found = replace(found, groups={name: group for name, group in found.groups.items() if name in chosen})
         names_told = {*(each.of.incarnation.topic for each in deleted), *unread}
-        if names_told:  # what the snapshot says of them is older, or of a newer one of that name
+        if names_told:  # the snapshot's offsets on these topics are older, or of a newer topic with the name
             found = replace(found, groups=_filtered(found.groups, lambda topic: topic.topic not in names_told))
         found = found if topic_ids is None else found.of_incarnations(topic_ids)
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
@@ -257,8 +257,8 @@ class _Joining:
         )
 
     def _all_deleted(self, topics: Iterable[TopicIncarnation]) -> tuple[list[EarlierGroups], dict[str, Damaged]]:
-        """The groups on topics that are deleted. Damage of an earlier commit is told of its topic, and is in the way of
-        no other."""
+        """The groups on deleted topics. Damage of an earlier commit is reported for its topic, and stops no other
+        topic."""
         deleted, unread = list[EarlierGroups](), dict[str, Damaged]()
         for topic in topics:
             try:
@@ -270,7 +270,7 @@ class _Joining:
         return deleted, unread
 
     def _deleted(self, incarnation: TopicIncarnation) -> EarlierGroups | None:
-        """The groups on a topic that is deleted; None for one that is not, and where the history has some."""
+        """The groups on a deleted topic; None for an existing topic, and when the history has some."""
         groups = self.found.groups.values()
         if incarnation in self.alive:
             return None
@@ -279,7 +279,7 @@ class _Joining:
         return self.commits.on_topic(incarnation, self.until)
 
     def _gone(self) -> Iterator[GoneGroup]:
-        """The groups that are gone from topics which are there, and that what was found does not have."""
+        """The groups that are gone from existing topics, and missing in the groups found."""
         alive = self.until.alive()
         for each in self.commits.snapshot(self.until).gone if self.until.groups is not None else ():
             group = self.found.groups.get(each.group)
@@ -289,7 +289,7 @@ class _Joining:
 
     def _check_known(self, patterns: GroupPatterns, known: Collection[str], unread: Mapping[str, Damaged]) -> None:
         if missing := patterns.missing(known):
-            if unread:  # they may be there
+            if unread:  # the missing groups may be in the damaged objects
                 raise next(iter(unread.values()))
             backup = self.found.point.backup
             raise NoSuchRestorePoint(
@@ -310,7 +310,7 @@ def _has(group: GroupOffsets, incarnation: TopicIncarnation) -> bool:
 
 
 def _joined(groups: GroupTable, earlier: Iterable[EarlierGroups]) -> GroupTable:
-    """`groups` with the offsets of earlier commits; what is known of a group itself is of the newest."""
+    """`groups` with the offsets of earlier commits; further facts about a group come from the newest."""
     joined = dict(groups)
     for each in earlier:
         for name, group in each.groups.items():

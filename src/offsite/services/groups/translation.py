@@ -1,8 +1,7 @@
-"""The offsets on a target that stand for committed offsets: each by the map of its partition, one map in memory at a
-time.
+"""The target offsets for committed offsets: by the map of the partition, one map in memory at a time.
 
-The rules are the map's: the record itself; for one that is not there the next that is; end to end; beyond the end the
-end; below the first record the first.
+The rules of a map: the record itself; for a missing record the next one; end to end; beyond the end the end; below the
+first record the first.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from offsite.repository.state import BackupState
 from offsite.services.groups.missing_records import EarlierOffsets, HeldRecords, RefusedOffset, held_records
 
 MATCHES = ("exact", "gap", "end", "below", "above", "missing", "refused", "behind")
-"""The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target has not;
-`refused` for all of a group that would skip or repeat work; `behind` for the next record of a group whose source had
-deleted the ones before it."""
+"""The ways in which an offset is found: the words of `MappedOffset`; `missing` for a partition that the target lacks;
+`refused` for all offsets of a group that would skip or repeat work; `behind` for the next record of a group whose
+source had deleted earlier records."""
 _CODES = {match: code for code, match in enumerate(MATCHES)}
 MISSING, REFUSED, BEHIND = _CODES["missing"], _CODES["refused"], _CODES["behind"]
 CLAMPED = frozenset({_CODES["below"], _CODES["above"]})
@@ -33,23 +32,23 @@ NO_OFFSET = -1
 
 
 class OffsetMapping(Protocol):
-    """A mapping from the offsets of a backup's source to those of one target. `held`: by which it is known what offsets
-    would skip or repeat work there; None: every offset is moved into the log."""
+    """A mapping from the offsets of a backup's source to those of one target. `available`: decides which offsets would
+    skip or repeat work; None: every offset is moved into the log."""
 
     @property
     def held(self) -> HeldRecords | None: ...
 
     def target(self, topic: str) -> str | None:
-        """The name on the target, or None when the topic has none there."""
+        """The name on the target, or None for a topic without one."""
 
     def offset_map(self, topic: str, partition: int) -> OffsetMap | None:
-        """The map of one source partition, or None when the target has nothing that stands for it."""
+        """The map of one source partition, or None when the target has no such partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
-    """One group's offsets on one topic: row by row the new offset (-1: none) and, as a number in `MATCHES`, how it was
-    found."""
+    """One group's offsets on one topic. By row: the new offset (-1: none), and an index into `MATCHES` for the kind of
+    match."""
 
     source: TopicOffsets
     target: str
@@ -59,9 +58,8 @@ class Translated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameOffsets:
-    """The mapping onto a cluster that holds the records at their own offsets: offsets are only kept within the log.
-    `bounds`: where the logs of the target's partitions begin and end; `names`: source topics that are called otherwise
-    there."""
+    """The mapping onto a cluster with the records at their own offsets: offsets are only clamped to the log. `bounds`:
+    begin and end of the logs of the target's partitions; `names`: source topics with another name on the target."""
 
     bounds: Mapping[TopicPartition, tuple[int, int]]
     names: Mapping[str, str]
@@ -71,7 +69,7 @@ class SameOffsets:
         self, groups_of: BackupState, cut: CommitCut | None, earlier: tuple[EarlierOffsets, ...] = ()
     ) -> SameOffsets:
         """The same, with offsets refused below the logs of the target and below holes of the backup. `groups_of`: the
-        state that the groups are of, but for `earlier` ones, and the `cut` of its commit."""
+        state of the groups, except `earlier` ones, and the `cut` of its commit."""
         begins = {
             partition_id: self.bounds[key][0]
             for shape in groups_of.latest_shapes().values()
@@ -99,8 +97,8 @@ class SameOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """`moved`: of each group its topics that are on the target. `absent`: the topics that are not. `refused`: offsets
-    that are not set."""
+    """`moved`: by group, the topics that exist on the target. `absent`: the missing topics. `refused`: offsets that are
+    not set."""
 
     moved: Mapping[str, Sequence[Translated]]
     absent: tuple[str, ...]
@@ -108,7 +106,7 @@ class Translation:
 
 
 def translate(groups: GroupTable, mapping: OffsetMapping) -> Translation:
-    """All offsets of `groups`."""
+    """Translate all offsets of `groups`."""
     members: dict[str, list[tuple[str, TopicOffsets]]] = {}
     for name, group in groups.items():
         for topic in group.topics:
@@ -160,7 +158,7 @@ def _translate_topic(
 
 
 def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
-    """A line for each way in which offsets on the partition had to be moved into the log, however many groups."""
+    """Log one line per kind of clamped offset on the partition, for any number of groups."""
     rows = ((draft, _row(draft, partition)) for draft in drafts)
     for match, count in Counter(draft.matches[row] for draft, row in rows if row is not None).items():
         if match in CLAMPED:
@@ -170,7 +168,7 @@ def _tell(topic: str, partition: int, drafts: Sequence[Translated]) -> None:
 
 
 def _row(draft: Translated, partition: int) -> int | None:
-    """Where the group's offset on `partition` stands."""
+    """The row of the group's offset on `partition`."""
     partitions = draft.source.partitions
     row = bisect_left(partitions, partition)
     return row if row < len(partitions) and partitions[row] == partition else None
@@ -179,7 +177,7 @@ def _row(draft: Translated, partition: int) -> int | None:
 def _translate_row(
     group: str, draft: Translated, partition: int, offset_map: OffsetMap, held: HeldRecords | None
 ) -> Iterator[RefusedOffset]:
-    """The offset of the group, unless it would skip or repeat work."""
+    """Translate the offset of the group, unless the group would skip or repeat work."""
     if (row := _row(draft, partition)) is None:
         return
     offset, topic = draft.source.offsets[row], draft.source.topic
