@@ -1,1 +1,1 @@
-"""A backup against a live cluster: what is expected, where it is looked for, what was found."""
+"""A backup against a live cluster: the expected records, the ranges to read, and the result."""

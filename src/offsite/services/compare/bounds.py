@@ -1,10 +1,10 @@
-"""The begins and ends of a proof's partitions now, and a second look where they were told too early.
+"""The begins and ends of a proof's partitions now, and a second check where a first answer may be too early.
 
-Partitions that no broker serves are named, and hold up no other.
+Partitions that no broker serves are named, and delay no other partition.
 
-That records differ is seen in the records themselves. That they are missing rests on the word of a leader, who says
-where its log ends, and after an election may not know yet; that a batch is damaged, on one answer. Such a finding
-counts only when the leader says the same again and again, and when what was damaged is damaged the second time too.
+Different records are evidence in themselves. Missing records rest on the word of a leader about the end of its log, and
+after an election a leader may not know the end yet. A damaged batch rests on one answer. Such a finding counts only
+when the leader repeats the same answer several times, and when the damaged batch is damaged the second time too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsite.services.compare.expected import Check, ExpectedBounds, ExpectedTop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBounds:
-    """The bounds of partitions as they were found. `sick` are the partitions without bounds, each with the reason."""
+    """The bounds of partitions as read. `sick` are the partitions without bounds, with the reason."""
 
     bounds: Mapping[TopicPartition, ExpectedBounds]
     sick: Mapping[TopicPartition, OffsiteError]
@@ -36,7 +36,7 @@ class FoundBounds:
 def find_bounds(topics: Sequence[ExpectedTopic], admin: LogEnds, *, clock: Clock | None = None) -> FoundBounds:
     """The bounds of all partitions of `topics`, which exist. Waits for leaders as long as an election may take.
 
-    Raises `KafkaUnavailable` when partitions that have leaders are not answered for, `Denied`.
+    Raises `KafkaUnavailable` when partitions with leaders get no answer, `Denied`.
     """
     wanted = [partition for topic in topics for partition in _partitions(topic)]
     sick = _leaderless(wanted, admin, clock or SystemClock())
@@ -52,7 +52,7 @@ def find_bounds(topics: Sequence[ExpectedTopic], admin: LogEnds, *, clock: Clock
 
 
 def _leaderless(wanted: Iterable[TopicPartition], admin: LogEnds, clock: Clock) -> dict[TopicPartition, OffsiteError]:
-    """Those that still have no leader after all patience."""
+    """The partitions that still have no leader after all patience."""
     patience = Backoff(clock, limit_s=LEADERLESS_MAX_S)
     while True:
         wanted = _without_leader(wanted, admin.topics())
@@ -72,7 +72,7 @@ def _without_leader(partitions: Iterable[TopicPartition], topics: Mapping[str, T
 def _ask(
     topics: Sequence[ExpectedTopic], led: Collection[TopicPartition], admin: LogEnds
 ) -> dict[TopicPartition, ExpectedBounds]:
-    """Where the backup's extent is known by offsets the log counts up to its high watermark, whoever writes behind."""
+    """The log counts up to its high watermark when the backup's extent is known by offsets, whoever writes behind."""
     stable = [t for t in topics if t.read_committed and t.extents is None]
     committed = [each for topic in stable for each in _partitions(topic) if each in led]
     others = [each for topic in topics if topic not in stable for each in _partitions(topic) if each in led]
@@ -97,8 +97,8 @@ _ENDED = -1
 
 
 def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clock) -> Mapping[str, int]:
-    """Number of partitions of each topic of the cluster; asked again when one of `topics` seems not to be as it should:
-    not every broker has heard of a new topic yet."""
+    """Number of partitions of every topic of the cluster. Asks again when one of `topics` seems to differ: not every
+    broker has heard of a new topic yet."""
     counts: Mapping[str, int] = {}
     for number in range(CONFIRMATIONS + 1):
         clock.sleep(_AGAIN_AFTER_S * number)
@@ -109,13 +109,13 @@ def partition_counts(topics: Sequence[ExpectedTopic], admin: LogEnds, clock: Clo
 
 
 def is_comparable(topic: ExpectedTopic, partitions: int) -> bool:
-    """Whether a topic with so many partitions can be compared. One that was restored has the partitions it was given;
-    the one that was backed up may have more since."""
+    """Whether a topic with `partitions` partitions can be compared. A restored topic has the number of partitions of
+    its restore; the topic of the backup may have more since."""
     return partitions == topic.partitions or (topic.whole_log and partitions > topic.partitions)
 
 
 def is_doubtful(check: Check, outcome: PartitionProof | OffsiteError) -> bool:
-    """Whether a second look could find what the first one did not."""
+    """Whether a second check could find records that the first one did not."""
     if isinstance(outcome, OffsiteError):
         return isinstance(outcome, Damaged)
     ended_early = outcome.difference is not None and outcome.difference.target_offset == _ENDED
@@ -129,8 +129,8 @@ def told_again(
     admin: LogEnds,
     clock: Clock,
 ) -> Bounds:
-    """The newest bounds of those `doubtful` partitions, all of `topics`, that are not where they were at `first`. Their
-    leaders are asked `CONFIRMATIONS` times more: whatever moves in between, a first sign is not yet the end."""
+    """The newest bounds of the `doubtful` partitions, all of `topics`, that differ from `first`. Asks their leaders
+    `CONFIRMATIONS` times more: whatever moves between, a first sign is not yet the end."""
     moved: dict[TopicPartition, ExpectedBounds] = {}
     for number in range(1, CONFIRMATIONS + 1):
         clock.sleep(_AGAIN_AFTER_S * number)
@@ -146,7 +146,8 @@ def told_again(
 def second_checks(
     topic: ExpectedTopic, bounds: Bounds, again: Collection[TopicPartition], *, exact: bool
 ) -> Sequence[Check]:
-    """The checks of the partitions `again`; of all, where records go by key: these are compared together."""
+    """The checks of the partitions `again`; of all partitions for a topic distributed by key: its partitions are
+    compared together."""
     found = list(checks(topic, bounds, exact=exact))
     wanted = [check for check in found if check.target.topic_partition in again]
     return found if wanted and topic.repartition is not None else wanted

@@ -1,5 +1,4 @@
-"""The records expected of a cluster, topic by topic, and where in it they have to be looked for. Decides; reads
-nothing."""
+"""The records expected of a cluster, topic by topic, and the ranges to read. Decides; reads nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from offsite.repository.commit import PartitionId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Offsets `[start, end)` of one partition: each of them is in the backup, or held no record, or lies in one of the
-    recorded `holes`. So all of them can be compared, and nothing that lies there was written since. Below `exact_from`
-    the backup was compacted, and is not compared."""
+    """Offsets `[start, end)` of one partition: every offset is in the backup, or held no record, or lies in one of the
+    recorded `holes`. All of them can be compared, and no record in the range was written since. Below `exact_from` the
+    backup was compacted, and is not compared."""
 
     start: int
     end: int
@@ -27,21 +26,23 @@ class Extent:
 
 
 NO_EXTENT = Extent(start=0, end=0)
-"""The extent of a partition of which the backup knows nothing."""
+"""The extent of a partition unknown to the backup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTopic:
-    """One topic that is expected of the cluster: `target` should hold the records of `chains`, by partition, and
-    nothing in the other ones of `partitions`; or those of `repartition`, where they go by key.
+    """One topic expected of the cluster: `target` should hold the records of `chains`, by partition, and nothing in
+    further partitions of `partitions`; or the records of `repartition`, distributed by key.
 
-    `read_committed`: of what consumers of that isolation see. `starts`: where each target partition began, as a restore
-    remembers it; None: at its log start. `same_offsets`: records must have their source's offsets. A `compacted` topic
-    may lack those whose key comes again, where the offsets of the others are known: by these, or by `starts`.
-    `same_bounds`: the log must start and end where the source's did.
-
-    `extents` by partition, where the source's offsets are the target's; None: how far the backup reaches shows only by
-    its records. `whole_log`: it is the very topic that was backed up: markers and aborted records must be there too.
+    - `read_committed`: compare the view of consumers of this isolation.
+    - `starts`: the start of every target partition, as recorded by a restore; None: its log start.
+    - `same_offsets`: records must have their source's offsets. `same_bounds`: the log must start and end where the
+      source's did.
+    - `compacted`: the topic may lack records whose key comes again, when the offsets of the rest are known: by
+      `same_offsets`, or by `starts`.
+    - `extents`: by partition, when the source's offsets are the target's; None: only the records show the extent of the
+      backup.
+    - `whole_log`: the very topic of the backup: markers and aborted records must exist, too.
     """
 
     source: str
@@ -58,7 +59,7 @@ class ExpectedTopic:
     whole_log: bool = False
 
     def extent(self, partition: int) -> Extent | None:
-        """The extent of a partition; None where it is not known by offsets."""
+        """The extent of a partition; None when not known by offsets."""
         return None if self.extents is None else self.extents.get(partition, NO_EXTENT)
 
     @property
@@ -69,7 +70,7 @@ class ExpectedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedBounds:
-    """The offsets at which one partition of the cluster begins and ends now."""
+    """The begin and end offset of one partition of the cluster now."""
 
     start: int
     end: int
@@ -77,10 +78,10 @@ class ExpectedBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One target partition to read, whose log ends at `log_end`. `expired_offsets`: how much of its beginning the
-    cluster has deleted; `hole_offsets`: how much of the rest lies in holes of the backup. `wrong_bounds` says how the
-    log does not start and end where it should, `truncated` how it ends before the backup does, if so. `task` is None
-    where no partition of its own says what to expect: reading would tell nothing, or it goes by key."""
+    """One target partition to read, with a log that ends at `log_end`. `expired_offsets`: offsets at its beginning that
+    the cluster has deleted; `hole_offsets`: offsets of the rest in holes of the backup. `wrong_bounds`: how the log's
+    start or end is wrong, `truncated`: how the log ends before the backup, if so. `task` is None when no partition of
+    its own is expected: reading would prove nothing, or records go by key."""
 
     topic: ExpectedTopic
     target: LogRange
@@ -92,7 +93,7 @@ class Check:
     truncated: str = ""
 
     def later_offsets(self, following: int) -> int:
-        """Number of offsets in the log behind what the backup speaks for; `following` is the first record there, or
+        """Number of offsets in the log behind the extent of the backup; `following` is the first record there, or
         -1."""
         extent = self.topic.extent(self.target.partition)
         if extent is not None:
@@ -107,8 +108,8 @@ def expected_topics(
     read_committed: bool,
     same_offsets: Collection[str],
 ) -> list[ExpectedTopic]:
-    """The topics that a restore by `plan` leaves behind, when its target partitions began at `starts`. `same_offsets`
-    are the target topics that keep the source's offsets."""
+    """The topics after a restore by `plan`, with target partitions that began at `starts`. `same_offsets` are the
+    target topics that keep the source's offsets."""
     chains: dict[str, dict[int, PartitionChain]] = {topic.target: {} for topic in plan.topics}
     for chain in plan.partitions:
         chains[chain.target.topic][chain.target.partition] = chain
@@ -134,13 +135,13 @@ def expected_topics(
 
 
 def kept_extents(chains: Mapping[int, PartitionChain]) -> dict[int, Extent]:
-    """The extents of partitions that a restore wrote at the offsets of their sources: nothing else may be below their
-    ends, neither before the source's log start nor in what its backup lacks."""
+    """The extents of partitions that a restore wrote at the offsets of their sources: no other record may exist below
+    their ends, neither before the source's log start nor in holes of the backup."""
     return {partition: Extent(start=0, end=chain.end) for partition, chain in chains.items()}
 
 
 def checks(topic: ExpectedTopic, bounds: Mapping[TopicPartition, ExpectedBounds], *, exact: bool) -> Iterator[Check]:
-    """One check for each partition of the topic whose bounds are known, in their order."""
+    """One check per partition of the topic with known bounds, in their order."""
     for number in range(topic.partitions):
         target = TopicPartition(topic=topic.target, partition=number)
         if target not in bounds:
@@ -196,15 +197,15 @@ def _check(
 
 
 def _begun(topic: ExpectedTopic, partition: int, chain: PartitionChain, bounds: ExpectedBounds) -> int:
-    """Where in the target that begins which the backup holds. A restore without the source's offsets is found by where
-    it began."""
+    """The target offset at which the backup's records begin. Without the source's offsets, the start recorded by the
+    restore."""
     if topic.same_offsets:
         return log_start(chain) if chain.segments else bounds.start
     return bounds.start if topic.starts is None else topic.starts[partition]
 
 
 def _above(chain: PartitionChain, offset: int) -> PartitionChain:
-    """Without the segments that hold nothing from there on: they need not be read."""
+    """The chain without segments that end at or below the offset: they need not be read."""
     return replace(chain, segments=tuple(s for s in chain.segments if max(s.end, s.last_offset + 1) > offset))
 
 
@@ -229,7 +230,7 @@ def _wrong_bounds(chain: PartitionChain, bounds: ExpectedBounds) -> str:
 
 
 def _range(topic: ExpectedTopic, target: TopicPartition, bounds: ExpectedBounds, *, exact: bool) -> LogRange:
-    """What of the log is to be compared: to the end of what the backup speaks for, where that is known by offsets."""
+    """The range of the log to compare: to the end of the backup's extent, when known by offsets."""
     begun, end, extent = bounds.start, bounds.end, topic.extent(target.partition)
     if topic.starts is not None and not topic.same_offsets:
         begun = max(begun, topic.starts[target.partition])

@@ -1,8 +1,8 @@
-"""Topics of a backup that a comparison leaves out, each named with its reason: there is nothing to compare them with.
+"""Topics of a backup that a comparison leaves out, with the reason: nothing exists to compare them with.
 
-Only what the backup itself saw counts: an incarnation that it marked as deleted, and that is not listed at its source
-either. A topic that is not there and was never marked is a difference, and so is one that a copy does not have: it was
-deleted at the source, and nobody said that the copy was to lose it.
+Only evidence in the backup counts: an incarnation marked as deleted, and not listed at its source either. A topic that
+is missing and was never marked is a difference. So is a topic that a copy lacks: the source deleted the topic, and
+nobody decided that the copy should lose it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """An incarnation of a topic that was compared with nothing. `deleted_ms`: when a run found it deleted at the source
-    (epoch ms, -1: not known). `made_anew`: there is a newer incarnation under its name, and that one was compared, or
-    is left out itself. `compacted`: the backup was compacted since the cluster got its records, and may hold less of
-    them by now."""
+    """An incarnation of a topic that was not compared. `deleted_ms`: when a run found the topic deleted at the source
+    (epoch ms, -1: unknown). `made_anew`: a newer incarnation with the name exists, and was compared, or is left out
+    itself. `compacted`: the backup was compacted since the cluster got its records, and may hold fewer records now."""
 
     topic: str
     topic_id: str
@@ -42,9 +41,9 @@ class LeftOut:
 def leave_out(
     selected: SelectedChains, point: BackupState, head: BackupState, *, listed: Collection[str], at_source: bool
 ) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
-    """What is left to compare of the topics `selected` at `point`, and what is left out, older incarnations included.
-    `head`: the newest state, which may know of more deletions. `listed` are the topics that the cluster has; it is the
-    source of the backup, or not."""
+    """The part of `selected` at `point` to compare, and the topics left out, including older incarnations. `head`: the
+    newest state, which may know of more deletions. `listed`: the topics of the cluster. `at_source`: the cluster is the
+    source of the backup."""
     marks = {known: shape.deleted_ms for known, shape in head.topics.items() if shape.is_deleted}
     gone = {
         topic.topic
@@ -64,15 +63,15 @@ def leave_out(
 def leave_out_compacted(
     selected: SelectedChains, point: BackupState, *, same: Collection[str]
 ) -> tuple[SelectedChains, tuple[LeftOut, ...]]:
-    """What is left to compare of `selected`, and the topics of which the backup holds less than a copy may do. Those
-    that are the `same` are compared by offset, behind what was compacted."""
+    """The part of `selected` to compare, and the topics with fewer records in the backup than in a copy. Topics that
+    are the `same` are compared by offset, behind the compacted range."""
     compacted = {known.topic for known in point.compacted} - set(same)
     left = replace(selected, topics=tuple(topic for topic in selected.topics if topic.topic not in compacted))
     return left, tuple(compacted_one(topic.shape) for topic in selected.topics if topic.topic in compacted)
 
 
 def compacted_one(shape: TopicShape) -> LeftOut:
-    """A topic that is left out because it was compacted."""
+    """A topic left out because it was compacted."""
     return LeftOut(topic=shape.topic, topic_id=shape.topic_id, deleted_ms=NOT_DELETED, made_anew=False, compacted=True)
 
 

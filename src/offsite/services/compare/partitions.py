@@ -1,6 +1,6 @@
-"""Does a live cluster hold what a backup says? Compared partition by partition, in Spark, both ends read in full.
+"""Compares a live cluster with a backup, partition by partition, in Spark, with both ends read in full.
 
-Decides what each outcome is called. Changes nothing, on either side.
+Names the outcomes. Changes nothing, on either side.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from offsite.spark.runner import Done, Failed, OnProgress, Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
-    """How one check ended."""
+    """The outcome of one check."""
 
     check: Check
     outcome: PartitionProof | OffsiteError
@@ -51,11 +51,11 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
     on_progress: OnProgress | None = None,
     clock: Clock | None = None,
 ) -> Proof:
-    """The proof of every partition against what is expected of it, up to where the cluster ends now. What is not found
-    is looked for once more (see `services.compare.bounds`).
+    """The proof of every partition against its expected records, up to the cluster's present end. Missing records are
+    looked for once more (see `services.compare.bounds`).
 
-    A difference is a result, and so is a partition that cannot be read. Raises its error when none can be; `Denied`,
-    and `KafkaUnavailable` when the cluster stays away.
+    A difference is a result, and so is a partition that cannot be read. Raises its error when no partition can be read;
+    `Denied`, and `KafkaUnavailable` when the cluster stays away.
     """
     clock = clock or SystemClock()
     counts = partition_counts(expected, admin, clock)
@@ -80,7 +80,7 @@ def prove(  # noqa: PLR0913  # all by keyword, most with a default
 
 
 def _doubts(first: Sequence[_Checked], bounds: Bounds, ends: ProofEnds, admin: LogEnds, clock: Clock) -> list[Check]:
-    """What to look at once more."""
+    """The checks to repeat."""
     doubtful = [each for each in first if is_doubtful(each.check, each.outcome)]
     if not doubtful:
         return []
@@ -108,7 +108,7 @@ def _verdict(
 def _raise_if_nothing_is_known(
     checked: Sequence[_Checked], findings: Sequence[Finding], sick: Mapping[TopicPartition, OffsiteError]
 ) -> None:
-    """There is nothing to report but the error."""
+    """Raise the first error when the proof knows nothing else."""
     errors = [*sick.values(), *(each.outcome for each in checked if isinstance(each.outcome, OffsiteError))]
     if errors and not findings and not any(isinstance(each.outcome, PartitionProof) for each in checked):
         raise errors[0]
@@ -178,7 +178,7 @@ def _unlike(topic: ExpectedTopic, partitions: int) -> Finding:
 
 
 def _findings(checked: _Checked) -> Iterator[Finding]:
-    """At most one for each partition."""
+    """At most one per partition."""
     check, outcome = checked.check, checked.outcome
     if isinstance(outcome, OffsiteError):
         if isinstance(outcome, Damaged):
@@ -225,7 +225,7 @@ def _is_wrong(check: Check, proof: PartitionProof) -> bool:
 
 
 def _not_known(topic: ExpectedTopic, partition: int, why: str) -> Uncompared:
-    """Both ends were read, and do not tell."""
+    """Both ends were read, and do not decide."""
     warned("uncompared", why=why, topic=topic.target, partition=partition)
     return Uncompared(source=topic.source, topic=topic.target, partition=partition, error="", message=why, hint="")
 
@@ -243,7 +243,7 @@ def _left_open(topic: ExpectedTopic, partition: int, error: OffsiteError) -> Unc
 
 
 def _finding(topic: ExpectedTopic, kind: str, detail: str, *, partition: int = -1) -> Finding:
-    """One that is not about a record."""
+    """A finding that does not concern a record."""
     return Finding(
         source=topic.source,
         topic=topic.target,

@@ -1,6 +1,6 @@
-"""The result of comparing a cluster with a backup: the same, different, or not known, and of what.
+"""The result of comparing a cluster with a backup: equal, different, or unknown, with details.
 
-Three results, because "nothing was different" is only worth something where something was compared.
+Three results, because "nothing was different" is only worth something if something was compared.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The first difference in one partition; `partition` is -1 when it concerns the whole topic. `kind`: `changed`,
-    `missing`, `extra`, `reordered`, `map` (see `Difference`), `topic` (there is none), `partitions` (another number),
-    `truncated` (the log ends before the backup does), `bounds` (it does not start and end where it should) or `damaged`
-    (one of the ends will never be readable)."""
+    """The first difference in one partition; `partition` is -1 for a difference of the whole topic. `kind`: `changed`,
+    `missing`, `extra`, `reordered`, `map` (see `RecordDifference`), `topic` (missing), `partitions` (another number),
+    `truncated` (the log ends before the backup does), `bounds` (wrong start or end) or `damaged` (one of the ends will
+    never be readable)."""
 
     source: str
     topic: str
@@ -28,7 +28,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """`topic/partition (from source), source offset N, target offset M`, as far as there are any."""
+        """`topic/partition (from source), source offset N, target offset M`, with the known parts."""
         place = self.topic if self.partition < 0 else f"{self.topic}/{self.partition}"
         renamed = f" (from {self.source})" if self.source != self.topic else ""
         sides = {"source offset": self.source_offset, "target offset": self.target_offset}
@@ -41,8 +41,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncompared:
-    """A partition that could not be read now, and why: nothing is known of it. `error` is the error's id; empty
-    where it was read, and does not tell whether all that it lacks went by compaction."""
+    """A partition that could not be read now, with the reason: nothing is known of it. `error` is the error's id; empty
+    when the partition was read, and the read did not decide whether compaction removed all lacking records."""
 
     source: str
     topic: str
@@ -54,17 +54,15 @@ class Uncompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenPartition:
-    """Result for one partition. `verified`: True when records were compared and all are the same; False when there is a
-    finding; None when there was nothing to compare, when the partition could not be read, or when reading it did not
-    decide (`problem`).
+    """Result for one partition. `verified`: True when records were compared and all are equal; False with a finding;
+    None without anything to compare, for an unreadable partition, or when the read did not decide (`problem`).
 
-    `records` are the same at both ends, and so are `markers` of transactions, which are compared where it is the very
-    topic that was backed up; `digest` is over them all, empty when there is a difference or when records from several
-    partitions were compared.
+    `records` are equal at both ends, and so are `markers` of transactions (compared only for the very topic of the
+    backup). `digest` is over all of them, empty with a difference or when records of several partitions were compared.
 
     Since the backup, the cluster has written `later_offsets` after the backup's end, deleted `expired_offsets` at the
-    beginning, and lost `compacted_records` to compaction, for certain or, where that is not known, perhaps. None of it
-    counts, unless the proof is exact. `hole_offsets` lie in holes of the backup.
+    beginning, and lost `compacted_records` to compaction, for certain or, when unknown, perhaps. These numbers do not
+    count, unless the proof is exact. `hole_offsets` lie in holes of the backup.
     """
 
     partition: int
@@ -84,8 +82,8 @@ class ProvenPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenTopic:
-    """Result for one topic, named as in the cluster. `verified` as of a partition: True when some were compared, all
-    are the same and each could be read."""
+    """Result for one topic, named as in the cluster. `verified` as of a partition: True when some partitions were
+    compared, all are equal and all could be read."""
 
     source: str
     verified: bool | None
@@ -96,8 +94,8 @@ class ProvenTopic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """Result of a whole comparison. `verified`: True when something was compared, no difference found and every
-    partition read; False when there are `findings`, the first difference of each partition; None when nothing was there
-    to compare, or some partitions, those in `uncompared`, could not be read."""
+    partition read; False with `findings`, the first difference of every partition; None without anything to compare, or
+    with partitions that could not be read (`uncompared`)."""
 
     verified: bool | None
     records: int
@@ -111,6 +109,6 @@ class Proof:
 
     @property
     def empty_partitions(self) -> int:
-        """Number of partitions of which there was nothing to compare."""
+        """Number of partitions without anything to compare."""
         every = [each for topic in self.topics.values() for each in topic.partitions]
         return sum(each.verified is None and not each.problem for each in every)

@@ -1,8 +1,7 @@
-"""A backup against a live cluster: the cluster it came from, one it was restored into, or any other copy.
+"""A backup against a live cluster: the backup's source, the target of a restore, or any other copy.
 
-A restore is compared by what it remembers of itself. Without one, topics are compared under their own names as of a
-commit: log by log where the cluster has the very topics that were backed up (see `same_topics`), else by their records
-in order.
+A restore is compared by its own record. Without a restore, topics are compared under their own names as of a commit:
+log by log if the cluster has the very topics of the backup (see `same_topics`), else record by record in order.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ from offsite.spark.runner import OnProgress, Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """What to compare. `restore` names the restore whose targets are compared; else `commit` (None: the newest) and
-    `read_committed` say what is expected. `exact`: what the cluster has after the backup's end, or has deleted since,
-    is a difference."""
+    """The request. `restore` names the restore with the targets to compare; else `commit` (None: the newest) and
+    `read_committed` define the expected records. `exact`: records after the backup's end, or deleted since, are a
+    difference."""
 
     selection: TopicSelection
     restore: str | None = None
@@ -56,10 +55,10 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedComparison:
-    """A decided comparison: nothing was read yet. `restore` is empty when it is not about one. `by_name` are topics
-    that are taken for the same as at the source by their names alone: neither side has topic ids. `lacking` is what the
-    backup itself does not have of the topics. `left_out` are compared with nothing; `branches` neither: they are old
-    histories of the topics' logs, and what is compared is the history that goes on."""
+    """A decided comparison: nothing was read yet. `restore` is empty without a restore. `by_name` are topics matched
+    with the source by name alone: neither side has topic ids. `lacking`: data of the topics that the backup itself
+    lacks. `left_out` topics are not compared; nor are `branches`, old histories of the topics' logs: the history that
+    continues is compared."""
 
     backup: Backup
     commit: int
@@ -79,12 +78,11 @@ class PlannedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareResult:
-    """Result of a comparison. `verified`: True when records were compared and all are the same; False when there are
-    `findings`, the first difference of each partition; None when there was nothing to compare, or partitions could not
-    be read: those in `uncompared`. `compared_records` are the same at both ends; of `empty_partitions` there was
-    nothing to compare.
+    """Result of a comparison. `verified`: True when records were compared and all are equal; False with `findings`, the
+    first difference of every partition; None without anything to compare, or with partitions that could not be read
+    (`uncompared`). `compared_records` are equal at both ends; `empty_partitions` had nothing to compare.
 
-    `same_offsets` are the topics whose offsets were compared too. `by_name`, `lacking`, `left_out`, `branches`: see
+    `same_offsets` are the topics with compared offsets. `by_name`, `lacking`, `left_out`, `branches`: see
     `PlannedComparison`.
     """
 
@@ -108,7 +106,7 @@ class CompareResult:
 
 
 def plan_comparison(backup: Backup, admin: ClusterAdmin, request: CompareRequest) -> PlannedComparison:
-    """The plan of a comparison: what is expected of the cluster.
+    """The plan of a comparison: the records expected of the cluster.
 
     Raises `NoSuchTopic`, `NoSuchRestorePoint`, `NoSuchRestore`, and `BadOption` for a restore into another cluster.
     """
@@ -146,7 +144,7 @@ def run_comparison(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> CompareResult:
-    """Read both ends and compare. A difference is a result. Raises what `prove` raises."""
+    """Read both ends and compare. A difference is a result. Raises the errors of `prove`."""
     ends = ProofEnds(kafka=cluster.config, store=planned.backup.store, exact=planned.exact)
     proof = prove(planned.expected, ends=ends, admin=cluster.admin, runner=runner, on_progress=on_progress)
     return CompareResult(
@@ -173,8 +171,8 @@ def run_comparison(
 def _named_alike(
     selected: SelectedChains, point: BackupState, admin: ClusterAdmin, request: CompareRequest, *, same: Collection[str]
 ) -> Iterator[ExpectedTopic]:
-    """Topics under their own names. Of which the cluster has the very incarnation that was backed up, the log itself
-    must be the same: all offsets, whatever became of transactions since. Only compaction goes on."""
+    """Topics under their own names. If the cluster has the very incarnation of the backup, the log itself must be
+    equal: all offsets, whatever the transactions did since. Only compaction continues."""
     shapes = {topic.topic: topic.shape for topic in selected.topics}
     compacted = _compacted(admin, {name: shapes[name] for name in same}, request)
     for topic in selected.topics:
@@ -194,8 +192,8 @@ def _named_alike(
 
 
 def _compacted(admin: ConfiguredTopics, shapes: Mapping[str, TopicShape], request: CompareRequest) -> set[str]:
-    """Of the cluster's topics, by name with what was backed up for them: those that are compacted, or were then. What
-    is gone of them may be superseded. None, where that would be a difference as well."""
+    """The names of the cluster's topics that are compacted, or were at the backup: their missing records may be
+    superseded. Empty when missing records would be a difference as well."""
     if request.exact:
         return set()
     existing = shapes.keys() & admin.topics().keys()
@@ -243,7 +241,7 @@ def _of_restore(backup: Backup, admin: ClusterAdmin, request: CompareRequest, re
 
 
 def _compacted_since(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
-    """By name, the topics of which the backup holds less by now than it did when the restore began."""
+    """By name, the topics with fewer records in the backup now than at the start of the restore."""
     head = backup.sound_state()
     sources = {topic.source for topic in topics}
     known = [each for each in head.compacted if each.topic in sources]
@@ -258,7 +256,7 @@ def _compacted_since(backup: Backup, record: RestoreRecord, topics: Sequence[Exp
 def _lacking(
     backup: Backup, record: RestoreRecord, outcome: RestoreOutcome, request: CompareRequest
 ) -> list[RecordedHole]:
-    """What the backup did not have of what was restored."""
+    """The restored data that the backup did not have."""
     selected = set(request.selection.select(dict(record.topics), internal=PROTECTED_TOPICS))
     ends = {each.source: each.source_end for each in outcome.partitions}
     ends |= {source: end for each in outcome.repartitioned for source, end in each.sources}
@@ -267,7 +265,7 @@ def _lacking(
 
 
 def _restored_shapes(backup: Backup, record: RestoreRecord, topics: Sequence[ExpectedTopic]) -> dict[str, TopicShape]:
-    """Of those that went partition by partition: what goes by key has no place to be missed at."""
+    """Only topics restored partition by partition: a record distributed by key has no fixed place to be missed at."""
     shapes = {each.topic: shape for each, shape in backup.state_at(record.commit).topics.items()}
     return {each.target: shapes[each.source] for each in topics if each.repartition is None and each.source in shapes}
 

@@ -1,6 +1,6 @@
-"""Whether a cluster's topic is the very one that was backed up, and which of its offsets the backup speaks for.
+"""Whether a cluster's topic is the very topic of the backup, and the offsets that the backup covers.
 
-A topic that was made anew under its name is another one. Pure.
+A topic made anew under its name is another topic. Pure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from offsite.services.import_origin import import_origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameTopics:
-    """Names of topics that are those of the backup, sorted. `by_name`: neither the cluster nor the backup knows topic
-    ids, so that a topic made anew would be taken for the old one; its records would then be named as differences."""
+    """Names of topics that are those of the backup, sorted. `by_name`: neither the cluster nor the backup has topic
+    ids; a topic made anew would be taken for the old one, and its records would be named as differences."""
 
     by_id: tuple[str, ...]
     by_name: tuple[str, ...]
@@ -29,7 +29,7 @@ class SameTopics:
 def same_topics(
     shapes: Iterable[TopicShape], found: Mapping[str, TopicMetadata], *, descriptor: BackupDescriptor, cluster_id: str
 ) -> SameTopics:
-    """Which of the backup's topics are in the cluster, the same incarnation under the same name."""
+    """The backup's topics in the cluster with the same incarnation and name."""
     of_this_cluster = descriptor.cluster_id == cluster_id and not import_origin(descriptor)
     existing = [(shape, found[shape.topic]) for shape in shapes if shape.topic in found]
     return SameTopics(
@@ -41,7 +41,7 @@ def same_topics(
 
 
 def log_extents(point: BackupState, shape: TopicShape) -> dict[int, Extent]:
-    """The extent of each partition of the topic: from where its backup began to the committed position."""
+    """The extent of every partition of the topic: from the start of its backup to the committed position."""
     return {each.partition: _extent(point, each) for each in shape.partition_ids}
 
 
@@ -53,7 +53,7 @@ def _extent(point: BackupState, partition: PartitionId) -> Extent:
     begins = (position.log_start, *(hole.start for hole in holes), *(segment.start for segment in segments))
     start = min(*begins, position.end)
     exact_from = max((min(high, position.end) for _, high in point.compacted.get(partition, ())), default=0)
-    if start < exact_from:  # what was compacted here is no more all that the log may hold
+    if start < exact_from:  # the compacted range no longer has all records that the log may hold
         holes = (*holes, LogRange(topic=partition.topic, partition=partition.partition, start=start, end=exact_from))
     return Extent(start=start, end=position.end, holes=holes, exact_from=exact_from)
 
