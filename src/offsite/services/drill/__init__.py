@@ -1,1 +1,1 @@
-"""A restore for the sake of the proof, and the report of it."""
+"""A restore for the sake of the proof, and the report of the proof."""

@@ -1,6 +1,6 @@
-"""The proof that a drill has made: one document for scripts, and the same as a page for people.
+"""The proof of a drill: one document for scripts, and the same as a page for people.
 
-The page is one HTML file that needs nothing else: to be filed, printed, sent to an auditor. Pure.
+The page is one self-contained HTML file: to be filed, printed, sent to an auditor. Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from offsite.services.reports.look import Verdict, document, facts, items, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrilledTopic:
-    """One topic that a drill restored. `digests` has one entry for each partition that held anything: `partition:
-    blake3:…`, over all its records."""
+    """One topic restored by a drill. `digests` has one entry per partition with data: `partition: blake3:…`, over all
+    its records."""
 
     source: str
     target: str
@@ -32,11 +32,11 @@ class DrilledTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillReport:
-    """The report of a drill. `proven`: True when everything selected was restored, read back, and is what the backup
-    holds; False when it is not: `problem` or `findings` say why; None: neither proven nor refuted, because there was
-    nothing to restore, some of it could not be read back, or the drill could not run. `lacking` is what the backup
-    itself does not have. Times are the store's clock; `place` says where it was restored to. `removed` are the topics
-    that were removed afterwards, `leftovers` those of killed drills. `warnings`: what is to be known beside it."""
+    """The report of a drill. `proven`: True when everything selected was restored, read back, and equals the backup;
+    False otherwise, with the reason in `problem` or `findings`; None when neither proven nor refuted: nothing to
+    restore, some data could not be read back, or the drill could not run. `lacking`: data that the backup itself lacks.
+    Times are the store's clock; `place`: where the drill restored to. `removed` are the topics removed afterwards,
+    `leftovers` the removed topics of killed drills. `warnings`: further facts for a person."""
 
     drill: str
     backup: str
@@ -70,7 +70,7 @@ class DrillReport:
 
 _VERDICTS = {True: Verdict.GOOD, False: Verdict.BAD, None: Verdict.WARN}
 _HOLES_MAX = 100
-"""Holes on the page; the document has them all."""
+"""Holes on the page; the document has all holes."""
 
 
 def drill_page(report: DrillReport) -> str:
@@ -129,7 +129,7 @@ def _facts(report: DrillReport) -> str:
 
 
 def _consistency(found: ConsistencyReport | None) -> str:
-    """What the topics may be trusted for together: never more than the weakest of them."""
+    """The consistency of the topics with one another: never more than the weakest topic's."""
     if found is None:
         return "-"
     if found.why:

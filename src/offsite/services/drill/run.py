@@ -1,8 +1,7 @@
-"""A drill: restore a backup for the sake of the proof, compare, take everything away again, and write down what was
-proven.
+"""A drill: restore a backup for the sake of the proof, compare, remove everything again, and write the report.
 
-What it makes is named by its restore's record before it is made, so that the next drill can take away what a killed one
-left. One drill of a backup at a time: another one would take this for left over.
+The restore's record names all topics before they are made: the next drill can remove the leftovers of a killed drill.
+One drill of a backup at a time: another drill would take the topics for leftovers.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _ABANDONED = RestoreOutcome(records=0, size_bytes=0, verified=None, findings=(),
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
-    """What to drill. `in_sandbox`: the cluster is the drill's own, topics keep their names. `by` and `versions` are for
-    the report."""
+    """The request of a drill. `in_sandbox`: the cluster is the drill's own, and topics keep their names. `by` and
+    `versions` are for the report."""
 
     selection: TopicSelection
     commit: int | None
@@ -58,7 +57,7 @@ class DrillRequest:
 
 
 class Drill:
-    """One drill of `backup`. `on_report` takes every report, also that of a drill that failed, before it raises."""
+    """One drill of `backup`. `on_report` gets every report, also of a failed drill, before the drill raises."""
 
     def __init__(  # noqa: PLR0913  # keyword-only: what is drilled, where, and who is told
         self,
@@ -80,9 +79,9 @@ class Drill:
         self._report = self._opened()
 
     def run(self, *, on_progress: OnProgress | None = None, on_proof: OnProgress | None = None) -> DrillReport:
-        """Remove what killed drills left, restore, compare, remove, report. A difference is a result.
+        """Remove leftovers of killed drills, restore, compare, remove, report. A difference is a result.
 
-        Raises what preparing and running a restore raises, after it was reported.
+        Raises the errors of preparing and running a restore, after the report.
         """
         try:
             self._take_away_leftovers()
@@ -94,7 +93,7 @@ class Drill:
                 self._report = replace(self._report, removed=self._take_away(prepared.record))
         except OffsiteError as error:
             cause = error.__cause__ if isinstance(error, PartitionsFailed) else error
-            shown = False if isinstance(cause, Damaged) else None  # that it could not run says nothing of the backup
+            shown = False if isinstance(cause, Damaged) else None  # a drill that could not run proves nothing
             self._report = replace(self._report, proven=shown, problem=error.message)
             self._close()
             raise
@@ -134,7 +133,8 @@ class Drill:
         return {incarnation.topic for incarnation in self._backup.sound_state().topics}
 
     def _take_away_leftovers(self) -> None:
-        """Those in this cluster: a sandbox that was killed took everything with it. Drills under way are left alone."""
+        """Remove leftovers in this cluster: a killed sandbox took everything with it. Drills in progress are left
+        alone."""
         cluster_id = self._cluster.admin.cluster().cluster_id
         drills = [
             record
@@ -152,11 +152,11 @@ class Drill:
         terms = LeaseTerms(store=self._backup.record_store, lease=layout.lease)
         try:
             return terms.holder_if_told(asking=ProcessIdentity.mine()) is not None
-        except DamagedObject:  # whoever wrote that may be at work
+        except DamagedObject:  # the writer of the damaged lease may be at work
             return True
 
     def _take_away(self, record: RestoreRecord) -> tuple[str, ...]:
-        """Delete what the restore made, and end it where it did not end by itself. May be repeated."""
+        """Delete the topics made by the restore, and end a restore that did not end by itself. May be repeated."""
         store, layout = self._backup.record_store, RestoreLayout(backup=self._backup.layout, restore=record.restore)
         existing = self._cluster.admin.topics()
         names = sorted(target for _, target in record.topics if target in existing and target.startswith(PREFIX))
@@ -220,8 +220,8 @@ class Drill:
 
 
 def scratch_names(attempt: str, topics: Iterable[str]) -> Renames:
-    """The names `offsite-drill-<attempt>-<topic>` by source topic; a name too long for that is cut, and told apart by
-    its hash."""
+    """The names `offsite-drill-<attempt>-<topic>` by source topic; a name too long is cut, and made unique by its
+    hash."""
     prefix = f"{PREFIX}{attempt}-"
     long = sorted(topic for topic in topics if len(prefix) + len(topic) > _TOPIC_MAX)
     cut = [
