@@ -1,1 +1,1 @@
-"""Is a backup what it says it is? History, segments, snapshots and records. Reads only."""
+"""Checks a backup: history, segments, snapshots and records. Reads only."""

@@ -1,7 +1,8 @@
-"""Is the history of a backup whole? Folds it from the first commit, whatever catalogs say, and compares them with that.
+"""Checks the history of a backup. Folds the history from the first commit, ignoring catalogs, and compares the catalogs
+with the result.
 
-A commit that is damaged costs the restore points from it to the next catalog that the commits behind it vouch for: from
-there on the history can be read again. Reads only.
+A damaged commit costs the restore points from the commit to the next catalog confirmed by later commits: from there on
+the history is readable again. Reads only.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _LOST_CATALOG = "nothing is lost: the commits say the same. Delete it; it is not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitDamage:
-    """Commit `first_commit` is not what it should be, and the restore points up to `last_commit` cannot be used.
-    `is_newer`: it is of a newer format than this offsite reads, which may be right."""
+    """Commit `first_commit` is damaged, and the restore points up to `last_commit` cannot be used. `is_newer`: the
+    commit has a newer format than this offsite reads, and may be sound."""
 
     first_commit: int
     last_commit: int
@@ -36,7 +37,7 @@ class CommitDamage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectDamage:
-    """An object beside the data that is not what was stored, and what that means."""
+    """An object besides the data that differs from the stored one, with the consequence."""
 
     key: str
     problem: str
@@ -44,7 +45,8 @@ class ObjectDamage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """Offsets `[start, end)` that `commit` and every later restore point claim to know, and hold nothing of."""
+    """Offsets `[start, end)` that `commit` and all later restore points claim to cover, without any data or
+    evidence."""
 
     topic: str
     partition: int
@@ -55,9 +57,9 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedHistory:
-    """Result of the check of a history. `head` is the newest state that can be used. `passed_over`: what commits passed
-    over, and whether they promised not to. `groups` and `settings` are the snapshots that commits name, and the first
-    one that does."""
+    """Result of the check of a history. `head` is the newest usable state. `passed_over`: uncovered offsets of commits,
+    and whether the commits promised to account for all offsets. `groups` and `settings` are the snapshots named by
+    commits, with the first commit that names them."""
 
     head: BackupState
     groups: Mapping[str, int]
@@ -77,9 +79,9 @@ def check_history(backup: Backup) -> CheckedHistory:
 
 @dataclass(slots=True, kw_only=True)
 class _Walk:
-    """`folding` began with `base`; it is None behind a damaged commit, until a catalog says how the history goes on.
-    `before` is the commit that was read last; `disowned` the one that the next one does not name, if it vouches for
-    itself."""
+    """The state of the check. `folding` began with `base`; None behind a damaged commit, until a catalog continues the
+    history. `before` is the last commit read; `disowned` a commit with another hash than named by its successor, if the
+    commit has a valid digest."""
 
     backup: Backup
     base: BackupState = field(init=False)
@@ -102,7 +104,7 @@ class _Walk:
         self.sealed = frozenset(self.backup.catalog.sealed())
 
     def take(self, seq: int, found: StoredCommit | Unread) -> None:
-        """Commit `seq`, or why it cannot be read."""
+        """Check commit `seq`, or record the reason why it cannot be read."""
         stored = found if isinstance(found, StoredCommit) else None
         if isinstance(found, StoredCommit):
             self._note_snapshots(found.commit)
@@ -128,8 +130,8 @@ class _Walk:
         )
 
     def _look_behind(self, head: BackupState) -> None:
-        """A sealed catalog of a later commit shows that the log was longer. Behind damage that is told it is not
-        asked for: there the end of what can be used is not the end of the log."""
+        """A sealed catalog of a later commit shows that the log was longer. Not checked behind reported damage: there
+        the end of the usable history is not the end of the log."""
         if lost := self.backup.lost_commit(head):
             seal = self.backup.layout.seal_key(lost)
             problem = f"commits {head.seq + 1} to {lost} are missing, a catalog of them is there: {seal}"
@@ -170,8 +172,8 @@ class _Walk:
         self.commits.append(damage)
 
     def _doubt(self, seq: int) -> None:
-        """The next commit names another one than commit `seq`. One with a digest vouches for itself, so it is lost only
-        where the history is found to go on from the next one."""
+        """The next commit names another hash than that of commit `seq`. A commit with a valid digest is lost only if
+        the history is found to continue from the next one."""
         if self.before is not None and self.before.has_digest:
             self.disowned = seq
         elif seq >= FIRST_SEQ:
@@ -182,11 +184,11 @@ class _Walk:
         self.commits[-1] = replace(last, last_commit=max(seq, last.first_commit))
 
     def _before(self, seq: int) -> BackupState:
-        """A folding that met a damaged commit may have taken in a part of it: those before it were applied once."""
+        """A folding that met a damaged commit may have applied a part of it: fold the earlier commits once more."""
         return fold(self.base, self.backup.log.read(after=self.base.seq, upto=seq - 1))
 
     def _look_at_catalog(self, seq: int, following: StoredCommit) -> None:
-        """Compare the catalog of commit `seq` with the commits up to there; or go on from it."""
+        """Compare the catalog of commit `seq` with the commits up to `seq`; or continue from the catalog."""
         if seq not in self.sealed:
             return
         try:
@@ -208,7 +210,7 @@ class _Walk:
             self.catalogs.append(ObjectDamage(key=self.backup.layout.catalog_key(seq), problem=_told(problem)))
 
     def _read_whole(self, seq: int, following: StoredCommit) -> BackupState | None:
-        """The catalog with all its parts, which others read when they need them."""
+        """The catalog with all its parts. Other readers load parts on demand."""
         state = self.backup.catalog.read_named(seq, following, shared=self.parts)
         if state is not None:
             deque(state.stored_segments(), maxlen=0)
@@ -216,7 +218,7 @@ class _Walk:
         return state
 
     def _hint(self) -> Iterator[ObjectDamage]:
-        """The hint names a catalog that is there; at worst its reader takes another."""
+        """The hint must name an existing catalog; a wrong hint only makes its reader use another catalog."""
         try:
             hinted = self.backup.catalog.hinted()
         except Damaged as error:
@@ -227,7 +229,7 @@ class _Walk:
             yield ObjectDamage(key=self.backup.layout.hint_key, problem=_told(problem))
 
     def _is_sealed_now(self, seq: int) -> bool:
-        """Whether there is a catalog that was not when the check began: backups go on beside it."""
+        """Whether a catalog exists now that did not exist at the start of the check: backups continue meanwhile."""
         return self.backup.store.head(self.backup.layout.seal_key(seq)) is not None
 
 

@@ -1,8 +1,8 @@
-"""The check of the objects beside the data: records (of restores, drills, checks and changes to groups) and snapshots
-(of groups and settings of the cluster) are there, and are what was written. Reads only.
+"""Checks the objects besides the data: records (of restores, drills, checks and changes to groups) and snapshots (of
+groups and cluster settings) must exist and be unchanged. Reads only.
 
-No record is needed to restore. A restore that did not end needs its own to go on, a changed group to be put back.
-Objects of earlier versions have no digest: of those is told that nothing vouches for them.
+No record is needed to restore. An unfinished restore needs its record to continue, a changed group needs it for an
+undo. Objects of earlier versions have no digest: the check reports that nothing vouches for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from offsite.services.verify.history import CheckedHistory, ObjectDamage
 from offsite.stores.store import Store
 
 _HASHED_BY = {"report.html": ("report.json", "page_hash"), "before.parquet": ("change.json", "before_hash")}
-"""Objects that a record beside them names the hash of, and in which member."""
+"""Objects with their hash in a neighbouring record, and the member of the record."""
 
 _READS_AT_ONCE = 16
 """Records read in parallel: checks of years are many small objects."""
@@ -38,22 +38,22 @@ _MAP_WITHOUT_DIGEST = b"OFMP\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRecords:
-    """Result of the check of records. `unvouched` are keys of objects that may say anything, by all that is known of
-    them."""
+    """Result of the check of records. `unvouched` are keys of objects without a digest or hash to prove their
+    content."""
 
     damaged: tuple[ObjectDamage, ...]
     unvouched: tuple[str, ...]
 
 
 def unvouched_objects(backup: Backup, head: BackupState) -> tuple[str, ...]:
-    """The objects that every command reads and that have no digest, and no hash named elsewhere."""
+    """The objects read by every command that have no digest, and no hash named elsewhere."""
     layout = backup.layout
     keys = (ROOT_KEY, layout.descriptor_key, layout.hint_key, *([layout.commit_key(head.seq)] if head.seq else []))
     return tuple(key for key in keys if (data := backup.store.get(key)) is not None and not _has_digest(data))
 
 
 def check_records(backup: Backup) -> CheckedRecords:
-    """The check of the records of `backup`, and of what belongs to the repository as a whole."""
+    """The check of the records of `backup`, and of objects that belong to the whole repository."""
     layout, store = backup.layout, backup.store
     keys = [info.key for prefix in layout.record_prefixes for info in own(store.list(prefix))]
     keys += [PROBE_KEY] if store.head(PROBE_KEY) is not None else []
@@ -66,7 +66,7 @@ def check_records(backup: Backup) -> CheckedRecords:
 
 
 def _check_record(store: Store, key: str) -> ObjectDamage | bool:
-    """What is wrong with the object, or else whether something says what it is."""
+    """The damage of the object, or else whether a digest or hash proves its content."""
     try:
         return _is_vouched_for(store, key)
     except OffsiteError as error:
@@ -74,7 +74,7 @@ def _check_record(store: Store, key: str) -> ObjectDamage | bool:
 
 
 def _is_vouched_for(store: Store, key: str) -> bool:
-    """Whether something says what the object is; then it is that. Raises `DamagedObject`."""
+    """Whether a digest or hash proves the object's content. Raises `DamagedObject` for another content."""
     data = store.get(key)
     folder, _, name = key.rpartition("/")
     if data is None:
@@ -93,7 +93,7 @@ def _is_vouched_for(store: Store, key: str) -> bool:
 
 
 def _has_hash(store: Store, key: str, data: bytes, record: str, member: str) -> bool:
-    """That which the record beside it names; of earlier versions it may name none."""
+    """Compare with the hash in the neighbouring record; records of earlier versions may have none."""
     about = store.get(record)
     if about is None or _is_of_earlier_version(record, about):
         return False
@@ -110,7 +110,7 @@ def _is_sign_of_life(key: str, data: bytes) -> bool:
 
 
 def _is_of_earlier_version(key: str, data: bytes) -> bool:
-    """Earlier versions wrote reports of drills as scripts see them, and a probe that is no JSON."""
+    """Earlier versions wrote reports of drills in the form for scripts, and a probe that is not JSON."""
     if key == PROBE_KEY:
         return len(data) == 16 and data.isalnum()
     if "/drills/" not in key:
@@ -128,7 +128,7 @@ def _has_digest(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotDamage:
-    """A snapshot that is not what it should be; commit `first_commit` was made with it."""
+    """A damaged snapshot; commit `first_commit` was the first with the snapshot."""
 
     key: str
     problem: str
@@ -136,7 +136,7 @@ class SnapshotDamage:
 
 
 def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
-    """The damage to snapshots of the newest commit, as far as looking them up tells."""
+    """The damage to snapshots of the newest commit, as far as a look-up shows."""
     head = history.head
     keys = [head.groups, head.metadata.key if head.metadata else None]
     problems = {key: _problem(backup.store, key) for key in keys if key is not None}
@@ -144,14 +144,14 @@ def look_up_snapshots(backup: Backup, history: CheckedHistory) -> tuple[Snapshot
 
 
 def read_snapshots(backup: Backup, history: CheckedHistory) -> tuple[SnapshotDamage, ...]:
-    """The damage to all snapshots that commits name, which are read."""
+    """The damage to all snapshots named by commits. Reads all of them."""
     return tuple(_damages(backup.store, history))
 
 
 def _problem(store: Store, key: str) -> str:
     try:
         return f"{key} is missing" if store.head(key) is None else ""
-    except DamagedObject as error:  # the commit names what no key can be
+    except DamagedObject as error:  # the commit names an impossible key
         return error.message
 
 

@@ -1,7 +1,7 @@
-"""Is what the commits list really there, and is it what was written? Reads only.
+"""Checks that the objects listed by commits exist and are unchanged. Reads only.
 
-Quick: every listed object exists with its recorded size, and the history is whole, from the first commit on.
-Deep: every byte is read again (in Spark) and compared with hash, CRC32C and counts; records of restores as well.
+Quick: every listed object exists with its recorded size, and the history is whole, from the first commit on. Deep:
+every byte is read again (in Spark) and compared with hash, CRC32C and counts; records of restores as well.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STRANGERS_MAX = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedSegment:
-    """One object that is not what it should be. The restore points `[first_commit, last_commit]` need it."""
+    """One damaged object. The restore points `[first_commit, last_commit]` need the object."""
 
     key: str
     topic: str
@@ -58,8 +58,8 @@ class DamagedSegment:
 
 
 class Verdict(StrEnum):
-    """Verdict of a check. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the cluster that it was compared with is not
-    the same, or nothing could be compared."""
+    """Verdict of a check. `DIFFERENT`, `UNKNOWN`: the backup is whole, and the compared cluster differs, or nothing
+    could be compared."""
 
     OK = "ok"
     DAMAGED = "damaged"
@@ -69,18 +69,20 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """Result of a check. `ok` means: everything listed is there and whole, as far as this depth can tell; and the
-    cluster that it was compared with was seen to hold what it says, if any (`against`). Damaged snapshots cost no
-    records, and `leftovers` nothing at all; None where nobody looked for them.
+    """Result of a check. `ok`: every listed object exists and is whole, as far as this depth can tell; a compared
+    cluster (`against`) holds the records of the backup. Damaged snapshots cost no records, and `leftovers` nothing at
+    all; None when not looked for.
 
-    `unaccounted`: offsets that commits moved past without saying what is there, so the backup does not hold what it
-    claims. `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most
-    likely; it does not count against the backup. `damaged_commits` cost restore points; `damaged_objects` (catalogs,
-    records of restores) cost no data. `head_commit` and `head_hash` are the newest commit that can be used, and
-    `missing_head` says why one that was seen before is not part of the backup. `unvouched` are objects of earlier
-    versions, which had no digests: what they say may be what was written. `strangers` are keys that offsite does not
-    give, in the backup's folder and outside of backups: they are passed over, and harm nothing. `verdict` follows from
-    the rest, and the exit code from it.
+    - `unaccounted`: offsets that commits moved past without data or evidence: the backup does not hold all that it
+      claims.
+    - `unproven`: the same in commits of earlier versions, which did not keep the evidence: compaction, most likely; not
+      counted against the backup.
+    - `damaged_commits` cost restore points; `damaged_objects` (catalogs, records of restores) cost no data.
+    - `head_commit` and `head_hash` are the newest usable commit; `missing_head`: why a head seen before is not part of
+      the backup.
+    - `unvouched`: objects of earlier versions without digests: their content may be as written.
+    - `strangers`: foreign keys in the backup's folder and outside of backups: ignored, and harmless.
+    - `verdict` follows from the other fields, and the exit code from the verdict.
     """
 
     ok: bool
@@ -109,7 +111,7 @@ class VerifyResult:
         object.__setattr__(self, "verdict", _verdict(self))
 
     def and_history(self, history: CheckedHistory) -> VerifyResult:
-        """The same result with what commits and catalogs are, and what they passed over."""
+        """The result with the damage of commits and catalogs, and their uncovered offsets."""
         unaccounted = tuple(each for each, promised in history.passed_over if promised)
         unproven = tuple(each for each, promised in history.passed_over if not promised)
         return replace(
@@ -122,7 +124,7 @@ class VerifyResult:
         )
 
     def and_records(self, records: CheckedRecords) -> VerifyResult:
-        """The same result with what is wrong with records beside the data."""
+        """The result with the damage of records besides the data."""
         return replace(
             self,
             ok=self.ok and not records.damaged,
@@ -131,16 +133,16 @@ class VerifyResult:
         )
 
     def and_missing(self, heads: Sequence[str]) -> VerifyResult:
-        """The same result with why heads that were seen before are not part of the backup."""
+        """The result with the reasons why heads seen before are not part of the backup."""
         return replace(self, ok=self.ok and not heads, missing_head=(*self.missing_head, *heads))
 
     def and_of(self, snapshots: tuple[SnapshotDamage, ...]) -> VerifyResult:
-        """The same result with what is wrong with snapshots."""
+        """The result with the damage of snapshots."""
         return replace(self, ok=self.ok and not snapshots, damaged_snapshots=snapshots)
 
 
 def verify_quick(backup: Backup) -> VerifyResult:
-    """Look every listed object up."""
+    """Look up every listed object."""
     history = check_history(backup)
     head = history.head
     check = partial(_look_up_all, backup.store)
@@ -183,8 +185,8 @@ def _as_of_now(
     findings: Sequence[SegmentFinding],
     check: Callable[[Sequence[Segment]], Sequence[SegmentFinding]],
 ) -> Sequence[SegmentFinding]:
-    """The same findings; but a check may outlive what it looks at. What was let go meanwhile, or replaced, and
-    collected is no damage, and what holds its records now is checked instead."""
+    """The findings, updated: a check may outlive the checked objects. An object removed by retention or replaced
+    meanwhile, and collected, is no damage; the present segments with its records are checked instead."""
     bad = {each.segment.key for each in findings if each.problem}
     now = {each.key: each for each in backup.readable_state().stored_segments()} if bad else {}
     if not bad - now.keys():
@@ -207,7 +209,7 @@ def _verdict(result: VerifyResult) -> Verdict:
 def _look_up(store: Store, segment: Segment) -> str:
     try:
         return _missing(store, segment)
-    except Damaged as error:  # something else lies in its place
+    except Damaged as error:  # another object lies in its place
         return error.message
 
 
@@ -246,7 +248,7 @@ def _strangers(backup: Backup) -> Iterator[str]:
     keys = chain(strangers_in(backup.store, backup.layout.backup), strangers_around(backup.store))
     try:
         yield from islice(keys, _STRANGERS_MAX)
-    except OffsiteError as error:  # who may not list everything
+    except OffsiteError as error:  # without the right to list everything
         warned("strangers", why=error.message, store=backup.store.url)
 
 
@@ -269,7 +271,7 @@ def _damages(backup: Backup, head: BackupState, damaged: Sequence[SegmentFinding
 
 
 def _last_points(head: BackupState) -> dict[str, int]:
-    """The newest restore points that need the segments which only branches have, by key."""
+    """The newest restore points that need segments of branches alone, by key."""
     found: dict[str, int] = {}
     for branch in head.branches:
         for segment in branch.segments:
