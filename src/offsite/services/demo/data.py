@@ -1,6 +1,5 @@
-"""The demo's data set: what real topics hold and backup tools get wrong. Written with confluent-kafka (librdkafka), so
-that neither the writer nor the reader of the comparison is offsite's own code.
-"""
+"""The demo's data set: cases of real topics that backup tools get wrong. Written with confluent-kafka (librdkafka):
+neither the writer nor the reader of the comparison is offsite's own code."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ BASE_MS = 1_760_000_000_000
 DAY_MS = 86_400_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUIET = {"log_level": 3}
-"""Errors only (syslog's level): librdkafka also tells of a coordinator it waits for, and of events it drops."""
+"""Errors only (syslog's level): librdkafka also reports waits for a coordinator, and dropped events."""
 TRANSACTIONS = 6
 ABORTED_TRANSACTION = 3
 
@@ -66,7 +65,7 @@ def write_demo_data(bootstrap: str) -> None:
 
 def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(t.name, num_partitions=t.partitions, replication_factor=1, config=t.config) for t in TOPICS]
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})  # dropped, it fails its futures
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})  # a dropped admin client fails its futures
     for created in admin.create_topics(topics).values():
         created.result()
 

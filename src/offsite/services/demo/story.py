@@ -1,6 +1,6 @@
-"""The demo, step by step: write awkward data, back it up, lose it, restore it, compare with an independent client.
+"""The demo, step by step: write awkward data, back up, lose, restore, and compare with an independent client.
 
-Everything is real: the broker, Spark, the repository, the deletion. Nothing is compared by offsite's own reader.
+Everything is real: the broker, Spark, the repository, the deletion. Offsite's own reader compares nothing.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BACKUP = "demo"
 
 StepT = TypeVar("StepT")
 OnStep = Callable[[str, float], None]
-"""Called after each step with what was done and the seconds it took."""
+"""Called after every step with its title and duration in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTopicResult:
-    """One topic before and after. `difference` is empty when every record came back as it was; where `same_offsets`, at
+    """One topic before and after. `difference` is empty when every record came back unchanged; with `same_offsets`, at
     its offset."""
 
     topic: str
@@ -53,8 +53,8 @@ class DemoTopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """Result of the demo. `group_offsets`: partition of the orders → where the demo's consumer group goes on;
-    `identical` says that it is where it was, and that every record is."""
+    """Result of the demo. `group_offsets`: partition of the orders → next offset of the demo's consumer group;
+    `identical`: the group's offsets and every record are unchanged."""
 
     identical: bool
     repository: str
@@ -71,14 +71,14 @@ class DemoResult:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the independent client sees: the records of each topic, and where the group goes on."""
+    """The view of the independent client: the records of every topic, and the next offsets of the group."""
 
     topics: Mapping[str, Reading]
     group_offsets: Mapping[int, int]
 
 
 class Demo:
-    """One run against a broker that has none of the demo topics, and an empty folder for the repository."""
+    """One run against a broker without demo topics, and an empty folder for the repository."""
 
     def __init__(self, *, bootstrap: str, repository: Path, runner: Runner, clock: Clock, on_step: OnStep) -> None:
         self._bootstrap = bootstrap
@@ -89,7 +89,7 @@ class Demo:
         self._on_step = on_step
 
     def run(self) -> DemoResult:
-        """Play the story to its end. A record that did not come back is a result, not an error."""
+        """Play the story to its end. A missing record is a result, not an error."""
         names = [topic.name for topic in TOPICS]
         self._step("wrote 6 topics with everything real topics hold", lambda: write_demo_data(self._bootstrap))
         before = self._step("read them with an independent client, one half of the orders as a group", self._read_first)

@@ -1,7 +1,7 @@
-"""The records of a topic, read by an independent client (confluent-kafka), and whether two readings are the same.
+"""The records of a topic, read by an independent client (confluent-kafka), and the comparison of two readings.
 
-Also the demo's consumer group, which that client is a member of: it is half-way through a topic before the loss, and
-has to go on from there after the restore.
+Also the demo's consumer group, with the independent client as member: half-way through a topic before the loss, and
+expected to continue from there after the restore.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from offsite.model.errors import KafkaTimeout
 from offsite.services.demo.data import ORDERS, QUIET
 
 AT_THE_END_MS = 10
-"""How long a broker may hold back the answer that nothing follows. By default half a second, twice in each reading."""
+"""Most milliseconds that a broker may hold back an empty answer. Half a second by default, twice in every reading."""
 
 POLL_S = 1.0
 IDLE_POLLS_MAX = 30
-"""After this many silent polls in a row the reading is given up: a local broker answers in milliseconds."""
+"""Silent polls in a row before a reading is given up: a local broker answers in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
-    """A record as a consumer sees it. `timestamp_type` as librdkafka counts: 0 none, 1 CreateTime, 2 LogAppendTime."""
+    """A record as seen by a consumer. `timestamp_type` in librdkafka's numbers: 0 none, 1 CreateTime, 2
+    LogAppendTime."""
 
     offset: int
     timestamp_type: int
@@ -47,7 +48,8 @@ Reading = Mapping[int, Sequence[ReadRecord]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two readings of a topic, compared per partition in order. `difference` names the first one, or is empty."""
+    """Two readings of a topic, compared per partition in order. `difference` names the first difference, or is
+    empty."""
 
     topic: str
     source_records: int
@@ -60,7 +62,7 @@ class Comparison:
 
 
 def read_topic(bootstrap: str, topic: str, *, isolation: str = Isolation.READ_COMMITTED) -> Reading:
-    """All records a consumer of `isolation` can see now. Raises `KafkaTimeout` when the broker falls silent."""
+    """All records visible to a consumer of `isolation` now. Raises `KafkaTimeout` when the broker falls silent."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -141,7 +143,7 @@ LIMIT_S = 30.0
 
 
 def commit_half_way(bootstrap: str, orders: Reading) -> None:
-    """Commit for the group that it has read the first half of each partition of the orders."""
+    """Commit the first half of every partition of the orders as read by the group."""
     positions = [
         TopicPartition(ORDERS.name, partition, records[len(records) // 2].offset)
         for partition, records in orders.items()
@@ -151,7 +153,7 @@ def commit_half_way(bootstrap: str, orders: Reading) -> None:
 
 
 def committed_offsets(bootstrap: str) -> Mapping[int, int]:
-    """Partition of the orders → the offset at which the group goes on; negative where it has none."""
+    """Partition of the orders → next offset of the group; negative without a commit."""
     asked = [TopicPartition(ORDERS.name, partition) for partition in range(ORDERS.partitions)]
     with _member(bootstrap) as consumer:
         return {each.partition: each.offset for each in consumer.committed(asked, timeout=LIMIT_S)}
