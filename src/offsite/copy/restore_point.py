@@ -110,10 +110,12 @@ def find_point(
     `BadOption` for an invalid time or for missing partitions.
     """
     backup = backup.reading(is_named=request.is_named or fixed is not None, as_of=request.as_of_head)
+    # 1. The commit: fixed before, named by the request, or the default with a consistent cut.
     head = backup.sound_state()
     default = default_point(backup.store, head) if fixed is None and request.means_cut(cut) else None
     fixed = fixed or (fix_point(backup, request, head) if default is None else FixedPoint(commit=default.commit))
     known = backup.state_at(fixed.commit, head=head)
+    # 2. One incarnation of every topic; earlier ones may lack data that retention removed.
     incarnations = _incarnations(backup, known, request, head, fixed)
     latest = {shape.incarnation for shape in known.latest_shapes().values()}
     earlier = {each.incarnation for each in incarnations if each.taken} - latest
@@ -122,6 +124,7 @@ def find_point(
     shapes = state.latest_shapes()
     for topic in request.partitions.chosen if partitions_exist else ():
         request.partitions.check_exists(topic, shapes[topic].partitions if topic in shapes else 0)
+    # 3. The ends of partitions, and the cut.
     ends = _ends(state, request, head, incarnations)
     choice = fixed.cut or cut
     taken = choose_cut(
@@ -132,6 +135,7 @@ def find_point(
         ends_elsewhere=_ends_elsewhere(known, request, ends) or _reads_all(request, choice),
         unasked="" if choice is cut else "the restore that goes on began so",
     )
+    # 4. The point, refused if it lies inside a compacted range.
     point = point_in_time(
         state,
         ends={**ends, **taken.ends()},

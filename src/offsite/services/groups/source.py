@@ -222,6 +222,7 @@ class _Joining:
     def joined(self, patterns: GroupPatterns, topic_ids: Mapping[str, str] | None) -> GroupsAsOf:
         """The matching groups, on the matching topics."""
         found, latest = self.found, self.found.point.latest_shapes().values()
+        # 1. Groups on deleted topics, oldest deletion first, and groups that are gone from existing topics.
         named_ids = {shape.topic: shape.topic_id for shape in latest} if topic_ids is None else topic_ids
         meant = frozenset(TopicIncarnation(topic=name, topic_id=named_ids[name]) for name in named_ids)
         shapes = found.point.topics
@@ -230,16 +231,19 @@ class _Joining:
         all_gone = [*self._gone(), *(gone for each in deleted for gone in each.gone)]
         names = {*found.groups, *(name for each in deleted for name in each.groups)}
         self._check_known(patterns, {*names, *(each.group for each in all_gone)}, unread)
+        # 2. Groups that match the patterns; a gone group only when named in full.
         chosen = frozenset(patterns.select(names))
         gone = {(each.group, each.topic): each for each in all_gone if each.incarnation in meant}
         named_ones = {key: self.commits.of_gone(gone[key]) for key in sorted(gone) if key[0] in patterns.literals}
         taken = {key: found for key, found in named_ones.items() if found is not None and found.groups}
         earlier = [*(each for each in (of.only(chosen) for of in deleted) if each.groups), *taken.values()]
+        # 3. The point's own groups, without topics that earlier commits answer for.
         found = replace(found, groups={name: group for name, group in found.groups.items() if name in chosen})
         names_told = {*(each.of.incarnation.topic for each in deleted), *unread}
         if names_told:  # the snapshot's offsets on these topics are older, or of a newer topic with the name
             found = replace(found, groups=_filtered(found.groups, lambda topic: topic.topic not in names_told))
         found = found if topic_ids is None else found.of_incarnations(topic_ids)
+        # 4. Gone groups to offer by name, and notes for a person.
         offered = [gone[key] for key in sorted(gone) if key[0] not in patterns.literals and patterns.select(key[:1])]
         notes = [f"the groups of {name} are left out: {unread[name]}" for name in unread]
         notes += [

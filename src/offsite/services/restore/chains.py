@@ -67,17 +67,21 @@ def write_chains(  # noqa: PLR0913  # what to write, where, and who does it
     names = [topic.target for topic in plan.topics]
     remake = partial(unmake, ends=ends, admin=admin, held=held)
     for remaining in range(REMAKES_MAX, -1, -1):
+        # 1. Make missing topics; a remade topic that is not empty is made again.
         create_topics(admin, record.settings)
         if remaining and (filled := filled_topics(admin, lost)):
             remake(filled, _written(tasks), replayed=_replayed(tasks))
             continue
+        # 2. Check that nothing of earlier runs is lost, and that log starts may be moved.
         targets = find_targets(ends.records, ends.layout, admin, names, remade=lost)
         tasks = restore_tasks(plan, offsets, targets, made=record.created)
         check_nothing_lost(admin, dict(targets.starts) | _moved_starts(tasks))
         _check_may_move_starts(admin, tasks)
+        # 3. Write the missing partitions, schemas first.
         missing = [task for task in tasks if task.partition.target not in outcomes]
         for wave in schemas_first(missing, plan):
             outcomes |= _written_together(wave, write, runner=runner, on_progress=held.watched(on_progress))
+        # 4. Delete topics that cannot be continued, and begin them again.
         lost = lost_topics(_failures(outcomes), created=record.created)
         if not lost or not remaining:
             break

@@ -90,12 +90,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     cluster_id = admin.cluster().cluster_id
     with writing_records(backup):  # reading a store's time writes an object
         now_ms = backup.record_store.now_ms()
+    # 1. An unfinished restore of the same request fixes the restore point.
     unfinished = _unfinished(backup, admin, request, cluster_id)
     backup = backup.reading(is_named=request.is_named or unfinished is not None, as_of=request.as_of_head)
     check_to_read(backup, accept_rollback=request.accept_rollback)
     fixed = FixedPoint.of_restore(unfinished) if unfinished else None
     point = find_point(backup, request, fixed, cut=request.cut)
     check_groups(point.state, request.groups)
+    # 2. Chains to read, and the target topics that exist.
     selected = select_chains(point, request.selection).copyable()
     check_left_out(selected.chains, backup.store)
     names = target_names(selected, request.renames)
@@ -109,6 +111,7 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
     check_in_reach(plan.all_chains, backup.store)
     if backup.descriptor.cluster_id == cluster_id:
         plan = without_live_schemas(plan, request.selection, existing, unfinished)
+    # 3. Topics that keep their offsets.
     way = DIRECT if admin.may_write_outcomes() else BY_COORDINATOR
     open_max_s = way.open_part * TRANSACTION_OPEN_MAX_S
     offsets = decide_offsets(
@@ -121,12 +124,14 @@ def prepare_restore(backup: Backup, admin: ClusterAdmin, request: RestoreRequest
         cannot_replay=admin.cannot_replay(),
         way=way,
     )
+    # 4. Settings of the cluster and of the target topics; raises all problems at once.
     metadata, unset = plan_metadata(admin, backup.store, point.state, topics=names, apply=request.metadata)
     given = circumstances(admin, request, now_ms=now_ms)
     try:
         settings = () if unfinished else checked_settings(admin, plan.topics, existing, given, also=unset)
     except (TargetNotEmpty, RestoreRefused) as error:
         raise _with_way_on(backup, cluster_id, existing, error) from error
+    # 5. The record, with the original settings that other unfinished restores have set aside.
     others = [
         each
         for each in unfinished_asides(backup, but=unfinished.restore if unfinished else "")

@@ -98,17 +98,21 @@ class _Work:
         ) as settings:
             prepared = replace(prepared, record=replace(prepared.record, settings=settings))
             try:
+                # 1. Make the topics and write all partitions.
                 restored, receipts = replace(self, prepared=prepared)._write(on_progress)  # noqa: SLF001  # itself
             except (StoreUnavailable, StoreDenied) as error:
                 if made := named(prepared.record.created, most=5):
                     error.hint = f"{error.hint}; {made}, made by this restore, stay: the same command goes on with them"
                 raise
+            # 2. Read everything back, before topics get settings by which brokers delete records.
             proof = self._prove(restored, on_proof) if verify else None
+            # 3. Give the topics their final settings.
             self.held.check()
             notes = (
                 *repartition_notes(prepared.plan, prepared.request.repartition),
                 *finish_topics(self.cluster.admin, settings),
             )
+        # 4. Set cluster settings and consumer groups.
         self.held.check()
         applied = apply_metadata(self.cluster.admin, prepared.metadata)
         self.held.check()
@@ -116,6 +120,7 @@ class _Work:
         result = replace(
             _judged(_result(prepared, receipts, proof), prepared), metadata=applied, groups=groups, notes=notes
         )
+        # 5. Store the outcome: the restore has ended.
         self.held.check()
         outcome = restore_outcome(restored, records=result.records, size_bytes=result.bytes, proof=proof)
         put_outcome(

@@ -129,17 +129,21 @@ class _Chain:
 
     def run(self) -> RestoreSteps:
         """Write the missing pieces, let the log start where the source's log did, and store the map."""
+        # 1. Use up the offsets below the source's first batch.
         start = log_start(self._plan)
         self._fill_head()
+        # 2. Skip the pieces that earlier attempts wrote, and continue their open transactions.
         left = self._left()
         some = list(islice(left, 1))  # from here on the transactions left open by an earlier attempt are known
         self._catch_up()
+        # 3. Write the remaining pieces, every piece at its own offset.
         ahead = Ahead(chain(some, left), self._writer.open)
         for piece in ahead:
             self._writer.write(piece, ahead)
             yield
         self._writer.flush()
         self._writer.check_end(self._plan.end)
+        # 4. Let the log start where the source's did, and store the map.
         self._attempt.check()  # brokers fence records, not the deletion of records
         if start > self._task.target_start:
             delete_before(self._router, self._target, start)
