@@ -35,12 +35,11 @@ if TYPE_CHECKING:
 
 
 class PointWords(TypedDict, total=False):
-    """Options that name a part of a backup, and a restore point. Whatever is left out or None has the command's
-    default.
+    """Options for a part of a backup, and a restore point. An option left out, or None, has the command's default.
 
     `topics`, `exclude`: names, globs, `regex:…`. `partitions`: `orders:0,2-5`. `before`:
-    `topic=…,partition=…,offset=…`. `incarnation`: `orders=1`, `orders=oldest`, or `orders=` and how its topic id
-    begins. Times: ISO 8601, or `2h-ago`.
+    `topic=…,partition=…,offset=…`. `incarnation`: `orders=1`, `orders=oldest`, or `orders=` and the beginning of a
+    topic id. Times: ISO 8601, or `2h-ago`.
     """
 
     topics: Annotated[Sequence[str] | None, Option("Topics to restore [default: all of the backup].")]
@@ -84,9 +83,9 @@ class PointWords(TypedDict, total=False):
 
 
 class RestoreWords(PointWords, total=False):
-    """Options of a restore: `PointWords`, and how the records come back: `rename`: `old=new`. `repartition`:
-    `orders=12` or `12`. `batch_bytes`, `write_limit`: `64kB`, `50MB`. `metadata`: `all`, `none`, `acls`, `quotas`.
-    `groups`: `all`, `none`, or patterns."""
+    """Options of a restore: `PointWords`, and options for the target. `rename`: `old=new`. `repartition`: `orders=12`
+    or `12`. `batch_bytes`, `write_limit`: `64kB`, `50MB`. `metadata`: `all`, `none`, `acls`, `quotas`. `groups`: `all`,
+    `none`, or patterns."""
 
     rename: Annotated[
         Sequence[str] | None,
