@@ -1,1 +1,1 @@
-"""The repository: the key layout, the commit log, the catalog, and the state that they add up to."""
+"""The repository: key layout, commit log, catalog, and the state folded from the commits."""

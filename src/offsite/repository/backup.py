@@ -1,4 +1,4 @@
-"""One backup of a repository: its state, and the way to commit to it."""
+"""One backup of a repository: reads its state and commits to it."""
 
 from __future__ import annotations
 
@@ -32,25 +32,28 @@ from offsite.stores.looking_store import LookingStore, reading_now_ms
 from offsite.stores.store import Store
 
 UNFINISHED_AFTER_MS = 24 * 3_600_000
-"""How long nothing was written to a temporary file, by the store's clock, before it is nobody's: a writer adds to it
-every moment."""
+"""A temporary file is abandoned when nothing was written to the file for this time, by the store's clock. A living
+writer writes every moment."""
 
 _CHECKERS = 16
 
 OnDamage = Callable[[str], None]
-"""Takes what is wrong with a backup that can be used all the same, in a sentence."""
+"""Takes a sentence about a problem of a backup that remains usable."""
 
 
 def tell_journal(problem: str) -> None:
-    """Where nobody else wants to know."""
+    """Log the problem, for callers without a handler of their own."""
     warned("damaged", why=problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """`goes_on`: whoever reads has named a restore point, so a commit of a newer format behind it stops nothing.
-    `as_of`: whoever reads trusts no commit behind this one; None: all. `records_at`: where records of restores lie,
-    where that is elsewhere."""
+    """One backup in a store.
+
+    `allows_newer_format`: the reader named a restore point, so a later commit of a newer format is no error. `as_of`:
+    the reader trusts no commit after this number; None: trusts all. `records_at`: the store for restore records, if
+    separate from `store`.
+    """
 
     store: Store
     descriptor: BackupDescriptor
@@ -61,12 +64,13 @@ class Backup:
 
     @property
     def record_store(self) -> Store:
-        """Where restores, drills and changes of groups keep their records, and whose time they go by."""
+        """The store for records of restores, drills and group changes. Its clock dates the records."""
         return self.store if self.records_at is None else self.records_at
 
     def asked_now_ms(self) -> int:
-        """The time, epoch ms, that words such as `2h-ago` count from: that of the backup's own store, wherever records
-        lie; this machine's where that store denies the write that tells it, and records lie elsewhere for that."""
+        """The time (epoch ms) from which relative times such as `2h-ago` count back: the clock of the backup's own
+        store, wherever records lie. With a separate record store the backup's store may deny the write that reads its
+        clock; this machine's clock is used in that case."""
         return self.store.now_ms() if self.records_at is None else reading_now_ms(self.store)
 
     @property
@@ -82,27 +86,33 @@ class Backup:
         return Catalog(log=self.log)
 
     def keeping_records(self, place: Store) -> Backup:
-        """This backup with the records of its restores in `place`, which holds nothing but such. Raises
-        `RestoreRefused`, `DamagedObject`, and what the store raises."""
+        """This backup with its restore records in `place`, a store for records alone. Raises `RestoreRefused`,
+        `DamagedObject`, and what the store raises."""
         from offsite.repository.restores.elsewhere import check_records_of  # most looks at a backup have no such place
 
         check_records_of(place, self.descriptor)
         return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
 
     def looking(self) -> Backup:
-        """This backup for whoever changes nothing: where nothing can be written, too."""
+        """This backup for callers that change nothing. Works on a store without write access."""
         return replace(self, store=LookingStore(self.store))
 
     def reading(self, *, is_named: bool, as_of: int | None = None) -> Backup:
-        """This backup, to read a restore point from. `is_named`: somebody said which one, by its number or an id.
-        `as_of`: the backup as it was after this commit; what came since counts for nothing, whoever wrote it."""
+        """This backup, for reading a restore point.
+
+        `is_named`: the user named the restore point by number or id. `as_of`: the backup as of this commit; later
+        commits are ignored, whoever wrote them.
+        """
         known = self if as_of is None else replace(self, as_of=as_of)
         return replace(known, goes_on=True) if is_named else known
 
     def sound_state(self) -> BackupState:
-        """The newest state, to read from. Where a commit is damaged it is that of the last one before it: `on_damage`
-        is told, and the state says so (`unreadable`). Raises `DamagedCommit` when nothing is left, and `FormatTooNew`
-        where a commit is of a newer format, unless a restore point was named (`reading`)."""
+        """The newest state for reading.
+
+        If a commit is damaged: the state of the last commit before the damage. `on_damage` is called, and `unreadable`
+        of the state holds the reason. Raises `DamagedCommit` if no commit is usable, and `FormatTooNew` at a commit of
+        a newer format, unless a restore point was named (`for_reading`).
+        """
         if self.as_of is not None:
             return self._state_as_of(self.as_of)
         state = self.catalog.sound_state()
@@ -120,19 +130,19 @@ class Backup:
         return state
 
     def readable_state(self) -> BackupState:
-        """The same, to tell what there is: also where the commit behind it is of a newer format (`is_outdated`). Raises
-        `DamagedCommit`, `FormatTooNew` when nothing is left."""
+        """As `sound_state`, for listings: a later commit of a newer format is no error (`is_outdated`). Raises
+        `DamagedCommit` and `FormatTooNew` if no commit is usable."""
         state = self.catalog.sound_state()
         self._tell(state)
         return state
 
     def state(self) -> BackupState:
-        """The newest state, to go on from. Raises `DamagedCommit`, `FormatTooNew`."""
+        """The newest state, to commit to. Raises `DamagedCommit`, `FormatTooNew`."""
         return self.catalog.state()
 
     def state_at(self, seq: int, *, head: BackupState | None = None) -> BackupState:
-        """Restore point `seq`, with the segments that hold its data now; what it held and none of them holds is a hole
-        of it. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
+        """Restore point `seq`, with the segments that hold its data now. Data of the point without a segment today
+        becomes a hole of the point. Raises `NoSuchRestorePoint`, `DamagedCommit`."""
         head = head or self.sound_state()
         self.check_point(seq, head=head)
         if seq == head.seq:
@@ -172,14 +182,15 @@ class Backup:
         return found.seq
 
     def commit(self, changes: Changes, *, base: BackupState, writer: str) -> BackupState:
-        """Add one commit to `base`, the newest state the caller knows; the state with it.
+        """Append one commit to `base`, the newest state known to the caller. Returns the state after the commit.
 
-        Topics, positions and settings that `base` has already are left out. `writer` must be unique to the run. Every
-        segment is looked up first: one that cannot be seen from here (a folder that is not shared) must not be listed.
-        Raises `CommitLost` when somebody was faster, `PutOutcomeUnknown` when nobody knows: both ask for a new run.
-        `DamagedCommit` when commits behind `base` were lost: their numbers must not be used again; `CommitsGone` when
-        `base` itself was. A crash before the commit leaves orphans (see `leftovers`), a crash after it nothing.
-        Temporary files that killed processes left behind are swept at the end.
+        Topics, positions and settings already in `base` are left out. `writer` must be unique to the run. The store is
+        asked for every segment first: a segment invisible from here (in a folder that is not shared) must not be
+        listed. Raises `CommitLost` if another writer committed first, and `PutOutcomeUnknown` if the outcome is
+        unknown; both require a new run. Raises `DamagedCommit` if commits after `base` were lost, because their numbers
+        must not be reused, and `CommitsGone` if `base` itself was lost. A crash before the commit leaves orphans (see
+        `leftovers`); a crash after the commit leaves nothing. At the end, temporary files of killed processes are
+        removed.
         """
         if not base.is_own and (lost := self.lost_commit(base)):
             seal = self.layout.seal_key(lost)
@@ -217,13 +228,13 @@ class Backup:
         return replace(state, is_own=True)
 
     def lost_commit(self, head: BackupState) -> int | None:
-        """The newest commit behind `head`, where the log ends, that is known to have been there: it has a sealed
-        catalog. The end of the log does not tell by itself that there was more. None too if the log has gone on."""
+        """The newest lost commit after `head`, the end of the log: its sealed catalog proves that the commit existed.
+        The end of the log alone cannot show a loss. None also if the log has gone on."""
         lost = max(self.catalog.sealed(after=head.seq), default=None)
         return None if lost is None or self.store.head(self.layout.commit_key(head.seq + 1)) else lost
 
     def _sweep(self, *, before_ms: int) -> None:
-        """Remove temporary files of processes that were killed. Nothing depends on it, so nothing fails by it."""
+        """Remove temporary files of killed processes. A failure is logged and ignored."""
         try:
             swept = self.store.sweep_unfinished(before_ms=before_ms)
         except OffsiteError as error:
@@ -271,7 +282,7 @@ def _unaccounted(state: BackupState) -> set[RecordedHole]:
 
 
 def news(changes: Changes, base: BackupState) -> Changes:
-    """`changes` without the topics, positions and settings that `base` has already."""
+    """`changes` without the topics, positions and settings already in `base`."""
     return replace(
         changes,
         metadata=None if changes.metadata == base.metadata else changes.metadata,

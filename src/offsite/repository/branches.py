@@ -1,9 +1,8 @@
-"""The histories of a partition: what becomes of its segments when its log was cut back, and how earlier points find
-them.
+"""The histories of a partition: how a truncation splits its segments, and how earlier restore points find theirs.
 
-After an unclean leader election a log is another one from some offset on. The old history from there on is closed as a
-branch, the new one goes on in its place; below that offset both share the segments. A restore point of before the cut
-is served by the branch, through all cuts that came after it, newest first. Pure. See decision 0020.
+After an unclean leader election a log differs from some offset on. The old history from that offset is closed as a
+branch, and the new history continues in its place; below the offset both share the segments. A restore point from
+before the cut is served by the branch, through all later cuts, newest first. Pure. See decision 0020.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from offsite.repository.segments.segment import Segment, SegmentList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A closed history of a partition: what was backed up of `[at, end)` before commit `commit` found that the source's
-    log is another one from `at` on. `number` counts the branches of the partition from 1. `expired`: what retention
-    let go of it."""
+    """A closed history of a partition: the data backed up for `[at, end)` before commit `commit` found that the
+    source's log differs from `at` on. `number` counts the branches of the partition from 1. `expired`: spans that
+    retention removed from the branch."""
 
     partition_id: PartitionId
     number: int
@@ -34,20 +33,21 @@ class Branch:
 
     @property
     def last_commit(self) -> int:
-        """The newest restore point that this history belongs to."""
+        """The newest restore point of this history."""
         return self.commit - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histories:
-    """The segments of a partition on both sides of a cut: `kept` by the history that goes on, `closed` by the old."""
+    """The segments of a partition on both sides of a cut: `live` of the continuing history, `closed` of the old
+    history."""
 
     kept: SegmentList
     closed: SegmentList
 
 
 def cut_segments(found: Iterable[Segment], cut: CutBack) -> Histories:
-    """The segments of the partition parted at the cut. Raises `DamagedCommit` where the cut does not fit them."""
+    """The segments of the partition, split at the cut. Raises `DamagedCommit` if the cut does not fit the segments."""
     kept: list[Segment] = []
     closed: list[Segment] = []
     parted = False
@@ -82,7 +82,7 @@ def _unfit(cut: CutBack, why: str) -> Exception:
 
 
 def cut_holes(holes: Iterable[RecordedHole], cut: CutBack) -> list[RecordedHole]:
-    """The holes of the history that goes on: what lies behind the cut was missing in the old one."""
+    """The holes of the continuing history. Holes above the cut belong to the old history."""
     return [hole for hole in holes if hole.partition_id != cut.partition_id or hole.end <= cut.at] + [
         RecordedHole(partition_id=hole.partition_id, start=hole.start, end=cut.at, reason=hole.reason)
         for hole in holes
@@ -91,8 +91,9 @@ def cut_holes(holes: Iterable[RecordedHole], cut: CutBack) -> list[RecordedHole]
 
 
 def borders(branches: Iterable[Branch]) -> frozenset[int]:
-    """The offsets of one partition that no live segment may lie over: below them it is shared with older histories. A
-    cut behind a later one's offset is none, because what is live there came after both."""
+    """The offsets of one partition that no live segment may span: below them the segments are shared with older
+    histories. If a later cut has a lower or equal offset, an earlier cut is no border: the live data there is newer
+    than both cuts."""
     found: set[int] = set()
     for branch in sorted(branches, key=lambda each: each.number, reverse=True):
         if not found or branch.at < min(found):
@@ -101,7 +102,7 @@ def borders(branches: Iterable[Branch]) -> frozenset[int]:
 
 
 def segments_before(live: SegmentList, branches: Iterable[Branch]) -> SegmentList:
-    """The segments of a partition as they were before all of `branches` were cut off; `live` are those of today."""
+    """The segments of a partition before all of `branches` were cut off; `live` are the segments of today."""
     found = live
     for branch in sorted(branches, key=lambda each: each.number, reverse=True):
         below = (segment for segment in found if segment.start < branch.at)

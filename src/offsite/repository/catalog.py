@@ -1,13 +1,14 @@
-"""Where a backup's folded state is kept, so that opening it costs a few reads and commits, however long its history.
+"""The folded state of a backup, stored so that opening costs a few reads and commits, regardless of the length of
+history.
 
-A catalog is written when reading the commits since the last one would take a while: after 100 of them, or as soon as
-they hold 10,000 segments and positions. It is sealed by the hashes of its objects, and found through a small hint.
-Neither is trusted: a catalog counts only when it is whole, the commit it stands for has the hash it names, and the
-commit after that, whose writer made it, names the hash of its seal. (Commits of earlier versions name none.) Without
-any the whole log is folded. `verify` folds it in any case, and compares.
+A catalog is written when reading the commits since the last catalog would take a while: after 100 commits, or once they
+hold 10,000 segments and positions. The seal holds the hashes of the catalog's objects. A small hint names the newest
+catalog. Neither seal nor hint is trusted: a catalog counts only if all of its objects are whole, if its commit has the
+hash named in the catalog, and if the next commit, by the same writer, names the hash of the seal. (Commits of earlier
+versions name no seal.) Without a catalog the whole log is folded. `verify` always folds the whole log and compares.
 
-What a catalog holds of segments and old restore points lies in parts that later catalogs name again, so that writing
-one costs what is new. Parts are read when somebody looks at what is in them; where one is damaged, the commits tell.
+Segments and old restore points of a catalog lie in parts. Later catalogs name the parts again, so writing a catalog
+costs only the new entries. Parts are read on demand; in place of a damaged part the commits are folded.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from offsite.stores.store import PutResult
 
 COMMITS_PER_CATALOG = 100
 ENTRIES_PER_CATALOG = 10_000
-"""Segments, positions and the like in the commits since the last catalog: a third of a second for a reader."""
+"""Segments, positions and similar entries in the commits since the last catalog: a third of a second for a reader."""
 
 _FIRST_WINDOW = 1_000
-"""Numbers of commits among which an older catalog is looked for first."""
+"""Size of the first range of commit numbers searched for an older catalog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A catalog that was written: the hash of its `seal`, for the next commit to name, and the state that knows where
-    it lies now. Where another writer left other objects the hash is empty, and the state is as it was."""
+    """A written catalog: the hash of its `seal`, named by the next commit, and the `state`, which refers to the written
+    objects. If another writer had stored different objects: `seal` is empty and `state` unchanged."""
 
     seal: str
     state: BackupState
@@ -62,14 +63,14 @@ class Catalog:
     log: CommitLog
 
     def state(self, *, upto: int | None = None) -> BackupState:
-        """The state after commit `upto`, or after the newest. Raises `DamagedCommit`, `FormatTooNew`."""
+        """The state after commit `upto`, or after the newest commit. Raises `DamagedCommit`, `FormatTooNew`."""
         base = self._newest(upto)
         return fold(base.state, base.following)
 
     def sound_state(self) -> BackupState:
-        """The newest state that can be read: where a commit is damaged, or of a newer format, that of the last one
-        before it, which says so (`unreadable`, `is_outdated`). Raises `DamagedCommit`, `FormatTooNew` when there is
-        none before it."""
+        """The newest readable state. At a damaged commit or a commit of a newer format: the state of the commit before,
+        with `unreadable` and `is_outdated` set. Raises `DamagedCommit`, `FormatTooNew` if no commit before is usable.
+        """
         base = self._newest(None)
         followed = _Followed(base.following, base.state.seq)
         try:
@@ -81,8 +82,9 @@ class Catalog:
             return replace(sound, unreadable=error.message, is_outdated=isinstance(error, FormatTooNew))
 
     def _vouched_for(self, base: BackupState, upto: int) -> BackupState:
-        """The state after commit `upto`; after the one before it where the next commit names another one, and nothing
-        but that one could vouch for it. A digest can: then it is the next one that does not follow."""
+        """The state after commit `upto`. If the next commit names another hash and commit `upto` has no digest: the
+        state after the commit before, because nothing else vouches for commit `upto`. If commit `upto` has a digest,
+        the digest vouches for it, and the next commit is the wrong one."""
         state = fold(base, self.log.read(after=base.seq, upto=upto))
         named = self.log.previous_named_by(upto + 1)
         if named in {None, state.head_hash} or upto == base.seq or self.log.has_digest(upto):
@@ -92,7 +94,8 @@ class Catalog:
         return fold(base, self.log.read(after=base.seq, upto=upto - 1))
 
     def write(self, state: BackupState) -> Kept:
-        """Keep `state`. Where another writer left other objects, it is left to that one; the next comes soon enough."""
+        """Store `state` as a catalog. If another writer has stored different objects, leave theirs; a later commit
+        writes the next catalog."""
         store = self.log.store
         keeping = self._keeping(state)
         for key, data in keeping.objects:
@@ -111,15 +114,16 @@ class Catalog:
             return Keeping.of(replace(state, segments=told), reader)
 
     def is_due(self, state: BackupState) -> bool:
-        """Whether whoever opens the backup would have much to read since the last catalog that counts."""
+        """Whether the commits since the last valid catalog would take a reader long enough to justify a new catalog."""
         most = max(ENTRIES_PER_CATALOG, len(state.positions) // 2)  # a catalog itself has an entry for each partition
         return state.loose_commits >= COMMITS_PER_CATALOG or state.loose_entries >= most
 
     def read(self, seq: int) -> BackupState:
-        """The catalog of commit `seq`. Raises `DamagedObject` when it is missing, not whole, or not of this log; for
-        its parts, when they are looked at.
+        """The catalog of commit `seq`. Raises `DamagedObject` if the catalog is missing, incomplete, or of another log;
+        for parts, on first use.
 
-        Whether the next commit names it is not looked at: see `read_named`."""
+        Does not check that the next commit names the catalog: see `read_named`.
+        """
         return self._sealed(PartsReader(log=self.log, seq=seq, is_strict=True), self._seal(seq))
 
     def read_named(
@@ -130,10 +134,10 @@ class Catalog:
         is_strict: bool = True,
         shared: SharedParts | None = None,
     ) -> BackupState | None:
-        """The catalog of commit `seq`, if `following`, the next commit, whose writer made it, stands for it. None where
-        that commit is not there, or its writer kept none: nothing says whose it is, a killed run leaves one. Raises
-        `DamagedObject` as `read` does, and when the next commit names another one. Not `is_strict`: where a part turns
-        out to be damaged, the commits tell what it held. `shared`: of the catalog that was read before."""
+        """The catalog of commit `seq`, if `following`, the next commit, by the catalog's own writer, names its seal.
+        None if the next commit is missing, or if its writer stored no catalog: a killed run may have left the objects.
+        Raises `DamagedObject` as `read`, and if the next commit names another seal. Without `is_strict` the commits
+        replace a damaged part. `shared`: parts of the catalog read before."""
         if following is None or following.commit.catalog == "":
             return None
         seal, named = self._seal(seq), following.commit.catalog
@@ -167,7 +171,8 @@ class Catalog:
         return _Base(state=BackupState(backup=self.log.layout.backup), following=self.log.read(after=0, upto=upto))
 
     def _base(self, seq: int, upto: int | None) -> _Base | None:
-        """None where nothing stands for the catalog. The first commit after it says so, and is not read twice."""
+        """None if no commit names the catalog. The first commit after the catalog is read for the check, and not a
+        second time."""
         following = self.log.read(after=seq, upto=max(upto, seq + 1) if upto is not None else None)
         first = next(following, None)
         state = self.read_named(seq, first, is_strict=False)
@@ -176,7 +181,7 @@ class Catalog:
         return _Base(state=state, following=chain([first] if first and seq != upto else [], following))
 
     def _candidates(self, upto: int | None) -> Iterator[int]:
-        """Numbers of catalogs that may exist at or below `upto`, best first; lists only when the hint does not help."""
+        """Numbers of possible catalogs at or below `upto`, best first. Lists the store only if the hint is no help."""
         tried = self._hinted()
         if tried is not None and (upto is None or tried <= upto):
             yield tried
@@ -184,8 +189,8 @@ class Catalog:
         yield from (seq for seq in listed if seq != tried)
 
     def _sealed_upto(self, upto: int) -> Iterator[int]:
-        """The numbers of catalogs up to `upto`, newest first: listed in windows, each ten times as long as the one
-        before, since there may be tens of thousands and the first will do."""
+        """The numbers of catalogs up to `upto`, newest first. Lists in windows, each ten times as long as the window
+        before: there may be tens of thousands of catalogs, and usually the first is enough."""
         window = _FIRST_WINDOW
         while upto > 0:
             after = max(0, upto - window)
@@ -193,7 +198,7 @@ class Catalog:
             upto, window = after, 10 * window
 
     def sealed(self, *, after: int = 0) -> tuple[int, ...]:
-        """The numbers of all catalogs behind commit `after` that have a seal, ascending."""
+        """The numbers of all sealed catalogs after commit `after`, ascending."""
         return tuple(self._numbers(after))
 
     def _numbers(self, after: int) -> Iterator[int]:
@@ -203,7 +208,7 @@ class Catalog:
                 yield seq
 
     def hinted(self) -> int | None:
-        """The number that the hint names. Raises `DamagedObject`, `FormatTooNew`."""
+        """The catalog number in the hint. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.log.layout.hint_key
         data = self.log.store.get(key)
         return None if data is None else parse_json_object(data, source=key, damaged=damaged_catalog).count("seq")
@@ -218,7 +223,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """A state to go on from, and the commits after it."""
+    """A state to fold from, and the commits after the state."""
 
     state: BackupState
     following: Iterator[StoredCommit]
@@ -233,7 +238,7 @@ def _first_form(seal: FirstSeal, reader: PartsReader) -> BackupState:
 
 
 def _read(seal: Seal, reader: PartsReader) -> BackupState:
-    """Nothing of a part is read yet."""
+    """The state of a catalog; reads no part."""
     layout = reader.log.layout
     tail, partitions = layout.history_key(reader.seq), layout.catalog_key(reader.seq)
     lines = decode_lines(reader.get(tail, content=seal.tail), key=tail)
@@ -247,7 +252,7 @@ def _read(seal: Seal, reader: PartsReader) -> BackupState:
 
 
 class _Followed:
-    """Passes commits on; `seq` is the last one whose successor was asked for, so that it was taken for sound."""
+    """Passes commits on. `seq`: the last commit whose successor was requested, hence accepted as sound."""
 
     def __init__(self, commits: Iterator[StoredCommit], seq: int) -> None:
         self._commits = commits

@@ -1,7 +1,7 @@
-"""A commit: one numbered, immutable JSON object; the chain of them is the backup.
+"""A commit: one numbered, immutable JSON object. The chain of commits is the backup.
 
-A commit names the SHA-256 of the bytes of the one before, so that a removed, swapped or altered one is seen. Its byte
-form is canonical (see `json_form`), which is how a writer recognises its own work after a lost answer. Pure data.
+A commit names the SHA-256 of the bytes of the previous commit, so a removed, swapped or altered commit is noticed. The
+byte form is canonical (see `json_form`), so a writer recognises its own commit after a lost answer. Pure data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ LIVE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class TopicIncarnation:
-    """A topic and its id: made again under the same name it is another one. The id is empty if the source has none."""
+    """A topic name with its topic id. A topic deleted and created again under the same name is a different incarnation.
+    The id is empty if the source has no topic ids."""
 
     topic: str
     topic_id: str
@@ -44,7 +45,7 @@ class PartitionId:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition as Kafka names it."""
+        """Topic and partition number, as in Kafka."""
         return TopicPartition(topic=self.topic, partition=self.partition)
 
     def __str__(self) -> str:
@@ -53,11 +54,14 @@ class PartitionId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """A topic as the source described it: `configs` are the non-default ones, sorted by name. `holds_schemas`: it is
-    where a schema registry keeps what it knows. `was_compacted`: its cleanup policy was `compact` in this run or an
-    earlier one, so that records at its end may be gone. `deleted_ms`: when a run found it deleted at the source, by the
-    store's clock (epoch ms); -1 while it is there, or nobody can say. `configs_unread`: the run was not allowed to read
-    its settings, and `configs` are those of the last run that was."""
+    """A topic as described by the source.
+
+    `configs`: the non-default settings, sorted by name. `holds_schemas`: the topic holds the data of a schema registry.
+    `was_compacted`: the cleanup policy was `compact` in this run or an earlier run, so records at the end may be
+    missing. `deleted_ms`: when a run found the topic deleted at the source, by the store's clock (epoch ms); -1 while
+    the topic exists or its existence is unknown. `configs_unread`: the run lacked the right to read the settings, and
+    `configs` are from the last run with the right.
+    """
 
     topic: str
     topic_id: str
@@ -75,23 +79,23 @@ class TopicShape:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it is known to be deleted at the source."""
+        """Whether the topic is known to be deleted at the source."""
         return self.deleted_ms != NOT_DELETED
 
     @property
     def partition_ids(self) -> Iterator[PartitionId]:
-        """The ids of its partitions, in the order of their numbers."""
+        """The ids of the topic's partitions, by number."""
         for number in range(self.partitions):
             yield PartitionId(topic=self.topic, topic_id=self.topic_id, partition=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a partition is backed up: everything below `end` is in segments, in holes, or never existed.
+    """How far a partition is backed up: every offset below `end` is in a segment, in a hole, or never existed.
 
-    `log_start` is the first offset the source still had; `end` the next offset to read. `leader_epoch`: that in which
-    the source's leader told its end; -1 where it is not known. `last_batch`: the last one that is backed up; None where
-    there is none, or an earlier version wrote the commit.
+    `log_start`: the first offset in the source's log. `end`: the next offset to read. `leader_epoch`: the epoch of the
+    leader that reported the log's end; -1 if unknown. `last_batch`: the last batch in the backup; None if there is
+    none, or if an earlier version wrote the commit.
     """
 
     partition_id: PartitionId
@@ -105,25 +109,25 @@ class Position:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing that is backed up reaches over it: so it is since positions know their leader epoch."""
+        """Whether no batch in the backup ends after the position. True for every position with a leader epoch."""
         return self.leader_epoch != NO_EPOCH
 
 
 CONSUMED, DECLARED = "consumed", "declared"
-"""Reasons of holes that are no loss."""
+"""Reasons of holes without loss."""
 
 UNACCOUNTED = "unaccounted"
-"""The reason of a hole that no commit names: a commit moved a position past its offsets, and did not say what is there.
-No writer of ours does so."""
+"""The reason of a hole without an explanation: a commit moved a position past the offsets and did not account for them.
+No writer of offsite does so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedHole:
-    """Offsets `[start, end)` that the source no longer had when it was read.
+    """Offsets `[start, end)` missing at the source when the source was read.
 
-    `reason`: `retention` or `truncation`. `consumed`: all groups that read the partition had committed beyond it.
-    `declared`: whoever made the backup said that the topic is emptied on purpose. `unaccounted`: nobody says whether
-    the source had them.
+    `reason`: `retention` or `truncation`; `consumed`: all groups of the partition had committed beyond the hole;
+    `declared`: the backup was created with the statement that the topic is emptied on purpose; `unaccounted`: unknown
+    whether the source had the offsets.
     """
 
     partition_id: PartitionId
@@ -138,7 +142,7 @@ class RecordedHole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftBehind:
-    """A partition that the commit's run could not back up to its end, and the id of the error that kept it from it."""
+    """A partition that the commit's run could not back up to its end, with the id of the error."""
 
     partition_id: PartitionId
     error: str
@@ -146,10 +150,13 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutBack:
-    """A log that a leader of a later epoch has cut back: from offset `at` on it is another one than what was backed up
-    of it, to `end`. The evidence: of what leaders up to `epoch` wrote, the last epoch in which the backup had read, the
-    leader of `leader_epoch` has nothing from `at` on. `below`, `above`: the parts of the segment that reaches over
-    `at`, None for a part without batches; both None where there is no such segment."""
+    """A truncation by a leader of a later epoch: from offset `at` on, the log differs from the backup, which reached to
+    `end`.
+
+    The evidence: `epoch` is the last epoch read by the backup. Of the records written by leaders up to `epoch`, the
+    leader of `leader_epoch` has none from `at` on. `below`, `above`: the parts of the segment that spans `at`, None for
+    a part without batches; both None if no segment spans `at`.
+    """
 
     partition_id: PartitionId
     at: int
@@ -166,8 +173,8 @@ class CutBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenGap:
-    """Offsets `[start, end)` outside the segments that hold no record. `evidence` says by what that is known, `seen_at`
-    where (see `offsite.log.chunk.Gap`)."""
+    """Offsets `[start, end)` outside of the segments, proven to hold no record. `evidence` names the proof, `seen_at`
+    its offset (see `offsite.log.chunk.Gap`)."""
 
     partition_id: PartitionId
     start: int
@@ -178,9 +185,11 @@ class ProvenGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredRange:
-    """Offsets `[start, end)` of a partition that retention let go: no restore point that is left needs them. Its ends
-    are those of segments, or it reaches over all that is held on that side; one that begins where the partition does
-    starts at 0. `branch`: the number of the closed history that it is of, `LIVE` for the one that goes on."""
+    """Offsets `[start, end)` of a partition, removed by retention because no remaining restore point needs them.
+
+    The ends are those of segments, or reach beyond all data held on that side; a range at the beginning of the
+    partition starts at 0. `branch`: the number of the closed history, `LIVE` for the continuing history.
+    """
 
     partition_id: PartitionId
     start: int
@@ -193,9 +202,9 @@ class ExpiredRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedRange:
-    """Offsets `[start, end)` of a partition of which its segments hold the latest record of each key, and not those
-    that it superseded within the range: compacted here, whatever the source does. `until_ms`: the latest time of a
-    record that they held before (epoch ms), -1 where it is not known."""
+    """Offsets `[start, end)` of a partition, compacted in the backup, independently of the source: the segments hold
+    the latest record of each key within the range. `until_ms`: the latest record time before the compaction (epoch ms),
+    -1 if unknown."""
 
     partition_id: PartitionId
     start: int
@@ -208,8 +217,8 @@ class CompactedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """The wish of a person that restore point `seq` stays, with the `reason`, until a time by the store's clock (epoch
-    ms; `FOR_EVER`). No commit drops a point that is pinned: the pin is taken off first, or in the same commit."""
+    """A user's request to keep restore point `seq`, with the `reason`, until a time by the store's clock (epoch ms;
+    `FOR_EVER`). No commit drops a pinned point: the pin is removed before, or in the same commit."""
 
     seq: int
     reason: str
@@ -218,9 +227,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A restore point with an ordered id and a consistent cut: `ends` holds one end offset per partition; `classes` is
-    empty, for the cut of the commit has the class of each topic. In a state `ends` are left out where they are all the
-    positions that its commit leaves."""
+    """A restore point with an ordered id and a consistent cut. `ends`: one end offset per partition. `classes` is
+    empty, because the commit's cut holds the class of each topic. A state omits `ends` equal to the positions after the
+    commit."""
 
     id: int
     taken_at_ms: int
@@ -230,7 +239,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRef:
-    """An object beside the commits, and the hash of its bytes."""
+    """The key of an object beside the commits, and the hash of its bytes."""
 
     key: str
     hash: str
@@ -238,8 +247,9 @@ class SnapshotRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassProgress:
-    """How far a pass over the source is, in offsets: `copied` of the `planned` ones, which lay between the committed
-    positions and the ends of the logs when it began. Holes and gaps count as copied: they are accounted for."""
+    """The progress of a pass over the source, in offsets: `copied` of `planned`. `planned` are the offsets between the
+    committed positions and the log ends at the start of the pass. Holes and gaps count as copied, because they are
+    accounted for."""
 
     copied: int
     planned: int
@@ -247,24 +257,23 @@ class PassProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a writer wants to commit; number, time and chain are added when it is appended.
+    """The content of a commit; number, time and chain are added on append.
 
-    Full lists of `topics` and `positions` may be given: those that did not change are left out.
-    `removed` are keys of live segments; `forgotten` are half-open ranges of commit numbers that stop being restore
-    points. `groups` is the key of a group snapshot that is already stored; `metadata` names the cluster's settings,
-    which are stored already too, `cut` the consistent cut for the ends that the commit leaves. `gaps` complete what
-    `segments` and `holes` account for of the moved positions; `explained` are holes of earlier commits of the same run,
-    with the reason that was found since; `cut_refused`: the cut must not be used;
-    `accounted`: together they account for every offset. Commits of earlier versions did not say so. `left_behind` are
-    partitions that this run could not copy, or not to their end. `incomplete`: the run goes on; a commit of it that is
-    complete follows, unless it is broken off; `progress` is how far it was then, None in older commits.
-    `cut_back` comes before all else: what was backed up behind it becomes a closed branch, and positions go on from
-    there.
+    `topics` and `positions` may be full lists: unchanged entries are left out on commit. `segments` are new; `removed`:
+    keys of live segments; `forgotten`: half-open ranges of commit numbers that stop being restore points. `groups`: the
+    key of a stored group snapshot. `metadata`: the stored cluster settings. `cut`: the stored consistent cut for the
+    ends after the commit; `cut_refused`: the cut must not be used. `gaps` account, with `segments` and `holes`, for the
+    offsets of moved positions. `explained`: holes of earlier commits of the same run, with a reason found later.
+    `accounted`: the commit accounts for every offset; commits of earlier versions gave no such promise. `left_behind`:
+    partitions that the run could not copy to their end, or not at all. `incomplete`: the run goes on, and ends with a
+    complete commit unless interrupted; `progress`: the run's progress at the commit, None in older commits. `cut_back`
+    applies before all other changes: the data above the cut becomes a closed branch, and positions continue from the
+    cut.
 
-    `expired` names what retention lets go: the segments inside, of the live history or of a branch, are needed by no
-    restore point that is left once `forgotten` ones are gone. `compacted`: `segments` hold less of these ranges than
-    the `removed` ones did. `pinned` keeps restore points, `unpinned` are numbers of those that are no longer kept so.
-    `seal`: it does nothing but take its number, so that nobody else can; no source was looked at.
+    `expired`: ranges removed by retention; once the `forgotten` points are gone, no remaining point needs the segments
+    inside, of the live history or of a branch. `compacted`: in these ranges `segments` hold fewer records than the
+    `removed` segments. `pinned`: restore points to keep; `unpinned`: numbers of restore points without their pin from
+    now on. `seal`: the commit only occupies its number; no source was read.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -293,50 +302,50 @@ class Changes:
 
     @property
     def takes_away(self) -> bool:
-        """Whether a reader that knows nothing of retention would take what is left for something else."""
+        """Whether a reader without knowledge of retention would misread the commit."""
         return any((self.expired, self.compacted, self.pinned, self.unpinned))
 
     @property
     def lets_go(self) -> bool:
-        """Whether restore points, or records that they held, are gone with it on its word alone."""
+        """Whether the commit, by its word alone, removes restore points or their records."""
         return bool(self.expired or self.compacted or self.forgotten)
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether it is believed only once it was judged (decision 0043): it lets something go, or sets or takes off
+        """Whether the commit must be judged before it is believed (decision 0043): it removes data, or sets or removes
         pins."""
         return self.lets_go or bool(self.pinned or self.unpinned)
 
     @property
     def is_upkeep(self) -> bool:
-        """Whether the commit only looks after what is held (a roll-up, a compaction, retention, a pin): nothing of the
-        source was read for it, and it is no sign of life of a backup."""
+        """Whether the commit only maintains stored data (roll-up, compaction, retention, pin). The source was not read,
+        so the commit is no sign that the backup is alive."""
         says_of_source = (self.accounted, self.positions, self.topics, self.cut_back, self.holes)
         return (self.takes_away or bool(self.removed or self.forgotten)) and not any(says_of_source)
 
     @property
     def snapshot_keys(self) -> tuple[str, ...]:
-        """The keys of the objects beside the commits that it names."""
+        """The keys of the objects beside the commits that the commit names."""
         refs = (each.key for each in (self.metadata, self.cut) if each is not None)
         return (*([self.groups] if self.groups else []), *refs)
 
     @property
     def outdates_cut(self) -> bool:
-        """Whether the cut of the commit before is another state's afterwards: of other ends, or of other groups."""
+        """Whether the previous commit's cut no longer fits: the ends or the groups changed."""
         return bool(self.positions or self.cut_back or self.groups)
 
     @property
     def entries(self) -> int:
-        """How many there are of what a commit may hold thousands of: what it costs to read them."""
+        """The number of entries in the long lists: the cost of reading the commit."""
         parts = (self.segments, self.removed, self.holes, self.explained, self.gaps, self.positions, self.expired)
         return sum(map(len, parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit as stored. `committed_at_ms` is the store's clock, never below that of the commit before. `catalog` is
-    the hash of the seal of the catalog of the commit before, empty where its writer kept none; None in commits of
-    earlier versions, which did not say."""
+    """One commit as stored. `committed_at_ms` is the store's clock, never below that of the previous commit. `catalog`:
+    the hash of the seal of the previous commit's catalog, empty if the writer stored none; None in commits of earlier
+    versions, which did not state it."""
 
     backup: str
     seq: int
@@ -361,8 +370,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCommit:
-    """A commit with the hash of its bytes, which the next one names. `has_digest`: it vouches for its bytes itself;
-    those of earlier versions do not."""
+    """A commit with the hash of its bytes, named by the next commit. `has_digest`: the commit contains a digest of its
+    own bytes; commits of earlier versions contain none."""
 
     commit: Commit
     hash: str

@@ -1,4 +1,4 @@
-"""Commits as bytes: the canonical JSON form, and the strict reader of it."""
+"""Commits as bytes: the canonical JSON form, and its strict reader."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _HINT = (
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """The one byte form of `commit`. Empty lists and absent parts are left out."""
+    """The canonical bytes of `commit`. Empty lists and absent parts are left out."""
     return encode_object(
         {
             "format": _format_of(commit.changes),
@@ -75,8 +75,8 @@ def _format_of(changes: Changes) -> int:
 
 
 def decode_commit(data: bytes, *, key: str) -> Commit:
-    """Read the commit object `key`. Raises `DamagedCommit` for anything a writer of offsite would not have written,
-    `FormatTooNew`. Keys that are not known are ignored."""
+    """Read the commit object `key`. Raises `FormatTooNew`, and `DamagedCommit` for anything that no writer of offsite
+    writes. Unknown keys are ignored."""
     item = parse_json_object(data, source=key, damaged=damaged_commit, newest=NEWEST_FORMAT)
     try:
         commit = _commit_from_json(item)
@@ -90,7 +90,7 @@ def decode_commit(data: bytes, *, key: str) -> Commit:
 
 
 def _check_names(commit: Commit, key: str) -> None:
-    """Whatever a commit names lies in its own backup, at a place of its kind."""
+    """Check that every object named by a commit lies in the commit's own backup, in the folder of its kind."""
     layout = BackupLayout(backup=commit.backup)
     changes = commit.changes
     for segment in changes.segments:  # the rest of the key was compared with what the segment says
@@ -109,7 +109,7 @@ def _check_names(commit: Commit, key: str) -> None:
 
 
 def commit_hash(data: bytes) -> str:
-    """What the next commit names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    """The hash that the next commit names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

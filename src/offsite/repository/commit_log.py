@@ -1,11 +1,12 @@
-"""The commit log of one backup: dense numbers, create-only objects, each naming the hash of the one before.
+"""The commit log of one backup: consecutive numbers, create-only objects, each naming the hash of the previous commit.
 
-Whoever creates number n+1 has committed; everything written before is garbage until then. Nothing here is ever deleted.
+The writer that creates number n+1 has committed; all objects written before are garbage until then. This module never
+deletes.
 
-Two writers that both read commit n try to create the same key, and the store lets one of them: no lock is needed, and
-the one that lost has changed nothing that counts. Dense numbers show that a commit in the middle is missing, which a
-listing alone would not. The hash shows that a commit was put in the place of another one: the next one names it, and a
-head that somebody wrote down vouches for all commits up to it.
+Two writers that both read commit n try to create the same key, and the store accepts one of them. No lock is needed,
+and the losing writer has changed nothing that counts. Consecutive numbers reveal a missing commit in the middle; a
+listing alone would not. The hash reveals a replaced commit, because the next commit names the original. A recorded head
+hash vouches for all commits up to the head.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ _WINDOW = 4 * _READERS
 """Commits read ahead: hides the latency of an object store and bounds the memory."""
 
 _MISSING_MAX = 1000
-"""How many missing commits before one that is there are told of: a stranger's may have any number."""
+"""At most so many missing commits are reported before an existing commit: a forged commit may have any number."""
 
 Unread: TypeAlias = DamagedCommit | FormatTooNew
-"""Why a commit that is there, or should be, cannot be used."""
+"""Why an expected commit cannot be used."""
 
 UNREAD = (DamagedCommit, FormatTooNew)
 
 _Numbered = tuple[int, str | DamagedCommit]
-"""A number, and the key of its commit or why there is none."""
+"""A commit number with the commit's key, or with the error in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedCommit:
-    """A commit that is not stored yet, and the bytes that it will be."""
+    """A commit before it is stored, with its bytes."""
 
     stored: StoredCommit
     data: bytes
@@ -55,10 +56,10 @@ class CommitLog:
     layout: BackupLayout
 
     def append(self, sealed: SealedCommit) -> StoredCommit:
-        """Create the commit under its number, or raise `CommitLost` when another writer has it.
+        """Create the commit under its number. Raises `CommitLost` if another writer has the number.
 
-        An equal one that is there already is our own (its writer id is unique). `PutOutcomeUnknown` leaves the
-        question to the next run: the commit is there in full, or not at all.
+        An equal existing commit is our own, because the writer id is unique. After `PutOutcomeUnknown` the next run
+        decides: the commit exists in full, or not at all.
         """
         commit, data = sealed.stored.commit, sealed.data
         key = self.layout.commit_key(commit.seq)
@@ -68,7 +69,7 @@ class CommitLog:
         return sealed.stored
 
     def _lost(self, commit: Commit) -> CommitLost:
-        """The error that says what was committed under the number, where that can be read now."""
+        """The error, with the content of the winning commit if readable."""
         message = f"another writer made commit {commit.seq} of {commit.backup}"
         try:
             first = self.get(commit.seq)
@@ -86,23 +87,23 @@ class CommitLog:
         )
 
     def sealed(self, commit: Commit) -> SealedCommit:
-        """The commit as it would be stored; writes nothing."""
+        """The commit with its bytes; writes nothing."""
         data = encode_commit(commit)
         return SealedCommit(stored=StoredCommit(commit=commit, hash=commit_hash(data)), data=data)
 
     def get(self, seq: int) -> StoredCommit | None:
-        """Commit `seq`, or None when there is none."""
+        """Commit `seq`, or None if there is none."""
         key = self.layout.commit_key(seq)
         data = self._bytes(key)
         return None if data is None else self._decoded(key, data)
 
     def has_digest(self, seq: int) -> bool:
-        """Whether commit `seq`, which can be read, vouches for its own bytes."""
+        """Whether commit `seq`, a readable commit, contains a digest of its own bytes."""
         stored = self.get(seq)
         return stored is not None and stored.has_digest
 
     def previous_named_by(self, seq: int) -> str | None:
-        """The hash by which commit `seq` names the one before it; None when that cannot be known."""
+        """The hash of the previous commit, as named by commit `seq`; None if unknown."""
         try:
             stored = self.get(seq)
         except UNREAD:
@@ -110,10 +111,10 @@ class CommitLog:
         return None if stored is None else stored.commit.previous
 
     def read(self, *, after: int, upto: int | None = None) -> Iterator[StoredCommit]:
-        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable one, and
-        `FormatTooNew` at one of a newer format, after those before it.
+        """The commits `after` < number <= `upto` in order. Raises `DamagedCommit` at a missing or unreadable commit,
+        and `FormatTooNew` at a commit of a newer format; earlier commits are yielded first.
 
-        Neither their chain nor their content is judged here: `fold` does that.
+        Does not check the chain or the content: `fold` does.
         """
         for _, each in self.try_read(after=after, upto=upto):
             if isinstance(each, Unread):
@@ -121,33 +122,33 @@ class CommitLog:
             yield each
 
     def read_back(self, *, upto: int) -> Iterator[StoredCommit]:
-        """The commits from number `upto` down, each read only when it is asked for; a missing one is passed over.
-        Raises `DamagedCommit`."""
+        """The commits from number `upto` down, each read on demand. Missing commits are skipped. Raises
+        `DamagedCommit`."""
         for seq in range(upto, 0, -1):
             if (stored := self.get(seq)) is not None:
                 yield stored
 
     def read_down(self, *, upto: int) -> Iterator[StoredCommit]:
-        """The commits from number `upto` down, many read at once; what is missing or unreadable is left out."""
+        """The commits from number `upto` down, many read at once. Missing and unreadable commits are skipped."""
         for high in range(upto, 0, -_WINDOW):
             found = [each for _, each in self.try_read(after=max(0, high - _WINDOW), upto=high)]
             yield from (each for each in reversed(found) if isinstance(each, StoredCommit))
 
     def try_read(self, *, after: int, upto: int | None = None) -> Iterator[tuple[int, StoredCommit | Unread]]:
-        """The commits `after` < number <= `upto` with their numbers, and an error in the place of each one that is
-        missing, unreadable, or of a newer format."""
+        """The commits `after` < number <= `upto` with their numbers. An error stands in place of a missing or
+        unreadable commit, and of a commit of a newer format."""
         listed = own(self.store.list(self.layout.commits_prefix, start_after=self.layout.commit_key(after)))
         known = self._numbered(listed, after, upto)
         while window := list(islice(known, _WINDOW)):
             yield from self._read_at_once(window)
 
     def _read_at_once(self, known: Sequence[_Numbered]) -> list[tuple[int, StoredCommit | Unread]]:
-        """Never yields while threads run: a generator dropped there may hang the process when it is collected."""
+        """Never yields while threads run: a generator dropped at a yield may hang the process when collected."""
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="commits") as pool:
             return list(pool.map(self._tried, known))
 
     def _numbered(self, listed: Iterator[ObjectInfo], after: int, upto: int | None) -> Iterator[_Numbered]:
-        """The keys of commits, and errors for those between them that are not there."""
+        """The keys of commits, and errors for the missing numbers between them."""
         expected = after + 1
         for info in listed:
             if (seq := parse_commit_key(info.key)) is None:
@@ -162,7 +163,8 @@ class CommitLog:
             yield from self._unlisted(expected)
 
     def _unlisted(self, seq: int) -> Iterator[_Numbered]:
-        """A link or a folder in the place of the next commit is in no list: the history must not seem to end there."""
+        """An error if a link or a folder occupies the next commit's place. Listings omit links and folders, and the
+        history must not seem to end there."""
         try:
             self.store.head(self.layout.commit_key(seq))
         except DamagedObject as error:
@@ -196,8 +198,7 @@ class CommitLog:
 
 
 def _let_go_or_kept(changes: Changes) -> str:
-    """What a commit did that is made beside a run that backs up; empty for one of such a run. A retention takes ended
-    pins off with it."""
+    """What a maintenance commit did; empty for a commit of a backup run. A retention also removes ended pins."""
     if not changes.is_upkeep:
         return ""
     if changes.compacted:

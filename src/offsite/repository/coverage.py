@@ -1,10 +1,11 @@
-"""What of a partition's offsets is accounted for: the one reckoning of those who write, read and verify. Pure.
+"""Accounts for the offsets of a partition; shared by writer, reader and verify. Pure.
 
-What accounts for offsets that a commit moves a position past: a segment, from its first batch to the end of its last
-one; a hole; a proven gap. A segment's range says nothing by itself: where no batch is, a gap has to say why.
+A commit that moves a position past offsets accounts for them by segments, holes and proven gaps. A segment accounts for
+the offsets from its first batch to the end of its last batch. The segment's range alone proves nothing: where no batch
+is, a gap must give the reason.
 
-What was accounted for once may lose its segments to later commits. A merge is no loss: the segments that replace others
-cover what they held. Anything else is a hole of the restore points that held it.
+Later commits may remove segments. A merge loses nothing: the new segments cover the old ones. Any other removal is a
+hole of the restore points that held the data.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from offsite.repository.segments.segment import Segment
 from offsite.repository.state import BackupState, segment_partition
 
 REMOVED = "removed"
-"""The reason of a hole that later commits left: the source had it, the backup has it no more."""
+"""The reason of a hole caused by a later commit: the source had the data, and the backup no longer has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unaccounted:
-    """Offsets that a commit passed over without saying what is there."""
+    """Offsets passed over by a commit without an account."""
 
     partition_id: PartitionId
     start: int
@@ -36,24 +37,26 @@ class Unaccounted:
 
 
 def segment_span(segment: Segment) -> Span:
-    """What the batches of a segment account for."""
+    """The offsets that the batches of a segment account for."""
     return max(segment.start, segment.first_offset), segment.last_offset + 1
 
 
 def frontier(start: int, spans: Iterable[Span]) -> int:
-    """How far `spans`, in any order, reach from `start` on without a break."""
+    """The first offset from `start` on that `spans`, in any order, do not cover."""
     return next((low for low, _ in uncovered(start, maxsize, sorted(spans))), maxsize)
 
 
 def is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
-    """Whether `spans`, in any order, hold every offset of `[start, end)`."""
+    """Whether `spans`, in any order, cover every offset of `[start, end)`."""
     return next(iter(uncovered(start, end, sorted(spans))), None) is None
 
 
 def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
-    """Where `changes` move positions over offsets that nothing in them accounts for. `before`: how far partitions were
-    accounted for already (see `BackupState.reached`); a new one starts at its log start, one whose log was cut back
-    there."""
+    """The offsets that `changes` move positions over without accounting for them.
+
+    `before`: the accounted end of each known partition (see `BackupState.accounted_ends`). A new partition starts at
+    its log start, a truncated log at the cut.
+    """
     spans = _spans(changes)
     before = {**before, **{cut.partition_id: cut.at for cut in changes.cut_back}} if changes.cut_back else before
     for position in changes.positions:
@@ -66,16 +69,16 @@ def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator
 
 
 class CoverageWalk:
-    """Goes through the commits of a backup in order, without a state of them. `is_accounted`: a commit promised to
-    account for all that it passes over (`Changes.accounted`). Commits of earlier versions did not; none of them comes
-    behind one that did."""
+    """Walks through the commits of a backup in order, without a state. `is_accounted`: a commit promised to account for
+    all offsets that it passes over (`CommitChanges.accounted`). Commits of earlier versions gave no promise; none of
+    them follows a commit with the promise."""
 
     def __init__(self) -> None:
         self._before: dict[PartitionId, int] = {}
         self.is_accounted = False
 
     def take(self, changes: Changes) -> Iterator[Unaccounted]:
-        """What the next commit passed over."""
+        """The offsets that the next commit passed over."""
         self.is_accounted |= changes.accounted
         judged = changes if self.is_accounted else _as_earlier_versions_meant(changes)
         yield from unaccounted(judged, self._before)
@@ -86,7 +89,7 @@ class CoverageWalk:
             self._reach(position.partition_id, position.end)
 
     def go_on_from(self, state: BackupState) -> None:
-        """The commits up to `state` could not be read."""
+        """Continue after `state`; the commits up to `state` were unreadable."""
         self._before, self.is_accounted = state.reached(), state.accounted
 
     def _reach(self, known: PartitionId, end: int) -> None:
@@ -94,9 +97,12 @@ class CoverageWalk:
 
 
 def removed_since(point: BackupState, served: BackupState, *, head: BackupState) -> Iterator[RecordedHole]:
-    """Ranges of the segments of `point`, below its positions, that no segment of `served`, the same point with what
-    holds its data now, in `head`, covers: named, so that a reader never takes them for never written. What retention
-    let go in front of what the point needs is none of them, nor what a compaction found to be superseded."""
+    """Ranges of the segments of `point`, below its positions, that no segment of `served` covers. `served` is the same
+    point with the segments that hold its data now, in `head`.
+
+    The ranges become holes, so that a reader never takes them for never written. Excluded: data in front of the point's
+    need removed by retention, and records that a compaction found to be superseded.
+    """
     for partition, segments in point.segments.items():
         end, begin = point.positions[partition].end, head.beginning_of(point, partition)
         live = served.segments.get(partition, ())
@@ -112,8 +118,9 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
 def let_go_of_needed(
     point: BackupState, *, head: BackupState, of: Collection[TopicIncarnation] | None = None
 ) -> Iterator[RecordedHole]:
-    """Ranges that `point` needs, of what its topics held then, and that `head` says were let go. No writer of ours does
-    so; it must not pass for retention. `of`: those of other topics than the living ones, which somebody wants."""
+    """Ranges that `point` needs, of the data its topics held at the time, and that `head` records as expired. No writer
+    of offsite expires needed data, so the ranges must not pass for retention. `incarnations`: topics to check instead
+    of the live topics."""
     wanted = point.alive() if of is None else of
     for partition, position in point.positions.items():
         begin = min(head.beginning_of(point, partition), position.end)
@@ -132,7 +139,7 @@ def _spans(changes: Changes) -> dict[PartitionId, list[Span]]:
 
 
 def _as_earlier_versions_meant(changes: Changes) -> Changes:
-    """They took a segment's whole range for accounted for."""
+    """Earlier versions took a segment's whole range as accounted for."""
     meant = tuple(
         ProvenGap(partition_id=segment_partition(each), start=each.start, end=each.end, evidence="", seen_at=-1)
         for each in changes.segments

@@ -1,4 +1,4 @@
-"""What is written once: the repository's own descriptor (`offsite.json`) and each backup's (`backup.json`)."""
+"""Objects written once: the repository's descriptor (`offsite.json`) and each backup's descriptor (`backup.json`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ IMPORTED_FROM = "import.from"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDescriptor:
-    """What a repository says of itself. `repository_id` is random and tells copies and mix-ups apart; `created_by` is
-    the version of offsite."""
+    """The descriptor of a repository. `repository_id` is random and tells copies and mix-ups apart; `created_by` is the
+    version of offsite."""
 
     repository_id: str
     created_at_ms: int
@@ -25,11 +25,11 @@ class RepositoryDescriptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDescriptor:
-    """One backup: always of one cluster and one selection. `options` are those that later runs must not change.
+    """The descriptor of a backup: always of one cluster and one selection. Later runs must not change `options`.
 
-    `fidelity`: of a backup that was imported, what the archive did not hold of its source, a sentence each.
-    `declared_by`: the uid of the declared resource whose agent began it, empty where none did; None: an earlier version
-    began it, and did not say.
+    `fidelity`: for an imported backup, a sentence for each property of the source missing in the archive.
+    `declared_by`: the uid of the declared resource whose agent created the backup, empty if no agent did; None: created
+    by an earlier version, which did not record it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class BackupDescriptor:
 
     @property
     def is_import(self) -> bool:
-        """Whether it holds what an archive held: its commits are of other times than its records' source."""
+        """Whether the backup holds the records of an archive: the commit times are not those of the records' source."""
         return IMPORTED_FROM in dict(self.options)
 
 
@@ -58,7 +58,7 @@ def encode_repository(descriptor: RepositoryDescriptor) -> bytes:
 
 
 def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
-    """The repository's description in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    """The repository descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     return RepositoryDescriptor(
         repository_id=item.text("repository_id"),
@@ -68,7 +68,7 @@ def decode_repository(data: bytes, *, key: str) -> RepositoryDescriptor:
 
 
 def encode_backup(descriptor: BackupDescriptor) -> bytes:
-    """The object of a backup's description; without what there is none of, as before these fields were."""
+    """The bytes of a backup descriptor. Absent values are left out, as before the fields existed."""
     later: dict[str, JsonValue] = {"fidelity": list(descriptor.fidelity)} if descriptor.fidelity else {}
     if descriptor.declared_by is not None:
         later["declared_by"] = descriptor.declared_by
@@ -88,7 +88,7 @@ def encode_backup(descriptor: BackupDescriptor) -> bytes:
 
 
 def decode_backup(data: bytes, *, key: str) -> BackupDescriptor:
-    """The backup's description in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    """The backup descriptor in the object `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     selection = TopicSelection(
         include=item.texts("include"), exclude=item.texts("exclude"), internal=item.flag("internal")

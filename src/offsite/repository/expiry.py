@@ -1,8 +1,8 @@
-"""What retention let go of a partition: which offsets are held no more, and where a restore point begins behind them.
+"""Expired offsets of a partition, and where a restore point's data begins after them.
 
-A restore point needs what its topics held then, `[log start, end)`. What no point needs goes in whole segments, so what
-is left of a partition may be islands: the stretch of an old point that is kept, nothing, and the stretch of today. Each
-point is served by one island: by what lies behind the last range that was let go below its end. Pure.
+A restore point needs the offsets its topics held at the time, `[log start, end)`. Retention removes data in whole
+segments, so the rest of a partition may be islands: the kept stretch of an old point, nothing, and the stretch of
+today. One island serves each point: the data after the last expired range below the point's end. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Spans = tuple[Span, ...]
 
 
 def joined(spans: Iterable[Span]) -> Spans:
-    """The same offsets in as few spans as can be, rising."""
+    """The same offsets in the smallest number of spans, rising."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -31,14 +31,14 @@ def joined(spans: Iterable[Span]) -> Spans:
 
 
 def parted(spans: Iterable[Span], at: int) -> tuple[Spans, Spans]:
-    """What of `spans`, which rise, lies below offset `at`, and from it on."""
+    """The part of `spans` (rising) below offset `at`, and the part from `at` on."""
     spans = tuple(spans)
     below = tuple((start, min(end, at)) for start, end in spans if start < at)
     return below, tuple((max(start, at), end) for start, end in spans if end > at)
 
 
 def expire(found: SegmentList, expired: ExpiredRange) -> SegmentList:
-    """`found` without the segments inside the range. Raises `DamagedCommit` where it ends within one."""
+    """`segments` without those inside the expired range. Raises `DamagedCommit` if the range ends within a segment."""
     inside = [each for each in found if each.start < expired.end and expired.start < each.end]
     for each in inside:
         if each.start < expired.start or expired.end < each.end:
@@ -47,7 +47,7 @@ def expire(found: SegmentList, expired: ExpiredRange) -> SegmentList:
 
 
 def without_expired(holes: Iterable[RecordedHole], spans: Mapping[PartitionId, Spans]) -> list[RecordedHole]:
-    """`holes` without those that lie in what was let go of their partition, its `spans`."""
+    """`holes` without those inside expired `spans` of their partition."""
     return [hole for hole in holes if not _lies_in(hole, spans.get(hole.partition_id, ()))]
 
 
@@ -56,18 +56,17 @@ def _lies_in(hole: RecordedHole, spans: Spans) -> bool:
 
 
 def spans_before(live: Spans, branches: Iterable[Branch]) -> Spans:
-    """What was let go of a partition's history as it was before all of `branches` were cut off (see
-    `segments_before`)."""
+    """The expired spans of a partition's history before all of `branches` were cut off (see `segments_before`)."""
     for branch in sorted(branches, key=lambda each: each.number, reverse=True):
         live = (*parted(live, branch.at)[0], *branch.expired)
     return live
 
 
 def beginning(spans: Sequence[Span], end: int) -> int:
-    """Where what is held for a point that ends at `end` begins, as far as `spans` say."""
+    """The first offset held for a point that ends at `end`, according to the expired `spans`."""
     return max((high for low, high in spans if low < end), default=0)
 
 
 def refuse(expired: ExpiredRange, why: str) -> DamagedCommit:
-    """The error of a commit that lets go what it cannot."""
+    """The error for a commit that expires what cannot be expired."""
     return damaged_commit(f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been let go: {why}")

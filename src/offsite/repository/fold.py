@@ -1,4 +1,4 @@
-"""What commits make of a backup's state: a pure fold over them, one after the other."""
+"""Folds commits into the state of a backup, one commit after the other. Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ HeldT = TypeVar("HeldT", SegmentList, Spans)
 def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
     """The state after `commits`, which follow `state` in order.
 
-    Raises `DamagedCommit` when one does not follow: wrong number, wrong previous hash, time going back, a segment
-    listed twice, over another one or without a position of its partition, a removed segment that is not there.
+    Raises `DamagedCommit` at a commit that does not follow: wrong number, wrong previous hash, time going back, a
+    removed segment that does not exist, or a segment that is listed twice, overlaps another segment, or has no position
+    of its partition.
     """
     folding = Folding(state)
     for stored in commits:
@@ -50,7 +51,7 @@ def fold(state: BackupState, commits: Iterable[StoredCommit]) -> BackupState:
 
 
 def with_cuts(state: BackupState, cuts: Iterable[CutBack]) -> BackupState:
-    """`state` as the histories that go on have it; the closed ones are left out. Raises `DamagedCommit`."""
+    """`state` with the continuing histories after `cuts`, without the closed ones. Raises `DamagedCommit`."""
     folding = Folding(state)
     for cut in cuts:
         folding.cut_back(cut)
@@ -58,7 +59,7 @@ def with_cuts(state: BackupState, cuts: Iterable[CutBack]) -> BackupState:
 
 
 class Folding:
-    """A fold's working copy: it costs what the commits change. After an error it is not to be used again."""
+    """The working copy of a fold. Costs only the changes of the commits. Unusable after an error."""
 
     def __init__(self, state: BackupState) -> None:
         self._state = state
@@ -77,11 +78,11 @@ class Folding:
 
     @property
     def head_hash(self) -> str:
-        """What the next commit must name as the one before it."""
+        """The hash that the next commit must name as its previous commit."""
         return self._state.head_hash
 
     def apply(self, stored: StoredCommit) -> None:
-        """Go on by one commit. Raises `DamagedCommit` when it does not follow."""
+        """Apply one commit. Raises `DamagedCommit` if the commit does not follow."""
         commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
         passed_over = self._passed_over(changes)
@@ -128,8 +129,8 @@ class Folding:
         self._history.append(commit)
 
     def _passed_over(self, changes: Changes) -> tuple[RecordedHole, ...]:
-        """What positions move past, and nobody says what is there: holes, whatever it is. To be asked before anything
-        moves. Of commits of earlier versions nothing is known, as they did not keep the evidence."""
+        """Holes for the offsets that positions move past without an account. Call before anything moves. Commits of
+        earlier versions give no holes, because those versions kept no evidence."""
         if not (self._state.accounted or changes.accounted):
             return ()
         moved = (position.partition_id for position in changes.positions)
@@ -144,22 +145,24 @@ class Folding:
         )
 
     def _known_by_commit(self, taken: Checkpoint) -> Checkpoint:
-        """Without ends where they are all those that its commit leaves: states would carry every end of every
-        checkpoint. One that names fewer partitions means the others to be left out."""
+        """The checkpoint without `ends` equal to the positions after its commit: otherwise states would carry every end
+        of every checkpoint. A checkpoint with fewer partitions keeps its ends, because it leaves the rest out."""
         left = {known: position.end for known, position in self._positions.built().items()}
         return replace(taken, ends=()) if dict(taken.ends) == left else taken
 
     def _completed_at_ms(self, commit: Commit) -> int:
-        """When a pass was complete last. Commits of retention say nothing of it: a backup that died would look alive.
-        Nor do seals: one that was stopped would look as if it had everything up to then.
-        Roll-ups count, as they always did: only a run that follows makes them."""
+        """When the last complete pass was committed.
+
+        A retention commit does not count: a dead backup would look alive. A seal does not count: a stopped backup would
+        look complete up to the seal. A roll-up counts, as in earlier versions: only a run that follows makes roll-ups.
+        """
         changes = commit.changes
         is_retention = changes.is_upkeep and (changes.takes_away or bool(changes.forgotten))
         is_no_pass = changes.incomplete or changes.seal or is_retention
         return self._state.completed_at_ms if is_no_pass else commit.committed_at_ms
 
     def cut_back(self, cut: CutBack) -> None:
-        """Close the history of a partition that the next commit found to be cut back. Raises `DamagedCommit`."""
+        """Close the history of a partition that the next commit found to be truncated. Raises `DamagedCommit`."""
         known = cut.partition_id
         position = self._positions.get(known)
         if position is None or position.end != cut.end:
@@ -190,7 +193,7 @@ class Folding:
         ]
 
     def _expire(self, each: ExpiredRange) -> None:
-        """Let go of the segments inside. Raises `DamagedCommit`."""
+        """Remove the segments inside the range. Raises `DamagedCommit`."""
         if each.branch != LIVE:
             self._branches = [_expired_branch(branch, each) for branch in self._known_branches()]
             if not any(_is_of(branch, each) for branch in self._branches):
@@ -205,7 +208,7 @@ class Folding:
         self._expired[known] = joined((*(self._expired.get(known) or ()), (each.start, each.end)))
 
     def _explain(self, explained: Collection[RecordedHole]) -> None:
-        """Give holes the reason that was found since."""
+        """Give holes the reason found later."""
         if explained:
             reasons = {(hole.partition_id, hole.start, hole.end): hole for hole in explained}
             holes = (*self._state.holes, *self._holes)
@@ -213,7 +216,7 @@ class Folding:
             self._state = replace(self._state, holes=())
 
     def _forget_holes(self, partitions: Collection[PartitionId]) -> None:
-        """Those that lie in what was let go of `partitions`."""
+        """Drop the holes inside the expired spans of `partitions`."""
         if partitions:
             spans = {known: self._expired.get(known) or () for known in partitions}
             self._holes = without_expired((*self._state.holes, *self._holes), spans)
@@ -226,8 +229,8 @@ class Folding:
         self._compacted_until[known] = each.until_ms if before_ms is None else max(each.until_ms, before_ms)
 
     def _pin(self, commit: Commit) -> None:
-        """Take the pins of the commit off and on. Raises `DamagedCommit` where it drops a point that stays pinned, or
-        pins one that is not there."""
+        """Remove and set the pins of the commit. Raises `DamagedCommit` if the commit drops a pinned point, or pins a
+        point that does not exist."""
         changes = commit.changes
         pins = {pin.seq: pin for pin in self._state.pins if pin.seq not in changes.unpinned}
         pins |= {pin.seq: pin for pin in changes.pinned}
@@ -246,7 +249,7 @@ class Folding:
         return self._state.branches if self._branches is None else self._branches
 
     def state(self) -> BackupState:
-        """The state now; what is applied later does not change it."""
+        """The state so far. Commits applied later do not change the returned state."""
         taken = {each.id: each for each in self._state.checkpoints} | self._checkpoints if self._checkpoints else None
         self._state = replace(
             self._state,
@@ -305,7 +308,7 @@ class Folding:
         self._segments[partition_id] = found.inserted(segment)
 
     def _remove_all(self, commit: Commit) -> None:
-        """Each partition's list is gone through once, however many of its segments are removed."""
+        """Walks each partition's list once, however many of its segments are removed."""
         wanted: dict[TopicPartition, set[str]] = {}
         for key in commit.changes.removed:
             if (name := parse_segment_key(key)) is None:
@@ -320,7 +323,7 @@ class Folding:
                 raise _not_there(min(left), commit)
 
     def _remove(self, partition_id: PartitionId, keys: set[str]) -> set[str]:
-        """The keys that were in the list of the partition."""
+        """The keys found in the partition's list."""
         if not (found := self._segments.get(partition_id)):
             return set()
         if gone := keys.intersection(segment.key for segment in found):
@@ -328,7 +331,7 @@ class Folding:
         return gone
 
     def _incarnations_of(self, where: TopicPartition) -> Iterator[PartitionId]:
-        """The partitions of that topic and number: commits that only remove do not say of which topic id."""
+        """All partitions of the topic and number: a commit that only removes does not state the topic id."""
         if self._topic_ids is None:
             self._topic_ids = {}
             for known in self._positions.built():
@@ -342,8 +345,8 @@ def _is_of(branch: Branch, expired: ExpiredRange) -> bool:
 
 
 def _with_cut(base: BackupState, commit: Commit, cut: SnapshotRef | None, completed_at_ms: int) -> tuple[KnownCut, ...]:
-    """The newest cuts as of `commit`, which has `cut` and follows `base`. Of one that must not be used nothing is
-    remembered: it would push out one that may."""
+    """The newest cuts as of `commit`, which has `cut` and follows `base`. A refused cut is not remembered, because it
+    would push out a usable one."""
     is_old = commit.changes.cut is None and (not base.cuts or base.cuts[-1].ref != cut)
     if cut is None or commit.changes.cut_refused or is_old:
         return base.cuts
@@ -354,7 +357,7 @@ def _with_cut(base: BackupState, commit: Commit, cut: SnapshotRef | None, comple
 
 
 def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
-    """`branch` without what was let go of it, if it is of this one."""
+    """`branch` without the expired range, if the range belongs to this branch."""
     if not _is_of(branch, expired):
         return branch
     if expired.start < branch.at or branch.end < expired.end:
@@ -364,7 +367,7 @@ def _expired_branch(branch: Branch, expired: ExpiredRange) -> Branch:
 
 
 def _lay(building: LayeredMapBuilder[PartitionId, HeldT], known: PartitionId, held: HeldT) -> None:
-    """Make `held` what there is of a partition; one that has nothing is left out."""
+    """Set the partition's entry to `value`; an empty value removes the entry."""
     if held:
         building[known] = held
     elif known in building:

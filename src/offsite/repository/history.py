@@ -1,7 +1,7 @@
-"""The restore points of a backup: one line per commit, in columns and in chunks, because there may be millions.
+"""The restore points of a backup: one line per commit, stored in columns and chunks, because there may be millions.
 
-A full chunk never changes: states share it, catalogs name the object that holds it, and its lines are read when
-somebody asks for one of them. Only the tail behind the chunks is copied for a new state.
+A full chunk never changes: states share the chunk, catalogs name its object, and its lines are read on demand. Only the
+tail after the chunks is copied for a new state.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ COLUMNS = ("seq", "committed_at_ms", "records", "raw_bytes", "stored_bytes", "ho
 LINES_PER_CHUNK = 16_384
 
 Columns: TypeAlias = "tuple[array[int], ...]"
-"""The columns named by `COLUMNS`, of one length."""
+"""The columns named by `COLUMNS`, all of the same length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSummary:
-    """What a list of restore points shows of one commit. `checkpoint` is the id of the one it carries, or -1."""
+    """One commit in a list of restore points. `checkpoint`: the id of the commit's checkpoint, or -1."""
 
     seq: int
     committed_at_ms: int
@@ -39,8 +39,8 @@ class CommitSummary:
 
 
 class HistoryChunk:
-    """Lines that never change: in memory, or read by `load` when the first of them is asked for. `first` and `last` are
-    number and time of the outer lines; `ref` is the object that holds them, when there is one."""
+    """Lines that never change: in memory, or read by `load` on first use. `first` and `last`: number and time of the
+    first and the last line. `ref`: the object with the lines, if stored."""
 
     __slots__ = ("_columns", "_load", "first", "last", "lines", "ref")
 
@@ -54,7 +54,7 @@ class HistoryChunk:
 
     @classmethod
     def of(cls, columns: Columns) -> HistoryChunk:
-        """One in memory."""
+        """A chunk in memory."""
         first, last = ((columns[0][at], columns[1][at]) for at in (0, -1))
         nowhere = PartRef(key="", hash="", rows=len(columns[0]))
         made = cls(_nothing_stored, ref=nowhere, first=first, last=last)
@@ -63,19 +63,19 @@ class HistoryChunk:
 
     @property
     def columns(self) -> Columns:
-        """Not to be changed. Raises `DamagedObject`."""
+        """The columns; must not be changed. Raises `DamagedObject`."""
         if self._columns is None:
             self._columns = self._load(self)
         return self._columns
 
 
 class History(Sequence[CommitSummary]):
-    """Commits that are restore points, ascending by number and by time."""
+    """The commits that are restore points, ascending by number and by time."""
 
     __slots__ = ("_starts", "chunks", "tail")
 
     def __init__(self, columns: Sequence[array[int]] | None = None, *, chunks: Sequence[HistoryChunk] = ()) -> None:
-        """`columns`: the lines behind `chunks`."""
+        """`columns`: the lines after `chunks`."""
         tail = tuple(columns) if columns else _no_lines()
         check(len(tail) == len(COLUMNS), "columns of a history")
         check(len({len(column) for column in tail}) == 1, "lengths of the columns of a history")
@@ -87,7 +87,7 @@ class History(Sequence[CommitSummary]):
 
     @property
     def first_ms(self) -> int:
-        """When the oldest restore point was committed; 0 when there is none."""
+        """When the oldest restore point was committed; 0 without restore points."""
         if self.chunks:
             return self.chunks[0].first[1]
         return self.tail[1][0] if len(self) else 0
@@ -104,14 +104,14 @@ class History(Sequence[CommitSummary]):
         return self[found - 1] if found else None
 
     def find(self, seq: int) -> CommitSummary | None:
-        """The restore point with commit number `seq`, if it is one (still)."""
+        """The restore point with commit number `seq`; None if the commit is no restore point, or no longer one."""
         at = bisect_left(self.chunks, seq, key=lambda chunk: chunk.last[0])
         columns = self.chunks[at].columns if at < len(self.chunks) else self.tail
         index = bisect_left(columns[0], seq)
         return _line(columns, index) if index < len(columns[0]) and columns[0][index] == seq else None
 
     def upto(self, seq: int) -> History:
-        """Those of commits up to `seq`, inclusive."""
+        """The restore points up to commit `seq`, inclusive."""
         at = bisect_right(self.chunks, seq, key=lambda chunk: chunk.last[0])
         columns = self.chunks[at].columns if at < len(self.chunks) else self.tail
         end = bisect_right(columns[0], seq)
@@ -161,14 +161,14 @@ class History(Sequence[CommitSummary]):
 
 
 class HistoryBuilder:
-    """A history's working copy: its tail copied once, then extended commit by commit."""
+    """The working copy of a history: copies the tail once, then extends it commit by commit."""
 
     def __init__(self, history: History) -> None:
         self._chunks = list(history.chunks)
         self._tail = _cut(history.tail, 0, len(history.tail[0]))
 
     def append(self, commit: Commit) -> None:
-        """Take in the next commit, and drop those it forgets."""
+        """Add the next commit, and drop the commits that it forgets."""
         for column, value in zip(self._tail, _summary(commit), strict=True):
             column.append(value)
         for start, end in commit.changes.forgotten:
@@ -195,7 +195,7 @@ def _overlaps(chunk: HistoryChunk, first: int, last: int) -> bool:
 
 
 def _remembered(chunk: HistoryChunk, start: int, end: int) -> list[HistoryChunk]:
-    """What is left of a chunk: itself, where nothing of it is forgotten."""
+    """The rest of a chunk; the chunk itself if nothing in it is forgotten."""
     if not _overlaps(chunk, start, end - 1):
         return [chunk]
     left = _without(chunk.columns, start, end)

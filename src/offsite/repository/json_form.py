@@ -1,7 +1,7 @@
-"""The byte form of a repository's JSON objects: written in one way, each with its own digest, and read back.
+"""The byte form of a repository's JSON objects: canonical, each with its own digest, and the reader.
 
-Objects of earlier versions have no digest, and nothing vouches for them but what names their hash. They hold no other
-members than those versions wrote: so an object that lost its digest to a flipped bit is not taken for one of them.
+Objects of earlier versions have no digest; only an object that names their hash vouches for them. They contain only
+members known to those versions, so an object whose digest was lost to a flipped bit is not taken for an old object.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from offsite.model.untrusted.digest import DigestState, check_digest, with_diges
 from offsite.model.untrusted.json_object import JsonObject, JsonValue
 
 FORMAT = 1
-"""The major format version of JSON objects of a repository. Added keys do not change it: readers ignore them."""
+"""The major format version of JSON objects of a repository. Added keys do not change the version: readers ignore
+unknown keys."""
 
 FORMAT_PACKS = 2
-"""That of a commit or catalog with segments in packs, or with a log that was cut back: a reader of format 1 would look
-for the first elsewhere, and mix the histories of the second."""
+"""The format of a commit or catalog with packed segments or a truncated log. A reader of format 1 would look for packed
+segments in the wrong place, and mix the histories of a truncated log."""
 
 FORMAT_RETENTION = 3
-"""That of a commit or catalog of a backup of which retention or a compaction took something away, or restore points are
-pinned: a reader of format 2 would call the first a hole, and drop the second."""
+"""The format of a commit or catalog with expired or compacted ranges, or with pins. A reader of format 2 would report
+missing data as a hole, and drop pinned points."""
 
 NEWEST_FORMAT = FORMAT_RETENTION
 
@@ -96,21 +97,21 @@ _MEMBERS_BEFORE_DIGESTS = frozenset(
 
 
 def encode_canonical(value: Mapping[str, JsonValue]) -> bytes:
-    """The one byte form of `value` inside objects that something else vouches for: keys sorted, no spaces, ASCII, a
+    """The canonical bytes of `value` inside an object with its own integrity check: sorted keys, no spaces, ASCII, a
     newline at the end."""
     return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
 
 
 def encode_object(value: Mapping[str, JsonValue]) -> bytes:
-    """The one byte form of an object of its own: the same, and its digest as the last member."""
+    """The canonical bytes of an object: as `encode_canonical`, with the digest as the last member."""
     return with_digest(encode_canonical(value))
 
 
 def parse_json_object(
     data: bytes, *, source: str, damaged: Callable[[str], OffsiteError], newest: int = FORMAT
 ) -> JsonObject:
-    """Read one versioned JSON object that `encode_object` or an earlier version made, up to format `newest`. Raises
-    what `damaged` makes, or `FormatTooNew`."""
+    """Read one versioned JSON object, written by `encode_object` or an earlier version, up to format `newest`. Raises
+    the error made by `damaged`, or `FormatTooNew`."""
     state = check_digest(data)
     if state is DigestState.WRONG:
         raise damaged(f"{source}: its bytes are not those its digest was made of")
@@ -121,8 +122,8 @@ def parse_json_object(
 
 
 def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteError], newest: int = FORMAT) -> JsonObject:
-    """Read what `encode_canonical` made, up to format `newest`; `source` names the object around it. Raises what
-    `damaged` makes, or `FormatTooNew`."""
+    """Read the output of `encode_canonical`, up to format `newest`; `source` names the surrounding object. Raises the
+    error made by `damaged`, or `FormatTooNew`."""
     try:
         fields = decode_object(data, decoder=STRICT)
     except BadJson as error:
@@ -137,7 +138,7 @@ def parse_part(data: bytes, *, source: str, damaged: Callable[[str], OffsiteErro
 
 
 def patterns_of(item: JsonObject, name: str) -> tuple[str, ...]:
-    """Patterns of topics, each of which can be read."""
+    """Topic patterns, all readable."""
     if not all(map(is_readable, patterns := item.texts(name))):
         raise item.wrong(name, "a list of patterns of topics that can be read")
     return patterns

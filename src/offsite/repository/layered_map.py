@@ -1,9 +1,9 @@
-"""Mappings that never change, and of which a changed one is made at the cost of what changed.
+"""Immutable mappings. A changed copy costs only its changes.
 
-A state of a backup has tens of thousands of partitions, and a round moves a few: states share what they have in common.
-A mapping is a few dicts, each laid over those before it and none of them ever written to again. The newest is merged
-into the one below as soon as that is not more than twice as large, so that there are few, and each entry is copied a
-few times only.
+A state of a backup has tens of thousands of partitions, and a round moves a few: states share the unchanged entries. A
+mapping consists of a few dicts, each laid over the previous ones; no dict is written to after its creation. The newest
+dict is merged into the one below as soon as the lower dict is at most twice as large. So layers stay few, and each
+entry is copied only a few times.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 _GONE = object()
-"""What stands in a layer for a key that is in the ones below and counts no more."""
+"""Marks a key of the layers below as removed."""
 
 
 class LayeredMap(Mapping[K, V]):
-    """Immutable. In order of first appearance, as a dict."""
+    """Immutable. Keeps the order of first appearance, as a dict does."""
 
     __slots__ = ("_layers", "_length")
 
@@ -29,7 +29,7 @@ class LayeredMap(Mapping[K, V]):
         self._length = len(self._layers[0])
 
     def changed(self, changes: Mapping[K, object]) -> LayeredMap[K, V]:
-        """With other values, `_GONE` for the keys that go."""
+        """A copy with `changes`; `_GONE` removes a key."""
         made: LayeredMap[K, V] = LayeredMap()
         made._length = self._length + sum((value is not _GONE) - (key in self) for key, value in changes.items())
         made._layers = _merged((*self._layers, dict(changes)))
@@ -71,14 +71,14 @@ class LayeredMap(Mapping[K, V]):
         return f"LayeredMap({self._plain()})"
 
     def _plain(self) -> dict[K, V]:
-        """All in one layer, which is kept: it says the same."""
+        """All entries in one layer, kept in place of the layers: the content is equal."""
         if len(self._layers) > 1:
             self._layers = (_laid_over(self._layers),)
         return cast("dict[K, V]", self._layers[0])
 
 
 class LayeredMapBuilder(Generic[K, V]):
-    """A mapping's working copy: only what changes is copied."""
+    """The working copy of a mapping; copies only the changes."""
 
     def __init__(self, base: Mapping[K, V]) -> None:
         self._base: LayeredMap[K, V] = base if isinstance(base, LayeredMap) else LayeredMap(base)
@@ -100,7 +100,7 @@ class LayeredMapBuilder(Generic[K, V]):
         self._changes[key] = _GONE
 
     def built(self) -> LayeredMap[K, V]:
-        """The mapping so far; what is changed later does not change it."""
+        """The mapping so far. Later changes do not affect the returned mapping."""
         if self._changes:
             self._base, self._changes = self._base.changed(self._changes), {}
         return self._base

@@ -1,47 +1,48 @@
-"""The keys of a repository: built here, parsed here, nowhere else. Pure.
+"""The keys of a repository: built and parsed here only. Pure.
 
     offsite.json                                                repository id, format version
     clock                                                       empty; overwritten to learn the time of an object store
-    probes/create-only                                          put again and again, to see that it is refused
-    probes/doctor-<id>                                          put by a doctor, who removes it at once
+    probes/create-only                                          put again and again, to check that the store refuses
+    probes/doctor-<id>                                          put by a doctor, and removed at once
     backups/<backup>/backup.json                                source, selection, options: written once
-    backups/<backup>/removing.json                              that it is about to be: nobody begins to read it
-    backups/<backup>/removed.json                               that it is removed as a whole, or was
+    backups/<backup>/removing.json                              removal announced: no reader starts
+    backups/<backup>/removed.json                               the whole backup is being removed, or was removed
     backups/<backup>/commits/<seq:020>.json                     the commit log, create-only
-    backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and where segments are (rebuildable)
+    backups/<backup>/catalog/<seq:020>.parquet                  folded positions, and places of segments (rebuildable)
     backups/<backup>/catalog/<seq:020>.history.parquet          the end of the list of commits (rebuildable)
-    backups/<backup>/catalog-parts/<seq:020>-<hash:8hex>.parquet    segments, or older lines of that list, for this
-                                                                catalog and later ones (rebuildable)
-    backups/<backup>/catalog/<seq:020>.json                     the hashes of all these: written last, makes them count
+    backups/<backup>/catalog-parts/<seq:020>-<hash:8hex>.parquet    segments, or older lines of the list of commits, for
+                                                                this catalog and later catalogs (rebuildable)
+    backups/<backup>/catalog/<seq:020>.json                     the seal: hashes of all catalog objects, written last
     backups/<backup>/catalog/hint.json                          the newest catalog, overwritten, never trusted
     backups/<backup>/topics/<topic>/partition=<nr>/<topic>+<nr>-<start:020>-<attempt:8hex>.log[.zst]
     backups/<backup>/topics/<topic>/partition=<nr>/<same without .log[.zst]>.idx
     backups/<backup>/packs/<seq:020>-<attempt:8hex>.pack        small segments and their indexes, back to back
-    backups/<backup>/collected.json                             up to which commit what was replaced is deleted:
+    backups/<backup>/collected.json                             the commit up to which replaced objects are deleted:
                                                                 overwritten, never trusted
-    backups/<backup>/compaction.json                            what was compacted at once: overwritten, never trusted
-    backups/<backup>/retention.json                             what retention did last: overwritten, never trusted
-    backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       what was to be deleted when that commit was the newest
+    backups/<backup>/compaction.json                            stretches compacted at once: overwritten, never trusted
+    backups/<backup>/retention.json                             the last retention: overwritten, never trusted
+    backups/<backup>/audit/<seq:020>-<attempt:8hex>.jsonl       planned deletions when that commit was the newest
     backups/<backup>/groups/<seq:020>-<attempt:8hex>.parquet    group offsets as of that commit
     backups/<backup>/metadata/<seq:020>-<attempt:8hex>.json     the cluster's settings, stored when they change
     backups/<backup>/cuts/<seq:020>-<attempt:8hex>.json         the consistent cut of that commit
-    backups/<backup>/checkpoints/<id:020>/<what>.json           requested, taken, failed, deleted: what became of the id
-    backups/<backup>/checkpoint-taker/<term:08>.<part>.json     who takes checkpoints now (a lease)
+    backups/<backup>/checkpoints/<id:020>/<event>.json          requested, taken, failed, deleted
+    backups/<backup>/checkpoint-taker/<term:08>.<part>.json     the process that takes checkpoints now (a lease)
     backups/<backup>/restores/<restore>/...                     records of restores
-    backups/<backup>/records-of.json                            in a place for records alone (`--records`): of which
-                                                                backup they are, a copy of its backup.json
-    backups/<backup>/lease/<term:08>.<part>.json                of a copy of an archive: who has it in hand (a lease)
-    backups/<backup>/drills/<drill>/report.json, report.html    what a drill has proven
-    backups/<backup>/verifies/<depth>/<verify>.json             that the backup was checked, and what was found
-    backups/<backup>/group-changes/<change>/...                 what groups had committed before they were changed
+    backups/<backup>/records-of.json                            in a place for records alone (`--records`): a copy of
+                                                                the backup's backup.json
+    backups/<backup>/lease/<term:08>.<part>.json                of a copy of an archive: its current process (a lease)
+    backups/<backup>/drills/<drill>/report.json, report.html    the result of a drill
+    backups/<backup>/verifies/<depth>/<verify>.json             the result of a check
+    backups/<backup>/group-changes/<change>/...                 committed offsets of groups before a change
     jobs/<job>/... job-keys/<hash>.json                         long work of coordinators, see `repository.jobs`
-declared/<uid>/... declared-names/<backup>...               backups of resources, see `repository.declared`
-generations/<set>/...                                       sets of generations, see `repository.generations`
-operator/...                                                what operators keep for themselves
-What has another name was put there by somebody else (`is_own_key`): a file manager, a console, a person who made a
-copy. Listings pass over it (`own`), so that it is neither damage nor a backup, and nobody deletes it.
-A file name holds at most 255 bytes on most systems, so a topic longer than 180 characters is cut there, not in its
-folder.
+    declared/<uid>/... declared-names/<backup>...               backups of resources, see `repository.declared`
+    generations/<set>/...                                       sets of generations, see `repository.generations`
+    operator/...                                                records of operators
+
+An object with another name is foreign (`is_own_key`): written by a file manager, a console, or a person who made a
+copy. Listings skip foreign objects (`own_objects`): they are neither damage nor a backup, and are never deleted. A file
+name holds at most 255 bytes on most systems, so a topic name of more than 180 characters is cut in the file name, but
+not in the folder name.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ _OWN = re.compile("|".join((*_IN_ROOT, rf"backups/(?P<backup>[^/]+)/(?:{'|'.join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentName:
-    """What the key of a segment (or of its index, `suffix` idx) says."""
+    """The parts of a segment's key, or of its index's key (`suffix` idx)."""
 
     backup: str
     topic: str
@@ -124,7 +125,7 @@ class SegmentName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupLayout:
-    """The keys of one backup. Raises `BadName` for a name that could leave its place."""
+    """The keys of one backup. Raises `BadName` for a name that could leave its folder."""
 
     backup: str
 
@@ -141,12 +142,13 @@ class BackupLayout:
 
     @property
     def removed_key(self) -> str:
-        """There while the backup is removed as a whole, and for some time after: what else is left is nothing."""
+        """Exists while the whole backup is removed, and for some time after; other leftovers of the backup count for
+        nothing."""
         return f"{self.prefix}removed.json"
 
     @property
     def removing_key(self) -> str:
-        """There while somebody asks whether the backup is read, to remove it: nobody begins to meanwhile."""
+        """Exists while a process that wants to remove the backup looks for readers; no reader starts meanwhile."""
         return f"{self.prefix}removing.json"
 
     @property
@@ -178,11 +180,12 @@ class BackupLayout:
         return f"{self.prefix}catalog-parts/"
 
     def part_key(self, seq: int, digits: str) -> str:
-        """`digits`: the first 8 of the hash of its bytes, so that a crashed writer's part is the next one's too."""
+        """`digits`: the first 8 digits of the hash of the part's bytes, so that the next writer can reuse a crashed
+        writer's part."""
         return f"{self.parts_prefix}{_padded(seq)}-{_checked_attempt(digits)}.parquet"
 
     def is_part(self, key: str) -> bool:
-        """Whether `key`, which somebody else wrote, is that of a part of a catalog of this backup."""
+        """Whether `key`, an untrusted text, is the key of a catalog part of this backup."""
         return parse_part_key(key) is not None and lies_below(key, self.parts_prefix)
 
     @property
@@ -198,12 +201,12 @@ class BackupLayout:
         return f"{self.packs_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.pack"
 
     def is_pack(self, key: str) -> bool:
-        """Whether `key`, which somebody else wrote, is that of a pack of this backup."""
+        """Whether `key`, an untrusted text, is the key of a pack of this backup."""
         return _PACK.fullmatch(key) is not None and lies_below(key, self.packs_prefix)
 
     def is_stored_body(self, key: str) -> bool:
-        """Whether `key`, which somebody else wrote, is that of a pack, a segment or an index of this backup: of what
-        may be deleted once it was replaced."""
+        """Whether `key`, an untrusted text, is the key of a pack, a segment or an index of this backup: an object that
+        may be deleted after its replacement."""
         if self.is_pack(key):
             return True
         name = parse_segment_key(key)
@@ -211,7 +214,7 @@ class BackupLayout:
 
     @property
     def never_key(self) -> str:
-        """Beside packs, and never written: whoever may delete it may delete them."""
+        """A key beside the packs, never written: the right to delete this key implies the right to delete packs."""
         return f"{self.packs_prefix}never-written"
 
     @property
@@ -238,7 +241,7 @@ class BackupLayout:
         return f"{self.prefix}groups/"
 
     def groups_key(self, seq: int, attempt: str) -> str:
-        """The attempt keeps a crashed writer's snapshot from blocking the next one's."""
+        """`attempt` keeps a crashed writer's snapshot from blocking the next writer's snapshot."""
         return f"{self.groups_prefix}{_padded(seq)}-{_checked_attempt(attempt)}.parquet"
 
     @property
@@ -260,7 +263,7 @@ class BackupLayout:
         return f"{self.prefix}checkpoints/"
 
     def checkpoint_key(self, checkpoint: int, what: str) -> str:
-        """The key of one thing that is told of a checkpoint. `what`: `requested`, `taken`, `failed` or `deleted`."""
+        """The key of one event of a checkpoint. `event`: `requested`, `taken`, `failed` or `deleted`."""
         return f"{self.checkpoints_prefix}{_padded(checkpoint)}/{what}.json"
 
     @property
@@ -269,7 +272,7 @@ class BackupLayout:
 
     @property
     def records_of_key(self) -> str:
-        """There where only records of the backup lie: a copy of its descriptor."""
+        """Exists in a place for records alone: a copy of the backup's descriptor."""
         return f"{self.prefix}records-of.json"
 
     def restores_prefix(self, restore: str) -> str:
@@ -302,7 +305,7 @@ class BackupLayout:
 
     @property
     def record_prefixes(self) -> tuple[str, ...]:
-        """Where restores, drills, checks and changes to groups keep their records."""
+        """The folders for records of restores, drills, checks and group changes."""
         return (f"{self.prefix}restores/", self.drills_prefix, self.verifies_prefix, self.group_changes_prefix)
 
     def segment_key(self, *, topic: str, partition: int, start: int, attempt: str, compressed: bool) -> str:
@@ -319,7 +322,7 @@ def index_key(segment_key: str) -> str:
 
 
 def parse_segment_key(key: str) -> SegmentName | None:
-    """What `key` says if it is the key of a segment or of an index, else None."""
+    """The parts of `key` if it is the key of a segment or an index, else None."""
     match = _SEGMENT.fullmatch(key)
     if match is None or match["topic"][:_MAX_TOPIC_IN_FILE_NAME] != match["cut"]:
         return None
@@ -342,13 +345,13 @@ def is_own_key(key: str) -> bool:
 
 
 def own(listed: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
-    """The objects of a listing whose names are ours: what others put there is passed over."""
+    """The objects of a listing with names of offsite; foreign objects are skipped."""
     return (info for info in listed if is_own_key(info.key))
 
 
 def folders_below(store: Store, prefix: str) -> Iterator[str]:
-    """The names of the folders right below `prefix` that hold an object of ours, in the order of keys: one listing
-    each. A store may write what it is asked for in another way, and list a folder that was seen."""
+    """The names of the folders directly below `prefix` with at least one object of offsite, in key order; one listing
+    each. A store may normalise the requested key and list a folder again."""
     past = ""
     while info := next((info for info in own(store.list(prefix, start_after=past)) if info.key > past), None):
         name, slash, _ = info.key.removeprefix(prefix).partition("/")
@@ -358,13 +361,13 @@ def folders_below(store: Store, prefix: str) -> Iterator[str]:
 
 
 def parse_pack_key(key: str) -> int | None:
-    """The number of the newest commit when the pack was begun, if `key` is that of a pack, else None."""
+    """The number of the newest commit when the pack was begun, if `key` is the key of a pack, else None."""
     match = _PACK.fullmatch(key)
     return int(match[1]) if match else None
 
 
 def lies_below(key: str, prefix: str) -> bool:
-    """Whether `key`, which somebody else wrote, is that of an object below `prefix`, and of nothing outside it."""
+    """Whether `key`, an untrusted text, is the key of an object below `prefix`, without leaving `prefix`."""
     parts = key.removeprefix(prefix).split("/")
     return key.startswith(prefix) and all(_PART.fullmatch(part) and part not in {".", ".."} for part in parts)
 
@@ -382,20 +385,20 @@ def parse_catalog_key(key: str) -> int | None:
 
 
 def parse_checkpoint_key(key: str) -> tuple[int, str] | None:
-    """The id of a checkpoint and what is told of it, in the key of such an object, else None: also for a number that is
-    no id, which only strangers write."""
+    """The checkpoint id and the event in the key of such an object, else None. A number above the range of ids gives
+    None, because only strangers write such keys."""
     match = _CHECKPOINT.fullmatch(key)
     return (int(match[1]), match[2]) if match and int(match[1]) <= MAX_OFFSET else None
 
 
 def parse_part_key(key: str) -> int | None:
-    """The number of the first catalog that names it, in the key of a part, else None."""
+    """The number of the first catalog that names the part, in the part's key, else None."""
     match = _CATALOG_PART.fullmatch(key)
     return int(match[1]) if match else None
 
 
 def parse_snapshot_key(key: str) -> int | None:
-    """The number of the commit that groups, settings of the cluster or a cut were stored for, else None."""
+    """The number of the commit for which groups, cluster settings or a cut were stored, else None."""
     match = _SNAPSHOT.fullmatch(key)
     return int(match[1] or match[2]) if match else None
 

@@ -1,12 +1,12 @@
-"""What runs that never ended left in a repository: found by what readers need and by age. Deletes nothing.
+"""Finds the leftovers of unfinished runs in a repository, by age and by the needs of readers. Deletes nothing.
 
-Nothing that a living run needs may be called left over. A backup or an import commits at its end, and its objects are
-in no commit until then, however long it takes. So such an object counts only when it is older than `LEFT_AFTER_MS` by
-the store's clock, and either older than the newest commit (whose writer was first: an older run cannot commit any more)
-or with no younger one of its kind beside it (a living run writes some every day). Whatever else a run makes, it makes
-within moments, or says by its own record that it is not finished.
+An object needed by a living run must never count as a leftover. A backup or an import commits at its end, and its
+objects are in no commit until then, however long the run takes. So an object counts only if it is older than
+`LEFTOVER_AFTER_MS` by the store's clock, and one of two conditions holds: it is older than the newest commit (whose
+writer was first: an older run can no longer commit), or no younger object of its kind exists (a living run writes
+objects every day). All other work of a run takes moments, or has a record that marks it as unfinished.
 
-The order of reading matters: first what is there, then the commits. What is committed in between is seen as committed.
+The reading order matters: first the objects, then the commits. An object committed in between counts as committed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from offsite.repository.state import BackupState
 from offsite.stores.store import ObjectInfo, Store
 
 LEFT_AFTER_MS = 24 * 3_600_000
-"""How long nothing must have happened, by the store's clock, before something counts as left over."""
+"""An object is a leftover at the earliest after this time without activity, by the store's clock."""
 
 
 _SNAPSHOTS = frozenset({"groups", "metadata", "cut"})
 _READS_AT_ONCE = 16
-"""Commits read in parallel, to see which snapshots they name: hides the latency of an object store."""
+"""Commits read in parallel for the snapshots they name: hides the latency of an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """An object that nothing refers to and nobody will read. `kind`: segment, index, groups, metadata, catalog,
-    restore, drill or group change."""
+    """An object without a reference and without a reader. `kind`: segment, index, groups, metadata, catalog, restore,
+    drill or group change."""
 
     kind: str
     info: ObjectInfo
@@ -46,7 +46,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """All below one prefix; `quiet_since_ms` is when the newest of it was written."""
+    """All objects below one prefix; `quiet_since_ms`: when the newest object was written."""
 
     prefix: str
     objects: int
@@ -56,14 +56,14 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietRestore:
-    """A restore that began, has no report, and wrote nothing for `LEFT_AFTER_MS`: it can be continued."""
+    """A restore that began, has no report, and wrote nothing for `LEFTOVER_AFTER_MS`. The restore can be continued."""
 
     record: RestoreRecord
     folder: Folder
 
 
 def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
-    """The orphans of `backup`, in the order of their keys. Raises `DamagedCommit`, `FormatTooNew`."""
+    """The orphans of `backup`, in key order. Raises `DamagedCommit`, `FormatTooNew`."""
     uncommitted = tuple(_unlisted(backup, backup.state(), _below_commits(backup)))
     strays = tuple(chain(_unsealed(backup), _unrecorded(backup)))
     if not uncommitted and not strays:
@@ -77,18 +77,18 @@ def find_orphans(backup: Backup) -> tuple[Orphan, ...]:
 
 
 def find_quiet_restores(backup: Backup) -> tuple[QuietRestore, ...]:
-    """Restores that did not end, oldest first. Raises `DamagedObject` as `living_restores`."""
+    """Unfinished quiet restores, oldest first. Raises `DamagedObject` as `living_restores`."""
     return _parted(backup)[0]
 
 
 def living_restores(backup: Backup) -> tuple[RestoreRecord, ...]:
-    """Restores that did not end and wrote something within `LEFT_AFTER_MS`. Raises `DamagedObject` where the record of
-    such a one cannot be read: it may need anything."""
+    """Unfinished restores that wrote an object within `LEFTOVER_AFTER_MS`. Raises `DamagedObject` if the record of such
+    a restore is unreadable, because the restore may need any object."""
     return _parted(backup)[1]
 
 
 def _parted(backup: Backup) -> tuple[tuple[QuietRestore, ...], tuple[RestoreRecord, ...]]:
-    """The quiet and the living ones. Of a quiet one it makes no difference what its record says."""
+    """The quiet and the living restores. The record of a quiet restore may be unreadable."""
     found = tuple(try_unfinished_restores(backup.store, backup.layout))
     before_ms = store_time_ms(backup.store, ()) - LEFT_AFTER_MS if found else 0
     quiet, living = [], []
@@ -107,20 +107,20 @@ def _parted(backup: Backup) -> tuple[tuple[QuietRestore, ...], tuple[RestoreReco
 
 
 def living_since_ms(backup: Backup) -> int | None:
-    """When the first of the restores under way began, those that wrote something within `LEFT_AFTER_MS`; None when
-    there is none. What was live then may still be read. Raises `DamagedObject`."""
+    """When the first living restore began (a restore is living if it wrote an object within `LEFTOVER_AFTER_MS`); None
+    without living restores. Data that was live at the time may still be read. Raises `DamagedObject`."""
     return min((each.created_at_ms for each in living_restores(backup)), default=None)
 
 
 def find_unnamed_folders(repository: Repository) -> tuple[Folder, ...]:
-    """Folders of backups that never came to be: a first import that failed leaves its segments, and no backup."""
+    """Folders without a backup: a failed first import leaves its segments and no backup."""
     folders = tuple(folder_of(repository.store, prefix) for prefix in _folders_without_backup(repository.store))
     before_ms = store_time_ms(repository.store, ()) - LEFT_AFTER_MS if folders else 0
     return tuple(each for each in folders if each.objects and each.quiet_since_ms < before_ms)
 
 
 def folder_of(store: Store, prefix: str) -> Folder:
-    """What is below `prefix`."""
+    """The summary of all objects below `prefix`."""
     folder = Folder(prefix=prefix, objects=0, size_bytes=0, quiet_since_ms=0)
     for info in own(store.list(prefix)):
         folder = replace(
@@ -133,7 +133,8 @@ def folder_of(store: Store, prefix: str) -> Folder:
 
 
 def store_time_ms(store: Store, seen: Iterable[ObjectInfo]) -> int:
-    """The store's clock. Who may only read cannot ask it: then no earlier than the newest object `seen`."""
+    """The store's clock. Without write access the clock cannot be read: then the newest modification time in `infos`, a
+    lower bound."""
     try:
         return store.now_ms()
     except StoreDenied:
@@ -141,7 +142,7 @@ def store_time_ms(store: Store, seen: Iterable[ObjectInfo]) -> int:
 
 
 def _below_commits(backup: Backup) -> Iterator[Orphan]:
-    """All that counts by being named in a commit."""
+    """All objects that count only once a commit names them."""
     layout = backup.layout
     for kind, prefix in (
         ("segment", layout.topics_prefix),
@@ -156,7 +157,7 @@ def _below_commits(backup: Backup) -> Iterator[Orphan]:
 
 
 def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Iterator[Orphan]:
-    """Those that no commit up to `head` lists. Older restore points need their snapshots too."""
+    """The orphans listed by no commit up to `head`. Older restore points need their snapshots too."""
     listed = {key for segment in head.stored_segments() for key in (segment.object_key, segment.index_key)}
     snapshots = []
     for each in found:
@@ -170,21 +171,21 @@ def _unlisted(backup: Backup, head: BackupState, found: Iterable[Orphan]) -> Ite
 
 
 def _is_named(backup: Backup, key: str) -> bool:
-    """Whether the commit that the snapshot was made for names it."""
+    """Whether the snapshot's own commit names the snapshot."""
     seq = parse_snapshot_key(key)
     stored = None if seq is None else backup.log.get(seq)
     return stored is not None and key in stored.commit.changes.snapshot_keys
 
 
 def _committed_ms(backup: Backup, head: BackupState) -> int:
-    """When the newest commit was made, at the latest. What it says of itself may be ahead of a clock that was put back,
-    and in a copy of a repository all objects are younger than they were."""
+    """An upper bound of the time of the newest commit. The commit's own time may be ahead of a clock that was set back,
+    and in a copied repository all objects are younger than their originals."""
     stored = backup.store.head(backup.layout.commit_key(head.seq)) if head.seq else None
     return min(head.committed_at_ms, stored.modified_ms) if stored is not None else 0
 
 
 def _abandoned(uncommitted: tuple[Orphan, ...], *, committed_ms: int, before_ms: int) -> Iterator[Orphan]:
-    """Those that no living run can still commit."""
+    """The orphans that no living run can still commit."""
     may_live = any(each.info.modified_ms >= before_ms for each in uncommitted)
     for each in _older(uncommitted, before_ms):
         if not may_live or each.info.modified_ms < committed_ms:
@@ -196,7 +197,7 @@ def _older(orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
 
 
 def _unsealed(backup: Backup) -> Iterator[Orphan]:
-    """Parts of catalogs whose seal never came: no reader looks at them."""
+    """Parts of catalogs without a seal: no reader uses them."""
     layout = backup.layout
     infos = list(own(backup.store.list(layout.catalog_prefix)))
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
@@ -208,7 +209,7 @@ def _unsealed(backup: Backup) -> Iterator[Orphan]:
 
 
 def _unrecorded(backup: Backup) -> Iterator[Orphan]:
-    """What lies in the folder of a restore, a drill or a change to groups, without the object that makes it one."""
+    """Objects in the folder of a restore, drill or group change without the record of that restore, drill or change."""
     layout = backup.layout
     for kind, prefix, record in (
         ("restore", f"{layout.prefix}restores/", "restore.json"),

@@ -1,4 +1,4 @@
-"""How a catalog names an object that it shares with later ones."""
+"""How a catalog names an object that it shares with later catalogs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRef:
-    """One immutable Parquet object of `rows` rows: its key, and the hash of its bytes."""
+    """One immutable Parquet object with `rows` rows: its key, and the hash of its bytes."""
 
     key: str
     hash: str

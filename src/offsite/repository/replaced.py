@@ -1,11 +1,11 @@
-"""What commits say is superfluous: the objects that a roll-up or a compaction replaced or retention let go, found by
-walking the commits in order.
+"""Finds superfluous objects: those replaced by a roll-up or a compaction, or expired by retention. Walks the commits in
+order.
 
-Only a positive statement counts. A commit names segments as removed, and lists in the same breath one that covers them
-with the very same figures, or says that it compacted their range; or it names a range as expired. What is merely in no
-list, or was removed without a successor, is none of it. The object of a packed segment is known from the state before;
-all that ever lay in it, from the commits of the run that wrote it. Nothing here judges whether an object is still
-needed: see `services.collect`. See decisions 0022 to 0024.
+Only a positive statement counts: a commit removes segments and adds, in the same commit, a segment that covers them
+with equal figures; or the commit declares their range compacted; or the commit declares a range expired. An object that
+is merely in no list, or removed without a successor, is not superfluous. The object of a packed segment is known from
+the state before; all former content of a pack is known from the commits of the run that wrote the pack. Whether an
+object is still needed is decided elsewhere: see `services.collect`. See decisions 0022 to 0024.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from offsite.repository.state import BackupState, segment_partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Offsets of a partition that an object holds, or held: those of the batches of a segment that commit `commit` knew
-    as live. A range may be wider at both ends. No batch is there, so a cut leaves no history with that, and nothing
-    would ever say of it that it was replaced or let go."""
+    """Offsets of a partition that an object holds or held: those of the batches of a segment that was live at commit
+    `commit`.
+
+    A segment's range may be wider at both ends. The margins hold no batch, so after a cut no history owns them, and no
+    commit would ever replace or expire them.
+    """
 
     partition: PartitionId
     start: int
@@ -43,8 +46,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """An object of which something was replaced: a pack, or a segment's own (`key`) with its index. `held`: all that
-    lies in it."""
+    """A partly or wholly replaced object: a pack, or a segment's own object (`key`) with its index. `ranges`: the
+    content of the object."""
 
     key: str
     index_key: str | None
@@ -57,14 +60,14 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """A segment that a commit took out of a list; `known_at` is the newest commit that knew it as live."""
+    """A segment removed from a list by a commit; `last_live_commit`: the newest commit with the segment live."""
 
     segment: Segment
     known_at: int
 
 
 class ReplacedWalk:
-    """Goes through the commits behind `state`, in order; `state` is that of the last one taken."""
+    """Walks through the commits after `state`, in order; `state` is the state after the last commit taken."""
 
     def __init__(self, state: BackupState) -> None:
         self.state = state
@@ -73,8 +76,8 @@ class ReplacedWalk:
             self._topic_ids.setdefault(known.topic, set()).add(known.topic_id)
 
     def take(self, stored: StoredCommit, *, believed: bool = True) -> Iterator[Gone]:
-        """The segments that the next commit replaced, by others of the same figures; and unless it is not `believed`,
-        those that it compacted or let go. Raises `DamagedCommit`."""
+        """The segments replaced by the next commit with others of equal figures; with `believed` also the segments it
+        compacted or expired. Raises `DamagedCommit`."""
         seq = stored.commit.seq
         found = [Gone(segment=each, known_at=seq - 1) for each in self._replaced_by(stored, believed=believed)]
         if believed:
@@ -105,14 +108,15 @@ class ReplacedWalk:
         return _live(self.state, partition)
 
     def _is_ambiguous(self, of: Segment, keys: set[str]) -> bool:
-        """Keys do not tell incarnations of a topic apart: one that two of them list is no statement about either."""
+        """Whether two incarnations list the same key. Keys do not name the incarnation, so such a key is no statement
+        about either."""
         others = self._topic_ids.get(of.topic, set()) - {of.topic_id}
         ids = (PartitionId(topic=of.topic, topic_id=each, partition=of.partition) for each in others)
         return any(segment.key in keys for each in ids for segment in self._live(each))
 
 
 def segments_of(state: BackupState, expired: ExpiredRange) -> Iterator[Gone]:
-    """The segments that go with a range, out of the state before. Raises `DamagedCommit`."""
+    """The segments inside an expired range, from the state before. Raises `DamagedCommit`."""
     if expired.branch == LIVE:
         listed, known_at = _live(state, expired.partition_id), state.seq
     else:
@@ -137,7 +141,7 @@ def _live(state: BackupState, partition: PartitionId) -> tuple[Segment, ...]:
 
 
 def _holds_the_same(made: Segment, old: list[Segment]) -> bool:
-    """Whether `made` can be what a roll-up makes of `old`: end to end, and not a batch or record more or less."""
+    """Whether `merged` can be a roll-up of `old`: adjacent segments, with equal numbers of batches and records."""
     if not old or (old[0].start, old[-1].end) != (made.start, made.end):
         return False
     if any(one.end != other.start for one, other in pairwise(old)):
@@ -151,15 +155,16 @@ def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
 
 
 def own_object(gone: Gone) -> Replaced:
-    """The object of a segment that lay in no pack. Of one that was parted by a cut, the part that is gone: while
-    another history has the rest in a list, the object is needed, and to take it out of that needs a statement, too."""
+    """The object of an unpacked segment. Of a segment parted by a cut: the removed part. While another history lists
+    the rest, the object is needed, and only another statement can remove it from that list."""
     body = gone.segment.as_written
     return Replaced(key=body.key, index_key=body.index_key, held=(_held(gone.segment, gone.known_at),))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:
-    """The packs that were begun when commit `seq` was the newest, by key, each with all that commits listed of it.
-    Those are of the run that wrote it: they follow `seq`, up to the first that ends a pass. Raises `DamagedCommit`."""
+    """The packs begun when commit `seq` was the newest, by key, each with all content listed by commits. The commits
+    belong to the run that wrote the pack: they follow `seq`, up to the first commit that ends a pass. Raises
+    `DamagedCommit`."""
     found: dict[str, list[Held]] = {}
     while (stored := log.get(seq + 1)) is not None:
         seq = stored.commit.seq
@@ -178,10 +183,13 @@ def _held(segment: Segment, commit: int) -> Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedHint:
-    """How far collections came, as the last one says: all that commits up to `upto` replaced or let go is deleted, but
-    for that of the commits `pending`, rising. Whoever begins too early finds nothing, who begins too late leaves
-    something. What commits up to it let go is judged no more (see `services.collect.agreement`): so it is there before
-    the backup is, and who may create objects alone cannot say it."""
+    """How far collections came, according to the last collection: everything that commits up to `upto` replaced or
+    expired is deleted, except for the commits `pending`, rising.
+
+    A number too low costs a search without result; a number too high leaves objects behind. Commits up to `upto` are no
+    longer judged (see `services.collect.agreement`). Therefore the hint is written before the backup exists, so that a
+    stranger with only the right to create objects cannot write it.
+    """
 
     upto: int = 0
     pending: tuple[int, ...] = ()
@@ -193,11 +201,11 @@ class CollectedHint:
 
 
 NOTHING_COLLECTED = encode_object({"format": FORMAT, "upto": 0})
-"""What the hint says as the backup begins."""
+"""The hint at the beginning of a backup."""
 
 
 def collected_hint(backup: Backup) -> CollectedHint:
-    """What the last collection noted; nothing done when nobody did."""
+    """The hint of the last collection; an empty hint if there was none."""
     key = backup.layout.collected_key
     try:
         data = backup.store.get(key)
@@ -213,7 +221,8 @@ def collected_hint(backup: Backup) -> CollectedHint:
 
 
 def note_collected(backup: Backup, upto: int, pending: Collection[int] = ()) -> None:
-    """Say that all that commits up to `upto` replaced or let go is deleted, as far as it can be, but for `pending`."""
+    """Write the hint: everything that commits up to `upto` replaced or expired is deleted as far as possible, except
+    for `pending`."""
     open_ones: dict[str, JsonValue] = {"pending": sorted(pending)} if pending else {}
     data = encode_object({"format": FORMAT, "upto": upto, **open_ones})
     backup.store.put_overwrite(backup.layout.collected_key, data)

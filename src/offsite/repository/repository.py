@@ -1,4 +1,4 @@
-"""A repository: a place in a store that holds backups. Made once by `init`, then opened."""
+"""A repository: a place in a store that holds backups. Created once by `init`, then opened."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from offsite.repository.restores.elsewhere import repositories_above
 from offsite.stores.store import PutResult, Store
 
 _AROUND_MAX = 10_000
-"""Names outside of backups that are looked at for strangers: ten requests to an object store."""
+"""Keys outside of backups that are checked for strangers' objects: ten requests to an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A place in a store that holds backups. `on_damage` is told what is wrong with a backup that can be used all the
-    same. `records_at`: where records of restores lie, where that is elsewhere."""
+    """A place in a store that holds backups. `on_damage` receives the problems of backups that remain usable.
+    `records_at`: the store for restore records, if separate."""
 
     store: Store
     descriptor: RepositoryDescriptor
@@ -64,9 +64,9 @@ class Repository:
 
     @classmethod
     def init(cls, store: Store, *, repository_id: str | None = None) -> Repository:
-        """Make a new repository. Raises `RepositoryExists` when there is one, or it would lie in one, `DamagedObject`
-        where backups are that lost theirs: under a new id no machine would know them. `OverwritingStore` when the store
-        does not keep create-only puts apart. Nothing is changed then."""
+        """Create a repository. Raises `RepositoryExists` if one exists here or in a folder above; `DamagedObject` if
+        backups exist without their repository object, because machines would not recognise a new repository id;
+        `OverwritingStore` if the store does not honour create-only puts. On error nothing is changed."""
         if (above := next(repositories_above(store), None)) is not None:
             raise RepositoryExists(
                 f"{store.url} lies in {above.url}, which is a repository already",
@@ -87,13 +87,13 @@ class Repository:
 
     @property
     def record_store(self) -> Store:
-        """Where records of restores lie."""
+        """The store for records of restores."""
         return self.store if self.records_at is None else self.records_at
 
     @classmethod
     def open(cls, store: Store, *, on_damage: OnDamage = tell_journal, records_at: Store | None = None) -> Repository:
-        """The repository at `store`. Raises `RepositoryNotFound`, `FormatTooNew`, `DamagedObject`, also where its own
-        object is gone and backups are there."""
+        """The repository in `store`. Raises `RepositoryNotFound`, `FormatTooNew`, and `DamagedObject`, also if the
+        repository object is missing and backups exist."""
         data = store.get(ROOT_KEY)
         if data is None:
             hint = f"make one: offsite init {store.url}"
@@ -111,7 +111,8 @@ class Repository:
         )
 
     def backups(self) -> tuple[str, ...]:
-        """The names of its backups, sorted; also of one that lost its `backup.json`, which `backup` refuses to open."""
+        """The names of the backups, sorted. Includes a backup without its `backup.json`, which `backup` refuses to
+        open."""
         layouts = sorted(backup_folders(self.store), key=lambda layout: layout.backup)
         return tuple(layout.backup for layout in layouts if self._is_there(layout))
 
@@ -125,11 +126,12 @@ class Repository:
         fidelity: tuple[str, ...] = (),
         declared_by: str = "",
     ) -> Backup:
-        """Make backup `name`, or open it when it is there with the same source, selection and options, and for an agent
-        as a backup of its resource.
+        """Create backup `name`, or open the existing backup with the same source, selection and options; for an agent
+        also of the same declared resource.
 
-        Every run of a backup comes by here, so this is where a store is checked that the repository was moved to.
-        Raises `BackupExists` when it is there with others, or was removed lately, `BadName`, `OverwritingStore`.
+        Every run of a backup passes here, so the store is checked here in case the repository was moved. Raises
+        `BackupExists` if the backup exists with different values or was removed recently, `BadName`,
+        `OverwritingStore`.
         """
         descriptor = BackupDescriptor(
             name=check_backup_name(name),
@@ -155,8 +157,8 @@ class Repository:
         return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
 
     def backup(self, name: str) -> Backup:
-        """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`; where records
-        lie elsewhere, as `Backup.keeping_records`."""
+        """The backup of that name. Raises `BackupNotFound`, `BadName`, `FormatTooNew`, `DamagedObject`; with separate
+        records as `Backup.with_records_at`."""
         layout = BackupLayout(backup=name)
         key = layout.descriptor_key
         data = self.store.get(key)
@@ -195,9 +197,9 @@ class Repository:
             warned("unchecked", why=error.message, store=self.store.url)
 
     def _note_uncollected(self, layout: BackupLayout) -> None:
-        """See to it that what says how far collections came is there before the backup is: who may create objects, and
-        not overwrite them, can say nothing of that. Raises `BackupExists` where somebody has, and this may not either.
-        """
+        """Write the collection hint before the backup exists. A stranger with the right to create but not to overwrite
+        objects cannot forge the hint afterwards. Raises `BackupExists` if a foreign hint exists and cannot be
+        overwritten."""
         key = layout.collected_key
         if self.store.put_if_absent(key, NOTHING_COLLECTED) is not PutResult.OTHER:
             return
@@ -228,21 +230,21 @@ class Repository:
 
 
 def strangers_in(store: Store, backup: str, *, most: int | None = None) -> Iterator[str]:
-    """The keys of what others put into the folder of a backup, among the first `most` names there."""
+    """The keys of foreign objects in the folder of a backup, among the first `most` keys there."""
     prefix = BackupLayout(backup=backup).prefix
     listed = (info.key for info in islice(store.list(prefix), most))
     return (key for key in listed if key.startswith(prefix) and not is_own_key(key))
 
 
 def strangers_around(store: Store) -> Iterator[str]:
-    """The keys of what others put into the repository, but into no backup's folder, among the first names there.
-    Not the marker of its own folder, whose key is empty."""
+    """The keys of foreign objects in the repository outside of backup folders, among the first keys there. Excludes the
+    marker of the repository's own folder, whose key is empty."""
     prefixes = {layout.prefix for layout in backup_folders(store)}
     return (key for key in islice(_keys_outside(store, prefixes), _AROUND_MAX) if key and not is_own_key(key))
 
 
 def strangers_told(keys: Sequence[str]) -> str:
-    """One line about them, and what to do."""
+    """One line about foreign objects, with advice."""
     return f"passed over, for offsite gives no such names: {named(keys, most=5)}; take away what nobody needs"
 
 
@@ -259,12 +261,12 @@ def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
 
 
 def backup_folders(store: Store) -> Iterator[BackupLayout]:
-    """All below `backups/` that hold an object of ours, in the order of keys."""
+    """All folders below `backups/` with at least one object of offsite, in key order."""
     return (BackupLayout(backup=name) for name in folders_below(store, BACKUPS_PREFIX))
 
 
 def _lost_root(store: Store) -> DamagedObject | None:
-    """The error where backups are there, and the object is gone that makes the place a repository."""
+    """The error if backups exist and the repository object is missing."""
     keys = (info.key for info in own(store.list(BACKUPS_PREFIX)))
     first = next((key for key in keys if parse_commit_key(key) is not None or key.endswith("/backup.json")), None)
     if first is None:  # nothing, or a place for records alone
@@ -280,14 +282,14 @@ def _exists(store: Store) -> RepositoryExists:
 
 
 def check_create_only(store: Store) -> None:
-    """Check the promise that everything else stands on: a create-only put never overwrites.
+    """Check the promise behind all others: a create-only put never overwrites.
 
-    Some stores that speak S3 take `If-None-Match: *` and ignore it. There the second of two writers would replace a
-    commit of the first, and a name that was ever used would lose what it held. So `probes/create-only` is put with new
-    content: the store refuses, if it is there from an earlier check; else it is put once more.
+    Some S3-compatible stores accept `If-None-Match: *` and ignore it. With such a store the second of two writers would
+    replace a commit of the first, and a reused name would lose its content. The check puts `probes/create-only` with
+    new content. The store must refuse if the object exists from an earlier check; otherwise the check puts once more.
 
-    The object stays, a word with its digest, so that later checks need one put and nothing has to be deleted. Two
-    writers at once do not disturb each other. Raises `OverwritingStore`, and what the store raises.
+    The object stays, a random word with its digest, so later checks need one put and no delete. Two checks at once do
+    not disturb each other. Raises `OverwritingStore`, and what the store raises.
     """
     for _ in range(2):
         content = encode_object({"format": FORMAT, "word": random_id(16)})

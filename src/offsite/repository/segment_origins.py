@@ -1,6 +1,7 @@
-"""Which commits brought what segments hold: a segment of a roll-up has it from those that it was made of.
+"""Finds the commits that brought the data of segments. A segment of a roll-up takes its data from the segments it was
+merged of.
 
-Found from the newest commit down, because a roll-up says which segments it has replaced, and not the other way round.
+The search goes from the newest commit down, because a roll-up names the segments that it replaced, not the reverse.
 """
 
 from __future__ import annotations
@@ -19,29 +20,30 @@ from offsite.repository.state import segment_partition
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The `commits` that brought the offsets of one segment, each from the one of `starts` on at the same place."""
+    """The `commits` that brought the offsets of one segment; each covers the offsets from the entry at the same index
+    of `starts` on."""
 
     starts: tuple[int, ...]
     commits: tuple[int, ...]
 
     @classmethod
     def of(cls, commit: int) -> Origins:
-        """All from one commit."""
+        """All data from one commit."""
         return cls((0,), (commit,))
 
     @property
     def oldest(self) -> int:
-        """The first commit that some of it belongs to."""
+        """The oldest of the commits."""
         return min(self.commits)
 
     def at(self, offset: int) -> int:
-        """The number of the commit that brought the batch that begins at `offset`."""
+        """The number of the commit that brought the batch beginning at `offset`."""
         return self.commits[max(0, bisect_right(self.starts, offset) - 1)]
 
 
 def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[str, Origins]:
-    """The origins of segments by key. `commits` come newest first, and are read until all is found; what none of them
-    listed is left out."""
+    """The origins of segments, by key. `commits` come newest first, and are read until all origins are found. A key
+    listed by no commit is left out."""
     wanted: dict[str, list[str]] = {key: [key] for key in keys}
     where: dict[str, PartitionId] = {}
     found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -63,8 +65,8 @@ def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[s
 def find_bringers(
     commits: Iterable[StoredCommit], partition: PartitionId, *, span: Span, held: Iterable[Span]
 ) -> Origins | None:
-    """The commits that brought the offsets of `span` that are `held`, of one partition; None when none of `commits`
-    did. They come newest first, and are read until all is found: a roll-up brings nothing."""
+    """The commits that brought the offsets of `span` inside `held_spans`, of one partition; None if none of `commits`
+    did. `commits` come newest first, and are read until all offsets are found. A roll-up brings no data."""
     low, high = span
     missing = [(max(low, start), min(high, end)) for start, end in held if start < high and low < end]
     found: list[tuple[int, int]] = []
@@ -92,7 +94,7 @@ def _by_partition(keys: Sequence[str]) -> _Replaced:
 
 
 def _made_of(segment: Segment, replaced: _Replaced) -> Iterator[str]:
-    """The keys of the segments that it was made of; none for one that a backup wrote."""
+    """The keys of the segments merged into this segment; none for a segment written by a backup."""
     for start, key in replaced.get(TopicPartition(topic=segment.topic, partition=segment.partition), ()):
         if segment.start <= start < segment.end:
             yield key

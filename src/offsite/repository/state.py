@@ -1,4 +1,4 @@
-"""What a backup is after a number of commits (see `fold`)."""
+"""The state of a backup after a number of commits (see `fold`)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
 CUTS_MAX = 16
-"""Consistent cuts that a state remembers, the newest: whoever looks for one that may be used reads them one by one."""
+"""The newest consistent cuts kept in a state. A search for a usable cut reads them one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCut:
-    """A consistent cut, and the commits that have it: `first` to `last`, both inclusive. `completed_at_ms`: when the
-    newest pass was completed that `last` knows of."""
+    """A consistent cut, and its commits: `first` to `last`, both inclusive. `completed_at_ms`: when the newest pass
+    known to commit `last` was completed."""
 
     first: int
     last: int
@@ -44,27 +44,26 @@ class KnownCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupState:
-    """A backup as of commit `seq` (0: before the first). `head_hash` is the hash of that commit's bytes.
+    """A backup as of commit `seq` (0: before the first commit). `head_hash`: the hash of that commit's bytes.
 
-    `topics` holds the latest shape of each incarnation, in order of first appearance. `segments` are live ones.
-    `branches` are the old histories of logs that were cut back, in the order in which that was found: their segments
-    are needed by the restore points before it, and are in no list of live ones.
-    `left_behind` is what the run of commit `seq` could not back up; `incomplete`: that run was to go on, it had got as
-    far as `progress` (None: not known). `completed_at_ms`: when the newest commit was made that completes a pass (as
-    `committed_at_ms`; 0 where none is known). `groups` is the key of the latest group snapshot, `metadata` names the
-    cluster's latest settings, `cut` the consistent cut of the positions (None: there is none). `expired` is what
-    retention let go of the live histories, `compacted` what of them holds the latest records of keys only, both as
-    rising spans with space between them, `compacted_until` the latest time of a record that these held before, per
-    partition (epoch ms); `pins` are in order of their numbers. `history` lists the restore points up to `seq`.
-    `configs_since`: the commit from which on, at the latest, each topic has the settings that it has in `topics`.
-    `unreadable`: what is wrong with the commit after `seq`, which is there; empty where there is nothing wrong.
-    `is_outdated`: that commit is of a newer format than this offsite reads.
+    `topics`: the latest shape of each incarnation, in order of first appearance. `segments`: live segments. `branches`:
+    the old histories of truncated logs, in order of discovery; the restore points before a cut need the branch's
+    segments, which are in no list of live segments. `left_behind`: the partitions that the run of commit `seq` could
+    not back up. `incomplete`: that run was to go on; `progress`: its progress (None: unknown). `completed_at_ms`: when
+    the newest commit that completes a pass was made (as `committed_at_ms`; 0 if unknown). `groups`: the key of the
+    latest group snapshot. `metadata`: the latest cluster settings. `cut`: the consistent cut of the positions (None: no
+    cut). `expired`: spans of the live histories removed by retention; `compacted`: spans with only the latest record of
+    each key; both rising and not adjacent. `compacted_until`: the latest record time before the compaction, per
+    partition (epoch ms). `pins`: by number. `history`: the restore points up to `seq`. `configs_since`: for each topic,
+    the commit since which, at the latest, the topic has its settings in `topics`. `unreadable`: the problem of the
+    existing commit after `seq`; empty without a problem. `is_outdated`: that commit is of a newer format than this
+    offsite reads.
 
-    Not part of what a backup is: `cuts`, the newest cuts, ascending, also those that are none of the positions any more
-    (states that an earlier version kept know `cut` alone); `loose_commits` and `loose_entries`, how much was committed
-    since the newest catalog that a commit names; `is_own`: the run that holds the state made its newest commit;
-    `accounted`: a commit said that it accounts for all that it moves positions past (see `Changes.accounted`), so every
-    later one has to.
+    Excluded from comparison: `cuts`, the newest cuts, ascending, including cuts of older positions (states stored by an
+    earlier version know only `cut`); `loose_commits` and `loose_entries`, the amount committed since the newest catalog
+    named by a commit; `is_own`: the run that holds the state made its newest commit; `accounted`: a commit promised to
+    account for all offsets that it moves positions past (see `CommitChanges.accounted`), so every later commit must do
+    so.
     """
 
     backup: str
@@ -103,21 +102,21 @@ class BackupState:
         return next((known for known in reversed(tuple(self.topics)) if known.topic == topic), None)
 
     def latest_shapes(self) -> dict[str, TopicShape]:
-        """The shape of each topic's latest incarnation, by name: they are in order of first appearance."""
+        """The shape of each topic's latest incarnation, by name, in order of first appearance."""
         return {incarnation.topic: shape for incarnation, shape in self.topics.items()}
 
     def alive(self) -> frozenset[TopicIncarnation]:
-        """The incarnations that topics had then: the latest of each, unless it was known to be deleted."""
+        """The live incarnations: the latest of each topic, unless known to be deleted."""
         return frozenset(shape.incarnation for shape in self.latest_shapes().values() if not shape.is_deleted)
 
     def all_segments(self) -> Iterator[Segment]:
-        """Every live segment, partition by partition in sorted order, each in offset order."""
+        """Every live segment, by partition in sorted order, then by offset."""
         for partition_id in sorted(self.segments):
             yield from self.segments[partition_id]
 
     def stored_segments(self) -> Iterator[Segment]:
-        """Every segment whose object is needed, live or of a branch, once and whole: in the order of `all_segments`,
-        then those that only branches have."""
+        """Every segment with a needed object, live or of a branch, once and whole: in the order of `all_segments`, then
+        the segments of branches alone."""
         seen: set[str] = set()
         for segment in chain(self.all_segments(), *(branch.segments for branch in self.branches)):
             if segment.key not in seen:
@@ -125,13 +124,13 @@ class BackupState:
                 yield segment.as_written
 
     def reached(self, of: Iterable[PartitionId] | None = None) -> dict[PartitionId, int]:
-        """How far each partition, or each of some that is known, is accounted for."""
+        """The accounted end of each partition, or of each known one of `partitions`."""
         known = ((each, self.positions.get(each)) for each in (self.positions if of is None else of))
         return {each: reached(at, self.segments.get(each)) for each, at in known if at is not None}
 
     def held_range(self, partition_id: PartitionId) -> Span:
-        """What is backed up of a partition, holes aside: from its first live segment to its position; nothing, where it
-        ends, when it has none."""
+        """The backed-up range of a partition, apart from holes: from its first live segment to its position. Without
+        segments: empty, at the position."""
         position = self.positions.get(partition_id)
         end = position.end if position else 0
         found = self.segments.get(partition_id)
@@ -141,11 +140,11 @@ class BackupState:
         return next((taken for taken in self.checkpoints if taken.id == checkpoint_id), None)
 
     def served_by(self, head: BackupState) -> BackupState:
-        """This restore point with the segments that hold its data *now*: those of `head` below our positions.
+        """This restore point with the segments that hold its data now: those of `head` below the point's positions.
 
-        Later commits may have merged or removed segments; what is missing then shows as uncovered ranges. A segment may
-        reach past a position: readers stop at the position. Where a log was cut back since, it is the old history. Of
-        the restore points before it those are left that `head` still has.
+        Later commits may have merged or removed segments; missing data shows as uncovered ranges. A segment may extend
+        past a position: readers stop at the position. After a truncation the old history serves the point. Of the
+        restore points before this one, only those still in `head` remain.
         """
         begins = {partition_id: head.beginning_of(self, partition_id) for partition_id in self.positions}
         segments = {
@@ -166,7 +165,7 @@ class BackupState:
         )
 
     def as_point(self) -> BackupState:
-        """The newest restore point without what is held for older ones alone, behind which retention let go of more."""
+        """The newest restore point, without data held only for older points in front of an expired range."""
         lone = {
             known: SegmentList(segment for segment in found if segment.start >= spans[-1][1])
             for known, spans in self.expired.items()
@@ -182,18 +181,18 @@ class BackupState:
         )
 
     def beginning_of(self, point: BackupState, partition_id: PartitionId) -> int:
-        """Where what this, the newest state, holds of a partition for `point` begins at the earliest: behind what
-        retention let go of the history that the point knew. 0 where that is nothing."""
+        """The first offset of a partition that this state, the newest, holds for `point`: after the expired spans of
+        the history known to the point. 0 if nothing expired."""
         position = point.positions.get(partition_id)
         return beginning(self.let_go_at(point.seq, partition_id), position.end) if position else 0
 
     def let_go_at(self, seq: int, partition_id: PartitionId) -> Spans:
-        """What retention let go of a partition, in the history that commit `seq` knew."""
+        """The expired spans of a partition, in the history known to commit `seq`."""
         spans, cut_since = self.expired.get(partition_id, ()), self._cut_since(seq, partition_id)
         return spans_before(spans, cut_since) if cut_since else spans
 
     def segments_at(self, seq: int, partition_id: PartitionId) -> SegmentList:
-        """The segments of a partition, in the history that commit `seq` knew."""
+        """The segments of a partition, in the history known to commit `seq`."""
         live, cut_since = self.segments.get(partition_id, SegmentList()), self._cut_since(seq, partition_id)
         return segments_before(live, cut_since) if cut_since else live
 
@@ -201,18 +200,17 @@ class BackupState:
         return [each for each in self.branches if each.partition_id == partition_id and each.commit > seq]
 
     def carried_over(self, changes: Changes) -> Changes:
-        """`changes` with what this, the state before them, says of the newest run: what a commit does not say of it, no
-        reader knows any more."""
+        """`changes` with this state's facts about the newest run. This state is the one before `changes`. Readers know
+        only what the newest commit states about the run."""
         return replace(changes, left_behind=self.left_behind, incomplete=self.incomplete, progress=self.progress)
 
     def borders(self, partition_id: PartitionId) -> frozenset[int]:
-        """The offsets of a partition that no new segment may lie over, whatever it is merged of (see `Branch`)."""
+        """The offsets of a partition that no new segment may span, even a merged one (see `Branch`)."""
         return borders(branch for branch in self.branches if branch.partition_id == partition_id)
 
 
 def reached(position: Position, segments: SegmentList | None) -> int:
-    """How far a partition is accounted for that has `segments`. Positions of earlier versions may lie inside the last
-    batch."""
+    """The accounted end of a partition with `segments`. Positions of earlier versions may lie inside the last batch."""
     last = segments.last if segments and not position.is_exact else None
     return position.end if last is None else max(position.end, last.last_offset + 1)
 
