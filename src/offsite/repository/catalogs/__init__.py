@@ -1,1 +1,1 @@
-"""The objects of a catalog: its seal, its table of partitions, and the parts that it shares with later ones."""
+"""The objects of a catalog: seal, partition table, and the parts shared with later catalogs."""

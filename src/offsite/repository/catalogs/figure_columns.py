@@ -1,6 +1,7 @@
-"""The columns of segments that figures are made of: a million segments are added up in a second, without making one.
+"""The figure columns of segments: the figures of a million segments are added up in a second, without creating
+segments.
 
-Nothing else of their rows is decoded. pyarrow is imported where it is used.
+No other column is decoded. pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class FigureColumns:
     """The figures of some rows, in memory."""
 
     def __init__(self, table: pa.Table, *, key: str) -> None:
-        """`table` was read from the object `key`. Raises `DamagedObject` when it lacks a column."""
+        """`table` was read from the object `key`. Raises `DamagedObject` if a column is missing."""
         self._start, *self._sums, self._begun, self._times = (_integers(table, name, key) for name in FIGURES)
 
     def start(self, row: int) -> int:
@@ -30,7 +31,7 @@ class FigureColumns:
         return self._start[row]
 
     def between(self, low: int, high: int) -> SegmentFigures:
-        """The sums of rows `[low, high)`, which begin and end where rows are."""
+        """The sums of rows `[low, high)`, clipped to the existing rows."""
         rows = slice(max(low, 0), high)
         records, raw_bytes, stored_bytes = (sum(column[rows]) for column in self._sums)
         return SegmentFigures(

@@ -1,5 +1,5 @@
-"""Catalogs as versions before parts wrote them: all segments and the JSON of the state in one Parquet object. They
-are read, and not written any more."""
+"""Catalogs of versions before parts: all segments and the JSON of the state in one Parquet object. Read-only: new
+catalogs have the current form."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _STATE = b"offsite.state"
 
 
 def decode_state(data: bytes, *, key: str) -> BackupState:
-    """Read the catalog object `key`, of everything but the history; segments stay in columns until they are looked at,
-    and raise then if they are none. Raises `DamagedObject`."""
+    """Read the catalog object `key`, except for the history. Segments stay in columns until first use; a row that is no
+    segment raises an error then. Raises `DamagedObject`."""
     read = from_parquet(data, key)
     described = (read.schema.metadata or {}).get(_STATE, b"")
     table = whole_rows(read.replace_schema_metadata(None), key)

@@ -1,4 +1,4 @@
-"""Lines of a history as a Parquet object: numbers that grow or repeat take up a bit or two, not eight bytes."""
+"""Lines of a history as a Parquet object: rising or repeating numbers take a bit or two instead of eight bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All objects of a new catalog, in the order in which they are put: the seal comes last and makes the others count."""
+"""All objects of a new catalog, in the order in which they are put. The seal comes last and makes the catalog valid."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NAME_DIGITS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Keys and bytes of the `objects`, the seal last, and the `state`, which knows that it lies in them."""
+    """Keys and bytes of the `objects`, the seal last, and the `state`, which refers to the objects."""
 
     objects: Sequence[tuple[str, bytes]]
     state: BackupState
 
     @classmethod
     def of(cls, state: BackupState, reader: PartsReader) -> Keeping:
-        """The catalog of `state`. Raises `DamagedObject` when a part that must be merged cannot be read."""
+        """The catalog of `state`. Raises `DamagedObject` if a part that must be merged is unreadable."""
         layout, objects = reader.log.layout, dict[str, bytes]()
         merged = merge(state.segments)
         parts = list(merged.kept)
@@ -73,7 +73,7 @@ def _history_ref(chunk: HistoryChunk, objects: dict[str, bytes], seq: int, layou
 
 
 def _chunks(history: History, named: Sequence[HistoryRef], reader: PartsReader) -> Sequence[HistoryChunk]:
-    """Those that were in memory alone are read again when they are asked for."""
+    """The chunks, readable from their objects: a chunk held only in memory becomes a stored chunk."""
     pairs = zip(history.chunks, named, strict=True)
     return [chunk if chunk.ref is not None else reader.chunk(each) for chunk, each in pairs]
 
@@ -81,7 +81,7 @@ def _chunks(history: History, named: Sequence[HistoryRef], reader: PartsReader) 
 def _moved(
     segments: Mapping[PartitionId, SegmentList], merged: Merged, part: CatalogPart, reader: PartsReader
 ) -> Mapping[PartitionId, SegmentList]:
-    """`segments`, with those that are in the new part there."""
+    """`segments`, with the rewritten partitions referring to the new part."""
     building = LayeredMapBuilder(segments)
     low = 0
     for each in merged.moved:

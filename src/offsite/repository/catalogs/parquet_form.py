@@ -1,4 +1,4 @@
-"""Parquet objects of a catalog, and the error for one that is none. pyarrow is imported where it is used."""
+"""Parquet objects of a catalog, and the error for a damaged object. pyarrow is imported on use."""
 
 from __future__ import annotations
 

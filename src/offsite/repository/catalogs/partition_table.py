@@ -1,7 +1,7 @@
-"""The state of a backup as a table with a row for each partition: its position, and where its segments are.
+"""The state of a backup as a table with one row per partition: position, and place of the segments.
 
-What is left of the state is JSON in the metadata: topics, holes and the like, none of which grows with partitions times
-time. pyarrow is imported where it is used.
+The rest of the state is JSON in the table's metadata: topics, holes and the like. No part of the JSON grows with
+partitions times time. pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ _STATE = b"offsite.state"
 _TEXTS = ("topic", "topic_id")
 _NUMBERS = ("partition", "log_start", "end", "leader_epoch", "last_offset", "crc", "segments_end")
 _NO_BATCH = -1
-"""Last offset and CRC where no batch is known."""
+"""Last offset and CRC if no batch is known."""
 
 _LISTS = ("parts", "lows", "highs")
 
 
 def encode_partitions(state: BackupState, parts: Sequence[CatalogPart]) -> bytes:
-    """All of `state` but its history and the segments themselves, which are in `parts`."""
+    """All of `state` except the history and the segments, which are in `parts`."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -92,8 +92,8 @@ def encode_partitions(state: BackupState, parts: Sequence[CatalogPart]) -> bytes
 def decode_partitions(
     data: bytes, *, key: str, parts: Sequence[CatalogPart], again: Callable[[PartitionId], Again | None]
 ) -> BackupState:
-    """Read the object `key`, of a state whose segments are in `parts`; `again` is asked for what tells those of a
-    partition where a part is damaged. Raises `DamagedObject`."""
+    """Read the object `key` of a state whose segments are in `parts`. `recovery_of` gives, per partition, a function
+    that reads the segments from the commits if a part is damaged. Raises `DamagedObject`."""
     table = from_parquet(data, key)
     if not table.schema.equals(_schema()):
         raise damaged_catalog(f"{key}: its columns are not those of partitions")
@@ -121,7 +121,7 @@ def decode_partitions(
 
 
 def state_to_json(state: BackupState) -> dict[str, JsonValue]:
-    """What has no columns."""
+    """The fields of the state without a column."""
     known: dict[str, JsonValue] = {
         "format": _format_of(state),
         "backup": state.backup,
@@ -154,12 +154,12 @@ def state_to_json(state: BackupState) -> dict[str, JsonValue]:
 
 
 def _topic_to_json(shape: TopicShape, state: BackupState) -> dict[str, JsonValue]:
-    """Catalogs of earlier versions do not say since when: then it is known from the catalog on."""
+    """Catalogs of earlier versions lack `configs_since`; readers then use the catalog's own commit."""
     return topic_to_json(shape) | {"configs_since": state.configs_since.get(shape.incarnation, state.seq)}
 
 
 def _usually_completed(state: BackupState) -> int:
-    """When the newest complete pass was committed, where nothing else is told: with the newest commit."""
+    """The default of `completed_at_ms`: the time of the newest commit; 0 for an incomplete run."""
     return 0 if state.incomplete else state.committed_at_ms
 
 
@@ -170,7 +170,7 @@ def _format_of(state: BackupState) -> int:
 
 
 def _ranges(found: Mapping[PartitionId, Spans], kind: Callable[..., RangeT]) -> Iterator[RangeT]:
-    """`found` as ranges of that `kind`."""
+    """`spans_by_partition` as ranges of that `kind`."""
     for known, spans in found.items():
         for start, end in spans:
             yield kind(partition_id=known, start=start, end=end)
@@ -191,7 +191,7 @@ def _latest_times(compacted: Iterable[CompactedRange]) -> Mapping[PartitionId, i
 
 
 def state_from_json(item: JsonObject) -> BackupState:
-    """Without what has columns."""
+    """The state, without the fields in columns."""
     is_incomplete, seq = item.optional_flag("incomplete"), item.integer("seq")
     topics = [(topic_from_json(each), each.integer_or("configs_since", seq)) for each in item.children("topics")]
     compacted = list(map(compacted_from_json, item.children("compacted")))
@@ -244,12 +244,12 @@ def _cut_from_json(item: JsonObject) -> KnownCut:
 
 
 def _lone_cut(cut: SnapshotRef | None, seq: int, completed_at_ms: int) -> tuple[KnownCut, ...]:
-    """What a catalog of an earlier version knows: the cut of its own commit."""
+    """The cuts in a catalog of an earlier version: only the cut of its own commit."""
     return () if cut is None else (KnownCut(first=seq, last=seq, completed_at_ms=completed_at_ms, ref=cut),)
 
 
 def _branch_to_json(branch: Branch) -> dict[str, JsonValue]:
-    """Logs are cut back rarely: the segments of all branches are few."""
+    """Truncations are rare, so the segments of all branches are few."""
     return {
         **partition_to_json(branch.partition_id),
         "number": branch.number,
@@ -326,7 +326,7 @@ def _position(row: Sequence[Any]) -> Position:
 
 
 def _extents(table: pa.Table, key: str, parts: Sequence[CatalogPart]) -> Iterator[list[Extent]]:
-    """Those of each row."""
+    """The row ranges of each partition."""
     import pyarrow as pa
 
     lists = [table.column(name).combine_chunks() for name in _LISTS]

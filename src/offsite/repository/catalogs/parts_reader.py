@@ -1,4 +1,4 @@
-"""Reads the parts of a catalog when somebody looks at what is in them; where one is damaged, the commits tell."""
+"""Reads the parts of a catalog on demand. In place of a damaged part the commits are folded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from offsite.repository.state import FIRST_SEQ, BackupState
 
 @dataclass(slots=True)
 class SharedParts:
-    """The parts of the catalog that was read last: the next one names most of them again."""
+    """The parts of the catalog read last. The next catalog names most of them again."""
 
     segments: dict[PartRef, CatalogPart] = field(default_factory=dict)
     chunks: dict[HistoryRef, HistoryChunk] = field(default_factory=dict)
@@ -32,9 +32,12 @@ class SharedParts:
 
 @dataclass(slots=True, kw_only=True)
 class PartsReader:
-    """For the catalog of commit `seq`. `is_strict`: damage is an error. Else all commits are folded once: other parts
-    may be damaged as well, and older catalogs share them, so that none is used. `shared`: for whoever reads one catalog
-    after the other, so that each part is read once."""
+    """Reads the parts of the catalog of commit `seq`.
+
+    `is_strict`: damage is an error. Otherwise all commits are folded once: other parts may be damaged too, and older
+    catalogs share them, so no catalog is used. `shared`: for a caller that reads many catalogs in a row, so each part
+    is read once.
+    """
 
     log: CommitLog
     seq: int
@@ -64,11 +67,11 @@ class PartsReader:
         return HistoryChunk(self._lines, ref=named.ref, first=named.first, last=named.last)
 
     def again(self, known: PartitionId) -> Again | None:
-        """What tells the segments of a partition from the commits."""
+        """Reads the segments of a partition from the commits; None if `is_strict`."""
         return None if self.is_strict else partial(self._segments, known)
 
     def get(self, key: str, *, content: str | None = None) -> bytes:
-        """The object `key`, with the hash `content` where one is known. Raises `DamagedObject`."""
+        """The object `key`, checked against the hash `content` if given. Raises `DamagedObject`."""
         data = self.log.store.get(key)
         if data is None:
             raise damaged_catalog(f"{key} is missing")
@@ -86,7 +89,7 @@ class PartsReader:
             return self._refolded(error).history.between(chunk.first[0], chunk.last[0])
 
     def _stored_lines(self, chunk: HistoryChunk) -> Columns:
-        """The lines of a chunk, of which the outer ones must be those by which it is found."""
+        """The lines of a chunk. The first and the last line must be those named by the catalog."""
         if chunk.ref is None:
             raise damaged_catalog("a chunk of the history is in no object")
         columns = decode_lines(self.get(chunk.ref.key, content=chunk.ref.hash), key=chunk.ref.key)

@@ -1,4 +1,4 @@
-"""The seal of a catalog: the hashes of all its objects, its own and those that it shares with others."""
+"""The seal of a catalog: the hashes of all its objects, its own and shared ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsite.repository.part_ref import PartRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRef:
-    """A chunk of the history; `first` and `last`: number and time of its outer commits."""
+    """A chunk of the history; `first` and `last`: number and time of its first and last commit."""
 
     ref: PartRef
     first: tuple[int, int]
@@ -23,7 +23,7 @@ class HistoryRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """Hashes of the table of partitions and of the history's tail, and the parts, each kind in its order."""
+    """Hashes of the partition table and of the history's tail, and the parts, each kind in order."""
 
     partitions: str
     tail: str
@@ -33,7 +33,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstSeal:
-    """That of a catalog without parts, as earlier versions wrote it."""
+    """The seal of a catalog without parts, as written by earlier versions."""
 
     segments: str
     history: str
@@ -78,7 +78,7 @@ def _ref(item: JsonObject, layout: BackupLayout) -> PartRef:
 
 
 def _chunk(item: JsonObject, layout: BackupLayout) -> HistoryRef:
-    """Its lines are counted before they are read, so whoever makes a list of them would make room for any number."""
+    """The number of lines is bounded here, because a list of the lines is allocated before they are read."""
     found = HistoryRef(ref=_ref(item, layout), first=_pair(item, "first"), last=_pair(item, "last"))
     if not found.ref.rows <= min(LINES_PER_CHUNK, found.last[0] - found.first[0] + 1):
         raise item.wrong("rows", "a number of lines that its commits have")

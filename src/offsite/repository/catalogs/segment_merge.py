@@ -1,8 +1,8 @@
-"""Which parts a new catalog takes over as they are, and the one part in which it writes the rest.
+"""Decides which parts a new catalog reuses, and writes all other segments into one new part.
 
-What is new goes into a part of its own, together with the newest parts that are not much larger than all behind them,
-and with every part of which more than half is gone. So there are few parts, and a segment is written again only when
-what is behind it has grown to half of its part: a handful of times in years, not once a catalog.
+The new part takes the new segments, the segments of the newest parts not much larger than all later parts together, and
+of every part with more than half of its rows gone. So parts stay few, and a segment is written again only when the
+later parts have grown to half of its part: a handful of times in years, not once per catalog.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _ROWS_PER_GROUP = 8_192
 MAX_PART_ROWS = 4_000_000
-"""Parts are not merged beyond this: so large a one is a gigabyte to whoever reads all of it."""
+"""Parts are not merged beyond this size: a reader of a whole part of this size needs a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What the new part holds of one partition: `old` slices of parts that are not kept, then `fresh` segments. Before
-    them come the slices in `kept` parts."""
+    """The rows of one partition in the new part: `old` slices of parts that are not reused, then `fresh` segments. The
+    slices in `reused` parts come before them."""
 
     partition_id: PartitionId
     kept: tuple[Extent, ...]
@@ -63,8 +63,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """`kept` parts, and the object with all that they do not hold: `rows` rows, those of each of `moved` after those of
-    the one before. Without such partitions it is empty."""
+    """`reused` parts, and the object with all other segments: `rows` rows, in the order of the `rewritten` partitions.
+    Empty without rewritten partitions."""
 
     kept: tuple[CatalogPart, ...]
     moved: tuple[Moved, ...]
@@ -94,14 +94,14 @@ def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
 
 
 def _is_kept(segments: SegmentList, kept: frozenset[CatalogPart]) -> bool:
-    """Whether all of them lie in parts that are kept."""
+    """Whether all segments lie in reused parts."""
     stored = segments.stored
     in_parts = isinstance(stored, StoredRows) and all(each.part in kept for each in stored.extents)
     return in_parts and stored is not None and len(stored) == len(segments)
 
 
 def _kept(parts: Sequence[CatalogPart], live: Mapping[CatalogPart, int], fresh: int) -> int:
-    """How many of the first parts stay as they are."""
+    """How many of the first parts are reused."""
     for number, part in enumerate(parts):
         behind = fresh + sum(live[each] for each in parts[number + 1 :])
         is_near = live[part] <= 2 * behind and live[part] + behind <= MAX_PART_ROWS
@@ -115,7 +115,7 @@ def _extents(segments: SegmentList) -> tuple[Extent, ...]:
 
 
 def _encoded(lists: Sequence[Moved]) -> bytes:
-    """Batch by batch: the parts may be larger than memory."""
+    """Written in batches, because the parts may exceed the memory."""
     from pyarrow import parquet
 
     written = schema_with(packs=any(map(_may_be_packed, lists)), parts=any(map(_may_be_parted, lists)))
@@ -145,7 +145,7 @@ def _may_be_parted(moved: Moved) -> bool:
 
 
 def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
-    """Partitions in order, with about as many rows together as a group holds."""
+    """Partitions in order, in batches with about as many rows as a row group."""
     batch: list[Moved] = []
     rows = 0
     for each in lists:
@@ -159,8 +159,8 @@ def _batches(lists: Sequence[Moved]) -> Iterator[Sequence[Moved]]:
 
 
 def _gathered(batch: Sequence[Moved]) -> pa.Table:
-    """The rows of a batch, partition by partition. Of each part one stretch is read, from the first slice to the last:
-    parts are in the same order."""
+    """The rows of a batch, partition by partition. Reads one stretch of each part, from the first slice to the last:
+    parts have the same order of partitions."""
     import pyarrow as pa
 
     stretches: dict[CatalogPart, tuple[int, int]] = {}

@@ -1,7 +1,7 @@
-"""The segments that catalogs hold: rows of immutable objects, sorted by partition, that later catalogs name again.
+"""The segments of catalogs: rows of immutable objects, sorted by partition, and named again by later catalogs.
 
-A partition's segments are slices of a few parts, in the order in which the parts were made. Nothing of a part is read
-before a segment is looked at, and then only the groups of rows around it.
+A partition's segments are slices of a few parts, in the order of the parts' creation. A part is read when a segment is
+first needed, and only the row groups around the segment.
 """
 
 from __future__ import annotations
@@ -27,26 +27,25 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 Again: TypeAlias = "Callable[[Damaged], tuple[Segment, ...]]"
-"""Tells the segments of a partition in another way, because of an error."""
+"""Reads the segments of a partition from the commits, because of an error in a part."""
 
 KeptT = TypeVar("KeptT")
 ToldT = TypeVar("ToldT")
 
 _GROUPS_KEPT = 16
-"""Groups of rows that are kept of a part, about 4 MB each: whoever goes through the partitions in order reads each
-once."""
+"""Row groups cached per part, about 4 MB each. A walk through the partitions in order reads each group once."""
 
 
 _ROWS_AT_ONCE = 32
-"""Rows that are decoded for whoever wants fewer."""
+"""Rows decoded at least at a time."""
 
 
 class CatalogPart:
-    """Segments as rows. `ref` names the object that holds them; a part of a catalog of the first form has none, because
-    later ones do not know how to name it."""
+    """Segments as rows. `ref`: the object with the rows; None for a part of a catalog of the first form, because later
+    catalogs cannot name it."""
 
     def __init__(self, *, ref: PartRef | None, load: Callable[[], bytes] = bytes, remembers: bool = False) -> None:
-        """`remembers`: slices stay in memory as segments, for whoever reads many catalogs that name the part."""
+        """`remembers`: slices stay in memory as segments, for a caller that reads many catalogs with the same part."""
         self.ref = ref
         self._decoded: dict[tuple[int, int], tuple[Segment, ...]] | None = {} if remembers else None
         self._window: tuple[int, tuple[Segment, ...]] = 0, ()
@@ -59,7 +58,7 @@ class CatalogPart:
 
     @classmethod
     def of(cls, table: pa.Table) -> CatalogPart:
-        """One in memory."""
+        """A part in memory."""
         made = cls(ref=None)
         made._whole = table
         return made
@@ -81,7 +80,7 @@ class CatalogPart:
         return found.slice(low - self._starts[first], high - low)
 
     def segments(self, low: int, high: int) -> tuple[Segment, ...]:
-        """Those in rows `[low, high)`. Raises `DamagedObject`."""
+        """The segments in rows `[low, high)`. Raises `DamagedObject`."""
         if self._decoded is None:
             return self._near(low, high) if high - low < _ROWS_AT_ONCE else segments_of(self.rows(low, high))
         if (low, high) not in self._decoded:
@@ -89,8 +88,8 @@ class CatalogPart:
         return self._decoded[low, high]
 
     def _near(self, low: int, high: int) -> tuple[Segment, ...]:
-        """Few rows, decoded with those around them: whoever goes through the partitions in order needs these next, and
-        a row alone takes as long as ten."""
+        """A few rows, decoded together with the following rows: a walk through the partitions in order needs the
+        following rows next, and one row takes as long as ten."""
         begin, decoded = self._window  # of one moment: others may read it at once
         if not begin <= low <= high <= begin + len(decoded):
             try:
@@ -100,20 +99,20 @@ class CatalogPart:
         return decoded[low - begin : high - begin]
 
     def figures(self, low: int, high: int) -> SegmentFigures:
-        """Those of rows `[low, high)`, of which nothing else is read. Raises `DamagedObject`."""
+        """The figures of rows `[low, high)`; reads only the figure columns. Raises `DamagedObject`."""
         self._open()
         groups = range(bisect_right(self._starts, low) - 1, bisect_left(self._starts, high))
         found = ((self._starts[number], self._group_figures(number)) for number in groups)
         return SegmentFigures.of(columns.between(low - begins, high - begins) for begins, columns in found)
 
     def start(self, row: int) -> int:
-        """Where the segment in `row` begins, read as figures are. Raises `DamagedObject`."""
+        """The start offset of the segment in `row`; reads only the figure columns. Raises `DamagedObject`."""
         self._open()
         number = bisect_right(self._starts, row) - 1
         return self._group_figures(number).start(row - self._starts[number])
 
     def has(self, column: str) -> bool:
-        """Whether its rows may say something in a column that can be left out. Raises `DamagedObject`."""
+        """Whether the rows may have values in an optional column. Raises `DamagedObject`."""
         if self._whole is not None:
             return bool(self._whole.column(column).null_count < self._whole.num_rows)
         self._open()
@@ -147,7 +146,7 @@ class CatalogPart:
 
 
 def _recent(kept: OrderedDict[int, KeptT], number: int, read: Callable[[], KeptT]) -> KeptT:
-    """The group of that number, kept as the last one that was asked for. Others may ask at once."""
+    """The row group of that number, cached as the most recently used. Safe for concurrent callers."""
     found = kept.get(number)
     if found is None:
         found = read()
@@ -172,8 +171,8 @@ class Extent:
 
 
 class StoredRows:
-    """The segments of one partition in a catalog. `again` tells them from the commits, when a part turns out to be
-    damaged; without it that is an error."""
+    """The segments of one partition in a catalog. `recover` reads the segments from the commits if a part is damaged;
+    without `recover` damage is an error."""
 
     __slots__ = ("_again", "_rows", "end", "extents")
 
@@ -210,7 +209,8 @@ class StoredRows:
         return self._told(lambda: tuple(chain.from_iterable(cut)), lambda found: found[wanted])
 
     def _told(self, read: Callable[[], ToldT], by_commits: Callable[[tuple[Segment, ...]], ToldT]) -> ToldT:
-        """What the parts say; where one is damaged, what follows from the segments that the commits tell of."""
+        """The result of `read` on the parts; if a part is damaged, the result of `by_commits` on the segments recovered
+        from the commits."""
         try:
             return read()
         except Damaged as error:

@@ -1,4 +1,4 @@
-"""Segments as rows of a table. pyarrow is imported where it is used."""
+"""Segments as rows of a table. pyarrow is imported on use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _LISTS = frozenset({"timestamp_types", "leader_epochs"})
 _TEXTS = frozenset({"key", "topic", "topic_id", "compression", "hash", "index_key", "index_hash", "pack", "whole"})
 _PACKED = {"pack": None, "position": 0, "index_position": 0, "index_bytes": 0}
 _PARTED = {"whole": None}
-"""The columns that are left out where no segment is in a pack, or none is a part of another, with what stands for them.
-`whole` is the JSON of the segment that one is a part of."""
+"""The columns left out if no segment is packed, or none is a part of another segment, with their defaults. `whole` is
+the JSON of the whole segment of a part."""
 
 REPEATED = ("topic", "topic_id", "compression", "pack")
-"""Columns of texts that many rows have in common."""
+"""Text columns with values common to many rows."""
 
 SORTED = ("key", "index_key")
-"""Columns of texts that begin as those before them do."""
+"""Text columns with values that share a prefix with the previous row."""
 
 COUNTED = ("partition", "start", "end", "first_offset", "last_offset", "base_timestamp_min_ms", "timestamp_max_ms")
-"""Columns of numbers that lie near those before them."""
+"""Number columns with values close to the previous row."""
 
 
 def schema() -> pa.Schema:
@@ -43,7 +43,7 @@ def schema() -> pa.Schema:
 
 
 def schema_with(*, packs: bool, parts: bool) -> pa.Schema:
-    """Without the columns of packs, or of parts of segments, where there are none."""
+    """The schema without the columns of packs or of segment parts, if unused."""
     import pyarrow as pa
 
     unused = {*(() if packs else _PACKED), *(() if parts else _PARTED)}
@@ -66,7 +66,7 @@ def _whole(segment: Segment) -> str | None:
 
 
 def whole_rows(table: pa.Table, key: str) -> pa.Table:
-    """A table that was read from the object `key`, with the columns that were left out. Raises `DamagedObject`."""
+    """A table read from the object `key`, with the omitted columns added. Raises `DamagedObject`."""
     import pyarrow as pa
 
     wanted = schema()
@@ -85,7 +85,7 @@ def whole_rows(table: pa.Table, key: str) -> pa.Table:
 
 
 def segments_of(rows: pa.Table) -> tuple[Segment, ...]:
-    """Raises `DamagedObject` for rows that are no segments: whoever forges a catalog can seal it, too."""
+    """Raises `DamagedObject` for rows that are no segments: a forger of a catalog can also seal it."""
     try:
         columns = rows.to_pydict()
         return tuple(_segment(values) for values in zip(*(columns[name] for name in _FIELDS), strict=True))
