@@ -1,1 +1,1 @@
-"""What is remembered of a restore: its request, who writes for it, the offset maps, how it ended."""
+"""Records of restores: request, writers, offset maps, outcome."""

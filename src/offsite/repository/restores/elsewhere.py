@@ -1,7 +1,7 @@
-"""A place for records of restores alone, beside a repository that cannot be written. See decision 0050.
+"""A place for restore records alone, beside a repository without write access. See decision 0050.
 
-Records lie there as they do in a repository, so several backups may share the place. Two backups of one name cannot:
-the first record brings a copy of the backup's description along, and what is there must be of the same backup.
+Records have the same layout as in a repository, so several backups may share the place. Two backups of the same name
+cannot: the first record stores a copy of the backup's descriptor, and an existing copy must be equal.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from offsite.stores.store import PutResult, Store
 
 
 def repositories_above(store: Store) -> Iterator[Store]:
-    """The repositories that a place lies in, the nearest first. What cannot be judged, for nobody may look there or it
-    is no plain object, is none."""
+    """The repositories in the folders above a place, the nearest first. A folder without access, or with an irregular
+    object in place of the repository object, does not count."""
     for above in places_above(store):
         with suppress(StoreDenied, DamagedObject):
             if above.head(ROOT_KEY) is not None:
@@ -51,7 +51,7 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
 
 
 def begin_records(store: Store, descriptor: BackupDescriptor) -> None:
-    """See to it that what is put into `store` from now on is of this backup. Raises as `check_records_of`."""
+    """Bind `store` to this backup, before any record is written. Raises as `check_records_of`."""
     key = BackupLayout(backup=descriptor.name).records_of_key
     if store.put_if_absent(key, encode_backup(descriptor)) is PutResult.OTHER:
         check_records_of(store, descriptor)

@@ -1,8 +1,8 @@
-"""Who may write for a restore: its producer id, and the numbered attempts at each of its target partitions.
+"""Fences the writers of a restore: a producer id, and numbered attempts at each target partition.
 
-An attempt is a create-only object, so each number has one owner. The number is the epoch under which its owner writes:
-brokers refuse the lower ones from the first batch of a higher one on (KIP-360). Numbers only rise, also when the target
-topic is made again. Must never be tidied up while the restore is unfinished.
+An attempt is a create-only object, so each number has one owner. The number is the producer epoch of its owner: from
+the first batch of a higher epoch on, brokers refuse the lower epochs (KIP-360). Numbers only rise, also when the target
+topic is created again. The attempts must not be deleted while the restore is unfinished.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from offsite.repository.restores.layout import RestoreLayout
 from offsite.stores.store import PutResult, Store
 
 ATTEMPTS_MAX = 32_766
-"""Producer epochs are signed 16-bit numbers, and brokers keep the last one for themselves."""
+"""Producer epochs are signed 16-bit numbers, and brokers reserve the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class PartitionFence:
     target: TopicPartition
 
     def take(self, *, by: str) -> int:
-        """The next number, which nobody else has: every earlier attempt is superseded from now on. `by` says who took
-        it, for people. Raises `WriterFenced` when there are no numbers left, and what the store raises."""
+        """The next number, owned by the caller alone. Every earlier attempt is superseded from now on. `by` names the
+        owner, for people. Raises `WriterFenced` if no numbers are left, and what the store raises."""
         number = self._newest() + 1
         while number <= ATTEMPTS_MAX:
             if self._create(number, by):
@@ -48,7 +48,7 @@ class PartitionFence:
         return self.store.head(self.layout.attempt_key(self.target, number + 1)) is not None
 
     def has_ended(self) -> bool:
-        """Whether the restore has its report: nobody has any more to write for it."""
+        """Whether the restore has a report: no writer is needed any more."""
         return self.store.head(self.layout.report_key) is not None
 
     def _newest(self) -> int:
@@ -56,13 +56,13 @@ class PartitionFence:
         return max((self.layout.attempt_number(key) for key in keys), default=0)
 
     def _create(self, number: int, by: str) -> bool:
-        """The random word tells our own lost answer from another's object."""
+        """The random word distinguishes our own put after a lost answer from another process's object."""
         data = encode_object({"format": FORMAT, "by": by, "word": random_id()})
         return self.store.put_if_absent(self.layout.attempt_key(self.target, number), data) is not PutResult.OTHER
 
 
 def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], int]) -> int:
-    """The producer id that belongs to this restore; `new` gets one from the cluster where there is none yet."""
+    """The producer id of this restore; `new` obtains one from the cluster on first use."""
     key = layout.producer_key
     data = store.get(key)
     if data is None:

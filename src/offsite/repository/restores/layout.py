@@ -1,4 +1,4 @@
-"""Where the records of one restore lie: its description, who writes for it, its offset maps, its report."""
+"""The keys of one restore: record, leases, attempts, offset maps, report."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from offsite.stores.store import PutResult, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLayout:
-    """Where is told who has `what` in hand, which lies below `prefix`."""
+    """The keys of a lease of `resource`, below `prefix`."""
 
     prefix: str
     what: str
 
     def key(self, term: int, part: str) -> str:
-        """The key of one part of a term. `term` counts from 1: how often it was taken in hand; `part`: `claim`, `beat`
-        or `end`."""
+        """The key of one part of a term. `term` counts from 1; `part`: `claim`, `beat` or `end`."""
         return f"{self.prefix}{term:08d}.{part}.json"
 
     def term(self, key: str) -> int:
-        """The number of the term in a key that `key` made."""
+        """The term number in a key made by `key`."""
         return int(key.removeprefix(self.prefix).partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreLayout:
-    """The keys of a restore: `restores/<restore>/…` of a backup. Everything there is written once, except the beats of
-    its lease."""
+    """The keys of a restore: `restores/<restore>/…` of a backup. Every object is written once, except the beats of the
+    lease."""
 
     backup: BackupLayout
     restore: str
@@ -46,12 +45,12 @@ class RestoreLayout:
         return f"{self.prefix}restore.json"
 
     def targets_key(self, number: int) -> str:
-        """The key of what is told of target topics once made. `number` counts from 1: how often the target topics were
-        made, the first time included."""
+        """The key of the record of created target topics. `number` counts, from 1, how often the target topics were
+        created."""
         return f"{self.prefix}targets{'' if number == 1 else f'-{number}'}.json"
 
     def aside_key(self, number: int) -> str:
-        """The key of what is set aside. `number` counts from 1: how often it changed which settings are set aside."""
+        """The key of the set-aside settings. `number` counts, from 1, the changes of these settings."""
         return f"{self.prefix}aside{'' if number == 1 else f'-{number}'}.json"
 
     @property
@@ -66,12 +65,12 @@ class RestoreLayout:
         return f"{self.prefix}attempts/{target.topic}/{target.partition}/"
 
     def attempt_key(self, target: TopicPartition, number: int) -> str:
-        """The key of one attempt at a target partition. `number` counts from 1: how often writing into that partition
-        was begun."""
+        """The key of one attempt at a target partition. `number` counts, from 1, the attempts at writing into the
+        partition."""
         return f"{self.attempts_prefix(target)}{number:05d}.json"
 
     def attempt_number(self, key: str) -> int:
-        """The number of the attempt in a key that `attempt_key` made."""
+        """The attempt number in a key made by `attempt_key`."""
         return int(key.rpartition("/")[2].removesuffix(".json"))
 
     @property
@@ -81,15 +80,15 @@ class RestoreLayout:
     def map_key(self, source: PartitionId, making: int = 1) -> str:
         """The key of an offset map.
 
-        `making`: which making of the target topic the map is about (see `RestoreTargets`).
+        `making`: the making of the target topic that the map describes (see `RestoreTargets`).
         """
         made = "" if making == 1 else f".{making}"
         return f"{self.prefix}maps/{source.topic}/{source.partition}{made}.map"
 
     def put_map(self, store: Store, source: PartitionId, offset_map: OffsetMap, *, making: int = 1) -> None:
-        """Store the map of one restored partition. A second attempt arrives at an equal map, which is no error.
+        """Store the offset map of one restored partition. A second attempt produces an equal map, which is no error.
 
-        Raises `ObjectTaken` when another one is there: it says of the same target what is not so.
+        Raises `ObjectTaken` if a different map exists: the map would be wrong about the target.
         """
         put = store.put_if_absent(self.map_key(source, making), offset_map.to_bytes())
         if put is PutResult.OTHER and self.get_map(store, source, making=making) != offset_map:
@@ -99,6 +98,6 @@ class RestoreLayout:
             )
 
     def get_map(self, store: Store, source: PartitionId, *, making: int = 1) -> OffsetMap | None:
-        """The stored map, or None when that partition was not (yet) restored. Raises `DamagedObject`."""
+        """The stored map, or None if the partition is not yet restored. Raises `DamagedObject`."""
         data = store.get(self.map_key(source, making))
         return None if data is None else OffsetMap.from_bytes(data)

@@ -1,8 +1,9 @@
-"""Who carries a restore out: told to whoever would begin it a second time. A courtesy; what protects data is the fence.
+"""The lease of a restore: a process that would start the same restore sees the holder. A courtesy; the fence protects
+the data.
 
-Terms are numbered. `claim` is created by the holder of a term, `beat` written again every few seconds while it lives (a
-hint: it may be lost), `end` when it has finished. The newest claim counts until its end, until its process is known to
-be gone, or until it has been silent for `TTL_S` by the store's clock.
+Terms are numbered. The holder of a term creates `claim`, rewrites `beat` every few seconds while alive (a hint: a beat
+may be lost), and creates `end` when finished. The newest claim counts until its end, until its process is known to be
+gone, or until the claim is silent for `TTL_S` by the store's clock.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from offsite.stores.store import PutResult, Store
 TTL_S = 30.0
 BEAT_S = 5.0
 BEATS = (encode_object({"format": FORMAT}), b"{}\n")
-"""What a sign of life is: as it is written, and as earlier versions wrote it. Only its time is read."""
+"""The content of a sign of life: as written now, and as written by earlier versions. Readers use only its time."""
 _HINT = "wait for its end; if it hangs, restore run --take-over goes on in its place and shuts it out"
 _STRANGE = "no process of offsite wrote it: delete it, and look who can write there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseClaim:
-    """A claim to one term. `word` is random: it tells our own lost answer from another's claim."""
+    """A claim to one term. `word` is random: it distinguishes our own claim after a lost answer from another process's
+    claim."""
 
     term: int
     holder: ProcessIdentity
@@ -42,13 +44,13 @@ class LeaseClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """The terms of one restore, or of a copy of an archive."""
+    """The terms of one lease, of a restore or of a copy of an archive."""
 
     store: Store
     lease: LeaseLayout
 
     def claim(self, holder: ProcessIdentity, word: str, *, take_over: bool) -> LeaseClaim:
-        """The next term. Raises `RestoreRunning` while another process has the restore in hand, unless `take_over`."""
+        """Claim the next term. Raises `RestoreRunning` while another process holds the lease, unless `take_over`."""
         while True:
             newest = self._newest()
             if newest is not None and not self._is_free(newest, holder):
@@ -63,7 +65,8 @@ class LeaseTerms:
 
     @contextmanager
     def held(self, holder: ProcessIdentity) -> Iterator[LeaseClaim]:
-        """A block that holds the next term, and ends it behind. Raises `RestoreRunning` while another process does."""
+        """A block that holds the next term and ends the term afterwards. Raises `RestoreRunning` while another process
+        holds the lease."""
         claim = self.claim(holder, random_id(), take_over=False)
         try:
             yield claim
@@ -72,12 +75,12 @@ class LeaseTerms:
                 self.end(claim)
 
     def beat(self, claim: LeaseClaim) -> None:
-        """Say that the holder lives. Raises `RestoreTakenOver`."""
+        """Write a sign of life. Raises `RestoreTakenOver`."""
         self.check(claim)
         self.store.put_overwrite(self.lease.key(claim.term, "beat"), BEATS[0])
 
     def check(self, claim: LeaseClaim) -> None:
-        """Check that the claim still counts. Raises `RestoreTakenOver` when a later term has begun."""
+        """Check that the claim still counts. Raises `RestoreTakenOver` if a later term has begun."""
         if (later := self._claim_of(claim.term + 1)) is None:
             return
         warned("fence", why="the restore was taken over", lease=self.lease.what, holder=later.holder.text)
@@ -88,28 +91,29 @@ class LeaseTerms:
         )
 
     def signed_ms(self, claim: LeaseClaim) -> int:
-        """When the holder gave its last sign of life, by the store's time."""
+        """When the holder wrote its last sign of life, by the store's clock."""
         infos = (self.store.head(self.lease.key(claim.term, part)) for part in ("claim", "beat"))
         return max((info.modified_ms for info in infos if info is not None), default=claim.since_ms)
 
     def claimed_ms(self, term: int) -> int:
-        """When a term was claimed, by the store's time; 0 where it was not."""
+        """When a term was claimed, by the store's clock; 0 if it was not."""
         info = self.store.head(self.lease.key(term, "claim"))
         return 0 if info is None else info.modified_ms
 
     def end(self, claim: LeaseClaim) -> None:
-        """The holder has stopped, well or not: whoever comes next need not wait."""
+        """End the term, after success or failure: the next process need not wait."""
         self.store.put_if_absent(self.lease.key(claim.term, "end"), encode_object({"format": FORMAT}))
 
     def holder(self, *, asking: ProcessIdentity, now_ms: int | None = None) -> LeaseClaim | None:
-        """Whoever has the restore in hand now, if anybody. `now_ms`: for who only looks and knows the time already; to
-        ask the store for it is a write."""
+        """The current holder, or None. `now_ms`: the store's time, for a reader that must not write; reading the
+        store's clock is a write."""
         newest = self._newest()
         return None if newest is None or self._is_free(newest, asking, now_ms) else newest
 
     def holder_if_told(self, *, asking: ProcessIdentity) -> LeaseClaim | None:
-        """The same of what others may have put there: a claim that cannot be read, and beside which nothing was written
-        for `TTL_S`, is nobody's. Raises `DamagedObject` for one that is younger: whoever wrote it may be at work."""
+        """As `holder`, for claims that a stranger may have written: an unreadable claim without any write beside it for
+        `TTL_S` counts as no holder. Raises `DamagedObject` for a younger unreadable claim, because its writer may be at
+        work."""
         try:
             return self.holder(asking=asking)
         except DamagedObject as error:
@@ -120,16 +124,16 @@ class LeaseTerms:
             return None
 
     def newest(self) -> LeaseClaim | None:
-        """The newest claim, whether or not it still counts."""
+        """The newest claim, valid or not."""
         return self._newest()
 
     def newest_term(self) -> int:
-        """How often it was taken in hand so far."""
+        """The number of the newest term; 0 if the lease was never claimed."""
         newest = self._newest()
         return 0 if newest is None else newest.term
 
     def running(self, claim: LeaseClaim, *, hint: str) -> RestoreRunning:
-        """What to tell whoever would begin it, too."""
+        """The error for a process that would start the same work."""
         return RestoreRunning(
             f"{self.lease.what} is being carried out by {claim.holder.text}, "
             f"since {format_time(claim.since_ms)}, and gave a sign of life {self._silent_s(claim):.0f} s ago",

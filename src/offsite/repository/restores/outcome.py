@@ -1,6 +1,8 @@
-"""How a restore ended: `report.json`, written once, as its last object. A restore without it is unfinished.
+"""The outcome of a restore: `report.json`, written once, as the restore's last object. A restore without a report is
+unfinished.
 
-Says of each restored partition which part of the backup went where, so that it can be compared again at any time.
+The report states, for each restored partition, the source range and the target, so the two can be compared again at any
+time.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
-    """What of `source` lies below `source_end` went to `target`, from `target_start` on: at its own offsets, or
-    gap-free. `digest` is that of the proof (see `copy.compare.records`), empty where there was none."""
+    """The records of `source` below `source_end` went to `target`, from `target_start` on: at their own offsets, or
+    without gaps. `digest`: the digest of the proof (see `copy.compare.records`), empty without a proof."""
 
     source: PartitionId
     source_end: int
@@ -32,7 +34,8 @@ class RestoredPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepartitionedTopic:
-    """All of `sources` below their ends (pairs of both) went to `partitions` partitions of `target`, by key."""
+    """All of `sources` (pairs of partition and end) below their ends went to `partitions` partitions of `target`, by
+    key."""
 
     target: str
     partitions: int
@@ -42,7 +45,7 @@ class RepartitionedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOutcome:
-    """How a restore ended. `verified` is None when nothing was compared; `findings` are the first difference of each
+    """The outcome of a restore. `verified` is None if nothing was compared; `findings`: the first difference of each
     partition."""
 
     records: int
@@ -54,7 +57,7 @@ class RestoreOutcome:
 
 
 def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) -> None:
-    """End the restore: from now on it is finished."""
+    """Write the report: the restore is finished from now on."""
     fields: dict[str, JsonValue] = {
         "format": FORMAT,
         "records": outcome.records,
@@ -68,7 +71,7 @@ def put_outcome(store: Store, layout: RestoreLayout, outcome: RestoreOutcome) ->
 
 
 def get_outcome(store: Store, layout: RestoreLayout) -> RestoreOutcome | None:
-    """The outcome of a restore; None while it has not ended. Raises `DamagedObject`, `FormatTooNew`."""
+    """The outcome of a restore; None while the restore is unfinished. Raises `DamagedObject`, `FormatTooNew`."""
     data = store.get(layout.report_key)
     if data is None:
         return None

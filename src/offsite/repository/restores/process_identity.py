@@ -1,6 +1,6 @@
-"""Which process this is, so that another one on the same machine can tell whether it still lives.
+"""Identifies a process, so that another process on the same machine can determine whether it is still alive.
 
-Only what is known counts: a process of another machine, or of another container, is never said to be gone.
+Only positive knowledge counts: a process of another machine or container is never reported as gone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _DEAD = frozenset("ZXx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process, named so that another one can tell whether it still lives. `boot` and `namespace` are empty where a
-    system does not tell them; `started` in ticks since the boot."""
+    """The identity of one process. `boot` and `namespace` are empty if the system does not provide them; `started`
+    counts clock ticks since the boot."""
 
     host: str
     boot: str
@@ -35,7 +35,7 @@ class ProcessIdentity:
 
     @classmethod
     def of_process(cls, pid: int) -> Self:
-        """The process `pid`, of this one's machine, container and user."""
+        """The process `pid`, on this machine, in this container, of this user."""
         return cls(
             host=socket.gethostname(),
             boot=_read("/proc/sys/kernel/random/boot_id"),
@@ -47,7 +47,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Self:
-        """The identity that `fields` told."""
+        """The identity stored in `fields`."""
         return cls(**{name: fields.get(name, "") for name in cls.__dataclass_fields__})
 
     @property
@@ -60,7 +60,7 @@ class ProcessIdentity:
         return f"process {self.pid} of {self.user} on {self.host}"
 
     def is_gone(self, *, seen_from: ProcessIdentity) -> bool:
-        """Whether it certainly runs no more; `seen_from` is the process that asks."""
+        """Whether the process is certainly dead; `seen_from`: the process that asks."""
         here = (seen_from.host, seen_from.boot, seen_from.namespace)
         is_number = self.pid.isascii() and self.pid.isdecimal()
         if not (self.boot and is_number) or (self.host, self.boot, self.namespace) != here:
@@ -70,7 +70,7 @@ class ProcessIdentity:
 
 
 def _stat(pid: int) -> tuple[str, ...] | None:
-    """What the system says of a process, None when there is none."""
+    """The system's status fields of a process, None without such a process."""
     return tuple(_read(f"/proc/{pid}/stat").rpartition(")")[2].split()) or None
 
 

@@ -1,6 +1,9 @@
-"""Who reads a backup: restores that have begun and did not end. One that was killed goes on with the same command, so
-it reads until it has ended, however long it is silent; or until a later one of the same request takes its place, and
-it gave no sign of life for a day: whoever can create objects can make up the later one."""
+"""The readers of a backup: restores that began and did not end.
+
+The same command continues a killed restore, so a restore counts as a reader until it ends, however long it is silent. A
+later restore of the same request replaces it only after a day without a sign of life: anyone with the right to create
+objects could forge the later restore.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _QUIET_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """A restore that reads a backup. `is_live`: a process has it in hand now."""
+    """A restore that reads a backup. `is_live`: a process holds its lease now."""
 
     restore: str
     is_live: bool
@@ -29,7 +32,8 @@ class Reader:
 
 
 def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
-    """The restores that read it. Raises `DamagedObject`, and what the store raises: then nobody can tell."""
+    """The restores that read the backup. Raises `DamagedObject`, and what the store raises: the answer is unknown in
+    that case."""
     mine = ProcessIdentity.mine()
     for record in unfinished_restores(store, backup):
         terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)
@@ -41,5 +45,5 @@ def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
 
 
 def _is_quiet(store: Store, prefix: str) -> bool:
-    """Whether nothing below `prefix` was written for a day."""
+    """Whether no object below `prefix` was written for a day."""
     return max((info.modified_ms for info in own(store.list(prefix))), default=0) < store.now_ms() - _QUIET_MS

@@ -1,8 +1,8 @@
-"""What is remembered of a restore, so that the same command can finish it after a crash.
+"""The record of a restore, so that the same command can finish the restore after a crash.
 
-Three objects below `restores/<restore>/`, each written once: `restore.json` before anything is touched,
-`targets.json` when the target topics exist (`targets-2.json` when they were made again), `report.json` at the end (see
-`outcome`). A restore without a report is unfinished.
+Three objects below `restores/<restore>/`, each written once: `restore.json` before any change, `targets.json` when the
+target topics exist (`targets-2.json` when they were created again), and `report.json` at the end (see `outcome`). A
+restore without a report is unfinished.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _UNREADABLE = (DamagedObject, FormatTooNew)
 _LAST_STEPS = frozenset({"groups"})
 
 _STAMP_CHARS = len("20260101-000000")
-"""A restore's name begins with the second in which it began."""
+"""A restore's name starts with the second of its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """What a restore will do, as it is remembered.
+    """The plan of a restore, as recorded.
 
-    `request` is what was asked for, as sorted pairs of texts. With `until_ms` only records dated then or before.
-    `topics` pairs source names with target names, sorted; `created` are the targets that did not exist before.
-    `settings` is what was decided for each target topic; `preserved` are those that keep the source's offsets.
-    `incarnations` pairs source names with the ids of the topics that were taken; restores of older versions lack it:
-    they took the newest. `cut`: consistent or as-copied (see `CutChoice`); older versions knew the latter alone.
+    `request`: the request, as sorted pairs of texts. `until_ms`: only records dated then or before are restored.
+    `topics` pairs source names with target names, sorted; `created`: targets that did not exist before. `settings`: the
+    decision for each target topic; `preserved`: targets that keep the source's offsets. `incarnations` pairs source
+    names with the ids of the selected topics; restores of older versions lack the field, and used the newest
+    incarnations. `cut`: consistent or as-copied (see `CutChoice`); older versions knew only as-copied.
     """
 
     restore: str
@@ -58,15 +58,15 @@ class RestoreRecord:
 
     @property
     def wanted(self) -> tuple[object, ...]:
-        """What makes two restores the same one: the cluster, and what was asked for, but for what is done when all
-        records are there. That may be asked for otherwise by whoever goes on with it."""
+        """Two restores with equal identity are the same restore: the cluster and the request, without the last steps. A
+        continuing command may change the last steps, which run after all records are there."""
         return self.cluster_id, without_last_steps(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTargets:
-    """The target topics as the restore found or made them: their ids, and where each partition ended before it.
-    `makings` says which making of a topic that is, where it is not the first one."""
+    """The target topics as found or created by the restore: their ids, and the end of each partition before the
+    restore. `makings`: the number of the topic's creation by the restore, if not the first."""
 
     topic_ids: tuple[tuple[str, str], ...]
     starts: tuple[tuple[TopicPartition, int], ...]
@@ -75,19 +75,19 @@ class RestoreTargets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRestore:
-    """A restore that has begun and has no report, and whose record cannot be read."""
+    """An unfinished restore with an unreadable record."""
 
     restore: str
     problem: str
 
     def error(self, backup: BackupLayout) -> DamagedObject:
-        """What to tell whoever cannot go on without it."""
+        """The error for a caller that needs the record."""
         folder = backup.restores_prefix(self.restore)
         return DamagedObject(self.problem, hint=f"look at it; where it is no restore of yours, delete {folder}")
 
 
 def without_last_steps(request: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """What of a request says which records come back, and how."""
+    """The part of a request that decides which records are restored, and how."""
     return tuple((name, text) for name, text in request if name not in _LAST_STEPS)
 
 
@@ -96,13 +96,13 @@ def put_record(store: Store, layout: RestoreLayout, record: RestoreRecord) -> No
 
 
 def encode_record(record: RestoreRecord) -> bytes:
-    """The bytes of the record as they are stored."""
+    """The bytes of the record, as stored."""
     return encode_object({"format": FORMAT, **_record_fields(record)})
 
 
 def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *, number: int) -> None:
-    """Remember the topics as they were made now, `number` being one more than `targets_known` said; what was remembered
-    before stays, and does not count any more. Raises `RestoreTakenOver` when another process was quicker."""
+    """Record the target topics as created now. `number` is one more than `count_targets`; earlier records stay, and no
+    longer count. Raises `RestoreTakenOver` if another process was faster."""
     if store.put_if_absent(layout.targets_key(number), encode_targets(targets)) is PutResult.OTHER:
         raise RestoreTakenOver(
             f"another process made the target topics of restore {layout.restore} at the same time",
@@ -111,7 +111,7 @@ def put_targets(store: Store, layout: RestoreLayout, targets: RestoreTargets, *,
 
 
 def encode_targets(targets: RestoreTargets) -> bytes:
-    """The bytes of what is remembered of target topics as they are stored."""
+    """The bytes of the record of target topics, as stored."""
     starts: list[JsonValue] = [
         {"topic": each.topic, "partition": each.partition, "start": start} for each, start in targets.starts
     ]
@@ -122,7 +122,7 @@ def encode_targets(targets: RestoreTargets) -> bytes:
 
 
 def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
-    """The target topics as they were made last; None while they were not. Raises `DamagedObject`, `FormatTooNew`."""
+    """The target topics as last created; None before their creation. Raises `DamagedObject`, `FormatTooNew`."""
     key = layout.targets_key(max(targets_known(store, layout), 1))
     data = store.get(key)
     if data is None:
@@ -137,18 +137,18 @@ def get_targets(store: Store, layout: RestoreLayout) -> RestoreTargets | None:
 
 
 def targets_known(store: Store, layout: RestoreLayout) -> int:
-    """How often the target topics were made."""
+    """How often the target topics were created."""
     return next(number for number in count() if store.head(layout.targets_key(number + 1)) is None)
 
 
 def find_record(store: Store, layout: RestoreLayout) -> RestoreRecord | None:
-    """The restore that `layout` names, finished or not; None when there is none. Raises `DamagedObject`."""
+    """The record of the restore named by `layout`, finished or not; None without a record. Raises `DamagedObject`."""
     data = store.get(layout.record_key)
     return None if data is None else _record(parse_json_object(data, source=layout.record_key, damaged=DamagedObject))
 
 
 def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord]:
-    """Restores that have begun and have no report, oldest first. Raises `DamagedObject` where one cannot be read."""
+    """Unfinished restores, oldest first. Raises `DamagedObject` at an unreadable record."""
     for found in try_unfinished_restores(store, backup):
         if isinstance(found, UnreadableRestore):
             raise found.error(backup)
@@ -156,7 +156,7 @@ def unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreR
 
 
 def try_unfinished_restores(store: Store, backup: BackupLayout) -> Iterator[RestoreRecord | UnreadableRestore]:
-    """The same, and in the place of each one that cannot be read what is wrong with it."""
+    """As `unfinished_restores`, with an `UnreadableRestore` in place of each unreadable record."""
     for name in sorted(restore_names(store, backup)):
         layout = RestoreLayout(backup=backup, restore=name)
         try:
@@ -173,9 +173,9 @@ def succeeding(
     *,
     counts: Callable[[RestoreRecord], bool] | None = None,
 ) -> RestoreRecord | None:
-    """A restore of the same request into the same cluster that began after `record`, ended or not: then `record` is
-    given up, and what is there is the later one's. Reads none that began before it. `counts`: of what was read, which
-    ones count; then what cannot be read does not. Raises `DamagedObject` otherwise."""
+    """A later restore of the same request into the same cluster, finished or not. `record` is then given up, and the
+    targets belong to the later restore. Reads no restore that began before `record`. `accepts`: filters the restores
+    read; with a filter, an unreadable record is skipped. Raises `DamagedObject` at an unreadable record otherwise."""
     for name in sorted(restore_names(store, backup)):
         if name[:_STAMP_CHARS] < record.restore[:_STAMP_CHARS] or name == record.restore:
             continue
@@ -197,7 +197,7 @@ def _order(record: RestoreRecord) -> tuple[int, str]:
 
 
 def restore_names(store: Store, backup: BackupLayout) -> set[str]:
-    """The names of all restores that lie there, those that a restore can have: what else there is, is none of ours."""
+    """The names of all restores in the store. Names that no restore can have are ignored."""
     prefix = f"{backup.prefix}restores/"
     names = {info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}
     return set(filter(is_backup_name, names))

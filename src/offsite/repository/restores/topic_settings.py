@@ -1,11 +1,11 @@
-"""What a restore decided for one target topic, and which settings of an existing topic it has set aside.
+"""The decision of a restore for one target topic, and the settings of an existing topic that are set aside.
 
-The decision is remembered in the restore's record: a continued restore goes by the same decision, and can give a topic
-back what was set aside while its records were written.
+The decision is part of the restore's record: a continued restore follows the same decision, and can give a topic its
+original settings back after the records are written.
 
-Settings of topics that existed before the restore are remembered below `restores/<restore>/`: `aside.json` before any
-of them is altered, `aside-2.json` … at each change after that; the last one counts. One without topics says that all
-were put back. After a crash these objects are what tells the originals: by then the topics themselves show the others.
+Settings of topics that existed before the restore are recorded below `restores/<restore>/`: `aside.json` before the
+first change, `aside-2.json` … at each later change; the last one counts. A record without topics states that all
+settings were put back. After a crash only these records hold the originals: the topics show the temporary settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A setting of the source that the target topic does not get, and why. An empty value: the brokers' default."""
+    """A setting of the source that the target topic does not get, and the reason. An empty value: the brokers'
+    default."""
 
     setting: str
     value: str
@@ -31,11 +32,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What a restore decided for one target topic.
+    """The decision of a restore for one target topic.
 
-    `create`: the restore makes the topic, with `partitions`, `replication_factor` and `configs`.
-
-    `meanwhile` holds while records are written. `at_end` is set then, None for the cluster's default.
+    `create`: the restore creates the topic, with `partitions`, `replication_factor` and `configs`. `meanwhile`:
+    settings while records are written. `at_end`: settings after the last record; None: the cluster's default.
     """
 
     topic: str
@@ -81,8 +81,8 @@ def _left_out(item: JsonObject) -> LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAside:
-    """The settings of one topic that are set aside: `meanwhile` holds while records are written; `originals` are the
-    same settings as they were, None for the cluster's default."""
+    """The set-aside settings of one topic: `meanwhile` holds while records are written; `originals`: the same settings
+    before the restore, None for the cluster's default."""
 
     topic: str
     meanwhile: tuple[tuple[str, str], ...]
@@ -90,28 +90,28 @@ class TopicAside:
 
 
 def put_aside(store: Store, layout: RestoreLayout, topics: tuple[TopicAside, ...]) -> None:
-    """Record that these are set aside from now on, and no others."""
+    """Record that exactly these settings are set aside from now on."""
     store.put_if_absent(next_aside_key(store, layout), encode_aside(topics))
 
 
 def encode_aside(topics: tuple[TopicAside, ...]) -> bytes:
-    """The bytes of what is set aside as they are stored."""
+    """The bytes of the set-aside settings, as stored."""
     fields: dict[str, JsonValue] = {"format": FORMAT, "topics": [_fields(each) for each in topics]}
     return encode_object(fields)
 
 
 def next_aside_key(store: Store, layout: RestoreLayout) -> str:
-    """Where what is set aside is written down next."""
+    """The key for the next record of set-aside settings."""
     return layout.aside_key(_written(store, layout) + 1)
 
 
 def newest_aside_key(store: Store, layout: RestoreLayout) -> str:
-    """Where what is set aside now is written down, if anything ever was."""
+    """The key of the newest record of set-aside settings, if any."""
     return layout.aside_key(max(_written(store, layout), 1))
 
 
 def get_aside(store: Store, layout: RestoreLayout) -> tuple[TopicAside, ...] | None:
-    """What is set aside now; None when nothing ever was. Raises `DamagedObject`, `FormatTooNew`."""
+    """The settings set aside now; None if there never were any. Raises `DamagedObject`, `FormatTooNew`."""
     key = newest_aside_key(store, layout)
     data = store.get(key)
     if data is None:
