@@ -1,1 +1,1 @@
-"""Segments: the bytes of a range as one immutable object with its index; written, read, checked."""
+"""Segments: the bytes of a range as one immutable object with an index; writer, reader, checks."""

@@ -1,8 +1,9 @@
-"""Stored bytes of a segment back into whole, checked batches, within what the commit and the index say they are.
+"""Assembles the stored bytes of a segment into whole, checked batches, within the bounds given by the commit and the
+index.
 
-Whoever wrote them may be wrong or hostile: a kilobyte of zstd can hold gigabytes. So a frame is expanded to as many
-bytes as the index says and no further, an object without index only after its hash was found right, and where an index
-is lost, portion by portion. What is carried over is never more than the largest batch that the commit tells of.
+The writer of the bytes may be wrong or hostile: a kilobyte of zstd can expand to gigabytes. So a frame is expanded only
+to the size given by the index. An object without an index is expanded only after its hash was found right. With a lost
+index the object is expanded portion by portion. The carry-over never exceeds the largest batch named by the commit.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from offsite.repository.segments.segment import Compression, Segment
 
 PIECE_BYTES = 4 * MIB
 _PORTION_BYTES = 512
-"""Of zstd without an index: at most 128 blocks, which become 16 MiB."""
+"""Of zstd without an index: at most 128 blocks, which expand to 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBytes:
-    """Stored bytes `[start, end)` to read at once. One frame of `raw_bytes`, with a CRC32C where the index tells it; or
-    None: bytes out of the middle of who knows what."""
+    """Stored bytes `[start, end)`, read at once. With an index: one frame of `raw_bytes`, with the frame's CRC32C.
+    Without: None, bytes from an unknown place."""
 
     start: int
     end: int
@@ -48,7 +49,7 @@ def damaged_segment(segment: Segment, problem: str) -> DamagedObject:
 
 
 class Assembler:
-    """Takes consecutive pieces. `whole`: they are all of the segment."""
+    """Takes consecutive pieces. `whole`: the pieces are the whole segment."""
 
     def __init__(self, segment: Segment, *, whole: bool) -> None:
         self._segment = segment
@@ -61,7 +62,7 @@ class Assembler:
         self._next_offset = segment.lowest_offset
 
     def take(self, stored: bytes, piece: StoredBytes) -> Iterator[Chunk]:
-        """All batches that are whole with this piece; a frame with a CRC must end with one. Raises `DamagedObject`."""
+        """All batches completed by this piece; a frame with a CRC must end with a batch. Raises `DamagedObject`."""
         self._hasher.update(stored)
         is_last = self._whole and piece.end == self._segment.stored_bytes
         if is_last and piece.start == 0:
@@ -76,7 +77,7 @@ class Assembler:
             raise damaged_segment(self._segment, str(error)) from error
 
     def _plain(self, stored: bytes, piece: StoredBytes) -> Iterator[tuple[bytes | bytearray, bool]]:
-        """The raw bytes of the piece, in one part or in several, and whether it ends with them."""
+        """The raw bytes of the piece, in one or several parts, each with whether the piece ends with the part."""
         if self._segment.compression is Compression.NONE:
             yield stored, True
         elif piece.raw_bytes is not None:
@@ -94,7 +95,7 @@ class Assembler:
         yield part, True
 
     def _chunk(self, plain: bytes | bytearray, raw_crc: int | None, *, is_last: bool) -> Chunk | None:
-        """The whole batches so far; None when there are none."""
+        """The complete batches so far; None if there are none."""
         self._take_raw(plain)
         data = memoryview(self._rest)
         if raw_crc is not None and crc32c(data) != raw_crc:
@@ -125,7 +126,7 @@ class Assembler:
             self._rest = plain
 
     def _check_rest(self, rest_bytes: int, *, has_ended: bool) -> None:
-        """What is left is a part of one batch; nothing after a frame of an index."""
+        """The carry-over must be a part of one batch, and empty after an indexed frame."""
         if rest_bytes and has_ended:
             raise damaged_segment(self._segment, "a frame ends inside a batch")
         if rest_bytes and rest_bytes >= min(self._segment.largest_batch_bytes, MAX_EXPANDED_BYTES):

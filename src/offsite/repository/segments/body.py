@@ -16,39 +16,39 @@ ZSTD_LEVEL = 1
 
 _SAMPLE_BYTES = 256 * 1024
 _WORTHWHILE = 0.75
-"""Compress when a sample shrinks below this: less is not worth the time it takes to write and to read."""
+"""Compress if a sample shrinks below this ratio. Less gain is not worth the time for writing and reading."""
 
 
 def content_hash(data: Buffer) -> str:
-    """The form in which commits hold the hash of an object: algorithm, colon, hexadecimal digest."""
+    """The hash of an object in the form used by commits: algorithm, colon, hexadecimal digest."""
     return f"{HASH_NAME}:{blake3(data).hexdigest()}"
 
 
 def pays_off(sample: Buffer) -> bool:
-    """Whether compressing data that begins like `sample` saves enough."""
+    """Whether compression saves enough, for data that begins with `sample`."""
     head = memoryview(sample)[:_SAMPLE_BYTES]
     return len(zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(head)) < _WORTHWHILE * len(head)
 
 
 class SegmentBody(Protocol):
-    """Takes raw bytes, whole batches at a time, and knows what has become of them."""
+    """Takes raw bytes, whole batches at a time, and tracks the stored size and hash."""
 
     @property
     def stored_bytes(self) -> int:
-        """Stored so far; where the next frame begins, right after `end_frame`."""
+        """Bytes stored so far; the start of the next frame, directly after `end_frame`."""
 
     def write(self, data: Buffer) -> None:
         """Add raw bytes to the frame."""
 
     def end_frame(self) -> None:
-        """Make what follows readable on its own."""
+        """End the frame: the following bytes are readable on their own."""
 
     def hash(self) -> str:
         """Hash of the stored bytes so far."""
 
 
 class PlainBody:
-    """Stored as it comes; frames are only places."""
+    """Stores bytes unchanged; frames are only positions."""
 
     def __init__(self, writer: ObjectWriter) -> None:
         self._writer = writer
@@ -65,16 +65,17 @@ class PlainBody:
         self._stored_bytes += len(data)
 
     def end_frame(self) -> None:
-        """Does nothing: plain bytes can be read from any batch on."""
+        """Does nothing: plain bytes are readable from any batch on."""
 
     def hash(self) -> str:
         return f"{HASH_NAME}:{self._hasher.hexdigest()}"
 
 
 class ZstdBody:
-    """Each frame of the segment is one zstd frame (RFC 8878); the object is all of them, readable by `zstd -d`.
+    """Each frame of the segment is one zstd frame (RFC 8878). The object is the sequence of frames, readable by `zstd
+    -d`.
 
-    A frame is gathered and compressed as a whole: that takes a sixth less time than a stream of its parts.
+    A frame is gathered and compressed as a whole, a sixth faster than as a stream of parts.
     """
 
     def __init__(self, writer: ObjectWriter) -> None:

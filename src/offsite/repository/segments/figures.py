@@ -1,4 +1,4 @@
-"""Figures of segments: what lists and details of backups show of them, added up."""
+"""Sums of segment figures, as shown in lists and details of backups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_TIMESTAMP_MS = -1
 
 
 class Counted(Protocol):
-    """What a `Segment` says of itself."""
+    """The figures of a `Segment`."""
 
     @property
     def records(self) -> int: ...
@@ -26,8 +26,8 @@ class Counted(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFigures:
-    """Sums over segments. Times are epoch ms, -1 when no record has one: `timestamp_max_ms` is that of the newest
-    record, `base_timestamp_min_ms` that at which the oldest batch begins."""
+    """Sums over segments. Times are epoch ms, -1 if no record has a time. `timestamp_max_ms`: of the newest record;
+    `base_timestamp_min_ms`: the base timestamp of the oldest batch."""
 
     records: int = 0
     raw_bytes: int = 0
@@ -49,7 +49,7 @@ class SegmentFigures:
 
 
 def oldest_ms(times_ms: Sequence[int]) -> int:
-    """The least of those that are times; -1 when none is. Thousands are asked for at once, and most are all times."""
+    """The least of the valid times; -1 without one. Called for thousands of times at once, nearly always all valid."""
     if (least := min(times_ms, default=NO_TIMESTAMP_MS)) > NO_TIMESTAMP_MS:
         return least
     return min((each for each in times_ms if each > NO_TIMESTAMP_MS), default=NO_TIMESTAMP_MS)

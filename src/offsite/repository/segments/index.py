@@ -1,11 +1,11 @@
-"""The sidecar of a segment: where its frames begin and where its transactions ended, so that readers can seek.
+"""The sidecar of a segment: where frames begin and where transactions ended, for seeking readers.
 
 Stored as zstd-compressed JSON: {"format": 1, "segment": key, "frames": [[first offset, raw position, stored position,
 maximum timestamp, CRC32C of the raw bytes], ...], "markers": [[offset, producer id, producer epoch, 1 if committed,
 first offset of its data or -1], ...], "open": [[producer id, base offset of its first batch, of its last], ...]}. A
-segment of one frame without transactions has none. It can be rebuilt from the segment.
+segment of one frame without transactions has no sidecar. The sidecar can be rebuilt from the segment.
 
-The markers are written and read in blocks: a million rows are never a million objects.
+Markers are written and read in blocks: a million rows never become a million objects.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ _WIDTH = 5
 _BLOCK_MARKERS = 16_384
 _MAX_ROW_BYTES = 1 * KIB  # five numbers of 64 bits take a tenth of it
 MAX_REST_BYTES = 8 * MIB
-"""Of the text without the markers: frames of 4 MiB and open transactions, some 50 bytes each. As objects it takes up to
-40 times as much."""
+"""Limit of the text without the markers: frames of 4 MiB and open transactions, some 50 bytes each. As objects the text
+takes up to 40 times the memory."""
 _MAX_INDEX_BYTES = 256 * MIB
-"""Of all its text: 3 million markers as they are written, which take 120 MB, and at the very most 14 million."""
+"""Limit of the whole text: 3 million markers in offsite's form, which take 120 MB, and 14 million at the very most."""
 _BLOCK_BYTES = 64 * KIB
 _LEVEL = 3
 
 
 def insert_markers(plain: bytes, markers: Markers) -> bytearray:
-    """The JSON text `plain`, the canonical form of an object whose `markers` is an empty list, with these markers in
-    it."""
+    """Insert `markers` into `plain`, the canonical JSON of an object with an empty `markers` list."""
     head, tail = plain.split(_NAME, maxsplit=1)
     text = bytearray(head + _NAME)
     for start in range(0, len(markers), _BLOCK_MARKERS):
@@ -54,7 +53,7 @@ def insert_markers(plain: bytes, markers: Markers) -> bytearray:
 
 
 class MarkerText:
-    """The reader of what `insert_markers` made: such JSON, in `blocks` of any size.
+    """Reads the output of `insert_markers`, in `blocks` of any size.
 
     Read `markers` to its end, then `rest`.
     """
@@ -62,11 +61,11 @@ class MarkerText:
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
         self.rest = b""
-        """The text without the markers; JSON in another form than ours with them."""
+        """The text without the markers; with them if the JSON is not in offsite's form."""
 
     def markers(self, *, wanted: bool = True) -> Iterator[Markers]:
-        """The markers in about as many parts as there are blocks; none unless they are `wanted`. Raises `ValueError`
-        when a row is not five integers."""
+        """The markers, in about as many parts as blocks; none without `with_markers`. Raises `ValueError` if a row is
+        not five integers."""
         head, text = self._head()
         for block in self._blocks if text else ():
             if _is_last(text):
@@ -87,7 +86,7 @@ class MarkerText:
         self.rest = bytes(head)
 
     def _head(self) -> tuple[bytearray, bytearray]:
-        """The text to where the markers begin, or all of it if they never do; and the rest of that block."""
+        """The text up to the first marker, or the whole text without markers; and the rest of the block."""
         text = bytearray()
         for block in self._blocks:
             searched = max(len(text) - len(_NAME), 0)
@@ -109,7 +108,7 @@ def _is_last(text: bytearray) -> bool:
 
 
 def _rows(text: bytearray) -> Markers:
-    """Those of `[…],[…]`. Raises `ValueError`."""
+    """The rows of `[…],[…]`. Raises `ValueError`."""
     values = json.loads(text.replace(b"],[", b","))
     if len(values) != _WIDTH * (text.count(b"],[") + 1):
         raise ValueError(f"a marker is not a row of {_WIDTH} integers")
@@ -121,10 +120,10 @@ def _rows(text: bytearray) -> Markers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """About 4 MiB of batches. `first_offset` is the first base offset, `raw_position` counts in the log as Kafka had
-    it, `stored_position` in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of the
-    frame, the header bytes that Kafka's own CRC leaves out included, so that a part can be trusted without reading
-    the whole."""
+    """About 4 MiB of batches. `first_offset`: the first base offset. `raw_position`: position in the uncompressed log;
+    `stored_position`: position in the object. `timestamp_max_ms` is exact. `raw_crc` (CRC32C) covers all raw bytes of
+    the frame, including the header bytes outside of Kafka's own CRC, so a frame can be trusted without reading the
+    whole object."""
 
     first_offset: int
     raw_position: int
@@ -135,8 +134,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndex:
-    """What the sidecar of `segment_key` says; no frames and no markers for a segment that needs none. `open`: the
-    transactions with data in the segment and no marker after it; None: written before that was told."""
+    """The content of the sidecar of `segment_key`; no frames and no markers for a segment without a sidecar. `open`:
+    the transactions with data in the segment and no marker after the data; None: written by a version that did not
+    record them."""
 
     segment_key: str
     frames: tuple[Frame, ...]
@@ -144,7 +144,7 @@ class SegmentIndex:
     open: tuple[OpenTransaction, ...] | None = None
 
     def frame_of(self, offset: int) -> int:
-        """The number of the last frame that begins at or before `offset`; 0 when none does."""
+        """The number of the last frame that begins at or before `offset`; 0 if none does."""
         return max(bisect_right(self.frames, offset, key=lambda frame: frame.first_offset) - 1, 0)
 
 
@@ -177,8 +177,7 @@ def decode_index(data: bytes, *, key: str, with_markers: bool = True) -> Segment
 
 
 def decode_markers(data: bytes, *, key: str) -> Iterator[Markers]:
-    """The markers of an index alone, a part after the other, of an object that is known to be whole. Raises as
-    `decode_index`."""
+    """Only the markers of an index, in parts. The object must be known to be whole. Raises as `decode_index`."""
     text = MarkerText(_blocks(data))
     last = -1
     for part in _marker_parts(text, key, wanted=True):
@@ -199,7 +198,7 @@ def _marker_parts(text: MarkerText, key: str, *, wanted: bool) -> Iterator[Marke
 
 
 def _other_markers(item: JsonObject, key: str, *, after: int) -> Markers:
-    """Those that are left: of text in another form than ours."""
+    """The markers of a text that is not in offsite's form."""
     try:
         markers = Markers(starmap(Marker, item.integer_rows("markers", width=5)))
     except OverflowError as error:
@@ -215,7 +214,7 @@ def _check_rise(markers: Markers, key: str, *, after: int) -> None:
 
 
 def _frames(item: JsonObject, key: str) -> tuple[Frame, ...]:
-    """Frames that follow each other, from the beginning on."""
+    """The frames, which must follow each other from the beginning on."""
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
         for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)

@@ -1,4 +1,4 @@
-"""One segment while it is being written: its object, what has been seen of it, and where its frames begin."""
+"""One segment during writing: its object, its statistics, and the starts of its frames."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from offsite.repository.segments.segment import Compression, Segment
 from offsite.stores.store import ObjectWriter, PutResult
 
 FRAME_BYTES = 4 * MIB
-"""Where readers can begin: small enough to seek, large enough for zstd and for one ranged read."""
+"""Distance between seek points: small enough for seeking, large enough for zstd and for one ranged read."""
 
 
 class Objects(Protocol):
-    """Where segments are written: a store, or a pack in one."""
+    """Where segments are written: a store, or a pack in a store."""
 
     def open_write(self, key: str) -> ObjectWriter: ...
 
@@ -40,7 +40,7 @@ class Objects(Protocol):
 class OpenSegment:
     """Takes chunks until `finish` makes object and index durable. Nothing is visible before.
 
-    `transactions` has the markers of the batches so far.
+    `transactions` holds the markers of the batches so far.
     """
 
     def __init__(self, *, store: Objects, key: str, compression: Compression) -> None:
@@ -69,7 +69,7 @@ class OpenSegment:
             low = high
 
     def finish(self, log_range: LogRange, topic_id: str) -> Segment:
-        """Close the object as the batches of `log_range`; raises `ObjectTaken`, or what the store raises."""
+        """Close the object, as the batches of `log_range`. Raises `ObjectTaken`, or what the store raises."""
         self._body.end_frame()
         sidecar = self._put_index()
         _check_ours(self._object.close(), self.key)
@@ -111,7 +111,7 @@ class OpenSegment:
             self.transactions.feed(chunk.data, chunk.batches)
 
     def _begin_frame_if_due(self, header: BatchHeader) -> int:
-        """Bytes left in the current frame, which is a new one when the last is full."""
+        """Bytes left in the current frame. Begins a new frame if the last one is full."""
         used = self.raw_bytes - self._frame_raw_start
         if self._frames and used < FRAME_BYTES:
             return FRAME_BYTES - used
@@ -140,7 +140,8 @@ class OpenSegment:
         )
 
     def _put_index(self) -> str | None:
-        """Store the sidecar where one is needed; its hash. Before the segment, so that a segment never lacks it."""
+        """Store the sidecar if needed, and return its hash. The sidecar is stored before the segment, so a segment
+        never lacks its sidecar."""
         if len(self._frames) < 2 and not self._has_transactions:
             return None
         index = SegmentIndex(

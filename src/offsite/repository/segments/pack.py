@@ -1,9 +1,10 @@
-"""Many small segments in one object: a round of a continuous backup brings a little of each of thousands of partitions,
-and an object for each would cost more than its bytes.
+"""Many small segments in one object. A round of a continuous backup adds a little data to each of thousands of
+partitions, and an object for each would cost more than its bytes.
 
-Segments and their sidecars lie in a pack back to back, each whole, hashed and compressed as it would be on its own;
-commits say where. A later roll-up writes them together as segments that are objects, which Kafka's own tools read. A
-pack is durable and visible as a whole when it is closed, and like any segment it counts only when a commit lists it.
+Segments and their sidecars lie back to back in a pack, each whole, hashed and compressed as in an object of its own;
+commits record the positions. A later roll-up merges them into segments with objects of their own, readable by Kafka's
+tools. A pack becomes durable and visible as a whole when closed, and like any segment it counts only once a commit
+lists it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,9 @@ class _Place:
 
 
 class PackWriter:
-    """Stands where a `SegmentWriter` has a store to write to: its objects go into the pack `key`, one after the other.
+    """Takes the place of a store for a `SegmentWriter`: objects go into the pack `key`, one after the other.
 
-    An object that was given up leaves its bytes behind, which nothing names. Use as a context manager: leaving by an
-    exception gives up the pack.
+    An aborted object leaves unreferenced bytes. Use as a context manager: leaving by an exception aborts the pack.
     """
 
     def __init__(self, store: Objects, key: str) -> None:
@@ -43,13 +43,13 @@ class PackWriter:
         self._is_open = False
 
     def open_write(self, key: str) -> ObjectWriter:
-        """Begin the next object of the pack. Only one is written at a time."""
+        """Begin the next object of the pack. Only one object is written at a time."""
         check(not self._is_open, f"two objects at once in {self.key}")
         self._is_open = True
         return _PackedObject(self, key, self._size_bytes)
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
-        """Add a whole object; behind all bytes of the one that is being written, which may not grow any more."""
+        """Add a whole object, after all bytes of the object being written, which must not grow afterwards."""
         start = self._size_bytes
         for part in [data] if isinstance(data, Buffer) else data:
             self.append(part)
@@ -57,11 +57,11 @@ class PackWriter:
         return PutResult.CREATED
 
     def placed(self, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-        """`segments`, which were written into the pack, with their places."""
+        """`segments`, written into the pack, with their positions."""
         return tuple(map(self._placed, segments))
 
     def close(self) -> None:
-        """Make the pack durable and visible; nothing where nothing was written. Raises `ObjectTaken`, and what the
+        """Make the pack durable and visible; does nothing if nothing was written. Raises `ObjectTaken`, and what the
         store raises."""
         if self._object is not None and self._object.close() is PutResult.OTHER:
             raise ObjectTaken(
@@ -89,7 +89,7 @@ class PackWriter:
         self._size_bytes += memoryview(data).nbytes
 
     def ended(self, key: str, start: int, size_bytes: int) -> None:
-        """The object `key` is written, or (`size_bytes` 0) given up."""
+        """End the object `key`: written, or aborted (`size_bytes` 0)."""
         self._is_open = False
         if size_bytes:
             self._places[key] = _Place(position=start, size_bytes=size_bytes)

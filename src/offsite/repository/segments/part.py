@@ -1,7 +1,7 @@
-"""The part of a segment on one side of an offset: of a log that was cut back inside of it, each history keeps one.
+"""The part of a segment on one side of an offset. After a truncation inside a segment, each history keeps one part.
 
-The object stays as it is, and is shared. The figures of both parts are exact, because the segment is read once when it
-is parted: what a restore decides by counts (are there gaps, are there transactions) must not be guessed.
+The object stays unchanged and is shared. The figures of both parts are exact, because splitting reads the segment once:
+a restore decides by counts (gaps, transactions), which must not be guessed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LISTS = frozenset({"timestamp_types", "leader_epochs"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentPart:
-    """The figures of a part of the segment `key`: each means what it does in `Segment`."""
+    """The figures of a part of the segment `key`, with the meaning of the fields of `Segment`."""
 
     key: str
     start: int
@@ -40,7 +40,7 @@ class SegmentPart:
     has_transactions: bool
 
     def of(self, segment: Segment) -> Segment:
-        """The part as a segment, of which `segment` is all, or a larger part."""
+        """The part as a segment. `segment` is the whole, or a larger part."""
         figures = {name: getattr(self, name) for name in _NAMES if name != "key"}
         return replace(segment, **figures, whole=segment.as_written)
 
@@ -50,7 +50,8 @@ _NAMES = tuple(field.name for field in fields(SegmentPart))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartedSegment:
-    """A segment read and parted at an offset; None where a part has no batch. `border`: the last batch before it."""
+    """A segment, read and split at an offset; None for a part without batches. `border`: the last batch before the
+    offset."""
 
     below: SegmentPart | None
     above: SegmentPart | None
@@ -58,8 +59,8 @@ class PartedSegment:
 
 
 def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
-    """The two parts of `segment`, below offset `at` and from there on. Reads it. Raises `SourceTruncated` when `at`
-    lies inside a batch, `DamagedObject`, and what the store raises."""
+    """Split `segment` at offset `at`. Reads the segment. Raises `SourceTruncated` if `at` lies inside a batch,
+    `DamagedObject`, and what the store raises."""
     below, above, border = LogStats(), LogStats(), None
     from offsite.repository.segments.reader import SegmentReader  # codecs, hashes: not for those who only list parts
 
@@ -102,7 +103,7 @@ def _part(key: str, found: LogSummary, start: int, end: int) -> SegmentPart | No
 
 
 def part_of(segment: Segment) -> SegmentPart | None:
-    """The figures of `segment` if it is a part of another."""
+    """The figures of `segment` if it is a part of another segment."""
     return None if segment.whole is None else SegmentPart(**{name: getattr(segment, name) for name in _NAMES})
 
 
@@ -112,7 +113,7 @@ def part_to_json(part: SegmentPart | None) -> dict[str, JsonValue] | None:
 
 
 def part_from_json(item: JsonObject | None) -> SegmentPart | None:
-    """Read what `part_to_json` made; its figures must agree with each other."""
+    """Read the output of `part_to_json`; the figures must be consistent."""
     if item is None:
         return None
     integers = set(_NAMES) - _LISTS - {"key", "has_transactions"}

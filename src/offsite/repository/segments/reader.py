@@ -1,7 +1,7 @@
-"""Batches back out of a segment: read ahead in pieces, checked before they are handed on, seekable through the index.
+"""Reads batches from a segment: read ahead in pieces, checked before they are yielded, seekable by the index.
 
-Nothing damaged is yielded unnoticed: each batch has its CRC32C, each indexed frame one over all of its bytes, and a
-segment that is read as a whole its hash. Memory: a few pieces of about 4 MiB, or one batch where that is larger.
+Damage never passes unnoticed: each batch has its CRC32C, each indexed frame a CRC32C over all of its bytes, and a
+segment read as a whole its hash. Memory: a few pieces of about 4 MiB, or one larger batch.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
 MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
-"""Of one frame: it ends with the batch that fills it."""
+"""Limit of one frame, which ends with the batch that fills it."""
 _MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # what does not shrink grows a little
 _MAX_OBJECT_BYTES = 1 << 40
 _READ_AHEAD = 3
-"""Pieces under way at once: hides the latency of an object store, bounds the memory."""
+"""Pieces requested at once: hides the latency of an object store, bounds the memory."""
 _READ_AHEAD_BYTES = 16 * MIB
 """Larger pieces are read one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentReader:
-    """Reads one segment that a commit lists."""
+    """Reads one segment listed by a commit."""
 
     store: Store
     segment: Segment
 
     def index(self, *, with_markers: bool = True) -> SegmentIndex:
-        """Frames and transaction markers (40 bytes each); empty for a segment that needs no sidecar.
+        """Frames and transaction markers (40 bytes each); empty for a segment without a sidecar.
 
-        Raises `DamagedObject` when the sidecar should be there and is not whole.
+        Raises `DamagedObject` if an expected sidecar is missing or damaged.
         """
         segment = self.segment
         if segment.index_key is None:
@@ -59,8 +59,7 @@ class SegmentReader:
         return index if segment.whole is None else _index_of_part(segment, index)
 
     def markers(self) -> Iterator[Markers]:
-        """The index's markers alone, a part after the other, so that memory does not grow with them. Raises as
-        `index`."""
+        """The index's markers alone, in parts, so memory does not grow with their number. Raises as `index`."""
         if self.segment.index_key is not None:
             for markers in decode_markers(self._index_data(), key=self.segment.index_key):
                 yield markers if self.segment.whole is None else _markers_of_part(self.segment, markers)
@@ -68,9 +67,9 @@ class SegmentReader:
     def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
         """The batches with a base offset in `[start, end)`, all by default, in order.
 
-        The data of a chunk is writable, and the caller's to keep. Raises `DamagedObject` naming object, topic and
-        range (a segment of one frame is checked before it is yielded, so is each indexed frame), and what the store
-        raises. A damaged index costs the frames their early check, not the data: batches and object are still checked.
+        The caller owns the data of a chunk and may write to it. Raises `DamagedObject` with object, topic and range (a
+        segment of one frame and each indexed frame are checked before they are yielded), and what the store raises.
+        With a damaged index the frames lose their early check, not their data: batches and object are still checked.
         """
         segment = self.segment
         low = segment.lowest_offset if start is None else start
@@ -111,7 +110,7 @@ def _markers_of_part(segment: Segment, markers: Markers) -> Markers:
 
 
 def _index_of_part(segment: Segment, index: SegmentIndex) -> SegmentIndex:
-    """Frames stay those of the object. What was decided behind the part is open at its end."""
+    """The frames stay those of the object. A transaction decided after the part is open at the part's end."""
     opened = {each.producer_id: each for each in index.open or () if each.first_offset < segment.end}
     for marker in index.markers:
         if marker.offset >= segment.end > marker.first_offset >= 0:
@@ -125,15 +124,15 @@ def _index_of_part(segment: Segment, index: SegmentIndex) -> SegmentIndex:
 
 
 def stored_markers(segments: Iterable[Segment], store: Store) -> Iterator[Markers]:
-    """The transaction markers of segments that follow each other, in parts: from the indexes, without reading data.
-    Segments without transactions cost nothing. Raises as `SegmentReader.markers`."""
+    """The transaction markers of consecutive segments, in parts, from the indexes alone. Segments without transactions
+    cost nothing. Raises as `SegmentReader.markers`."""
     for segment in segments:
         if segment.has_transactions:
             yield from SegmentReader(store=store, segment=segment).markers()
 
 
 def _plan(segment: Segment, index: SegmentIndex | None, low: int, high: int) -> list[StoredBytes]:
-    """The pieces that can hold batches of `[low, high)`. Raises `DamagedObject` where one is larger than can be."""
+    """The pieces that may hold batches of `[low, high)`. Raises `DamagedObject` if a piece is larger than possible."""
     if low >= high:
         return []
     if index is not None:

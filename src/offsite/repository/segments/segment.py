@@ -1,5 +1,5 @@
-"""A segment as a commit lists it: one immutable object with the batches of a range, and what is known of them; and the
-list of those of one partition."""
+"""A segment as listed by a commit: one immutable object with the batches of a range, and its figures. Also the list of
+a partition's segments."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _INTEGERS = (
 )
 _PLACES = ("position", "index_position", "index_bytes")
 _SIGNED = frozenset({"base_timestamp_min_ms", "timestamp_max_ms"})
-"""Times of records: producers may write any."""
+"""Record times: producers may write any value."""
 _PLAIN = ("key", "topic", "topic_id", "timestamp_types", "leader_epochs", "has_transactions", "hash", *_INTEGERS)
 
 
 class Compression(Enum):
-    """How the *object* is stored; what the producer did inside the batches is kept either way."""
+    """How the object is stored. The producer's compression inside the batches is kept either way."""
 
     NONE = "none"
     ZSTD = "zstd"
@@ -46,22 +46,22 @@ class Compression(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Batches whose base offset is in `[start, end)` of one partition of one topic incarnation, back to back.
+    """Batches with a base offset in `[start, end)` of one partition of one topic incarnation, back to back.
 
-    `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes.
-    `first_offset` is the first base offset: it lies below `start` when the log itself started inside that batch, whose
-    earlier records no longer counted then. `last_offset` is the last offset of the last batch: it can be `end` or
-    beyond when that batch crosses the border. `records` does not count the `control_batches`.
-    `timestamp_max_ms` is exact (-1 when no record has one); `base_timestamp_min_ms` is the least *base* timestamp of
-    the batches, which is no lower bound for records whose timestamps decrease inside a batch.
-    `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without transactions.
+    `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes. `first_offset`: the first
+    base offset; lies below `start` if the log itself started inside that batch, with its earlier records already
+    removed. `last_offset`: the last offset of the last batch; may be `end` or greater if the batch crosses the border.
+    `records` excludes the `control_batches`. `timestamp_max_ms` is exact (-1 if no record has a time);
+    `base_timestamp_min_ms` is the least base timestamp of the batches, and no lower bound for records with decreasing
+    timestamps inside a batch. `index_key`, `index_hash`: the sidecar, absent for a segment of one frame without
+    transactions.
 
-    `pack`: the key of the object that holds the segment among others, from byte `position` on, and its sidecar at
+    `pack`: the key of the object that holds the segment among others, from byte `position` on, and the sidecar at
     `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
 
-    `whole`: the segment as it was written, where only a part of it counts here, because the log was cut back inside it
-    (see `SegmentPart`). Then offsets, counts, times and `raw_bytes` are those of the part; all that says where the
-    bytes are and what they must be is that of the whole.
+    `whole`: the segment as written, if only a part counts here because of a truncation inside the segment (see
+    `SegmentPart`). Offsets, counts, times and `raw_bytes` are then those of the part; the fields about place and
+    content of the stored bytes are those of the whole.
     """
 
     key: str
@@ -107,28 +107,28 @@ class Segment:
 
     @property
     def object_key(self) -> str:
-        """The object that holds its bytes."""
+        """The object with the segment's bytes."""
         return self.pack or self.key
 
     @property
     def object_end(self) -> int:
-        """Bytes that this object has at least."""
+        """The minimum size of the object, in bytes."""
         return max(self.position + self.stored_bytes, self.index_position + self.index_bytes)
 
     def is_all_in(self, found: ObjectInfo | None) -> bool:
-        """Whether `found`, what the store says of its object, is as long as it must be."""
+        """Whether the object has the required size, according to `info` from the store."""
         if found is None:
             return False
         return found.size_bytes == self.object_end if self.pack is None else found.size_bytes >= self.object_end
 
     @property
     def as_written(self) -> Segment:
-        """All of it: what its object must be."""
+        """The whole segment: the content of its object."""
         return self.whole or self
 
     @property
     def lowest_offset(self) -> int:
-        """Where its batches can begin: `start`, or before it when the log started inside the first batch."""
+        """The lowest possible offset of a batch: `start`, or less if the log started inside the first batch."""
         return min(self.start, self.first_offset)
 
 
@@ -145,7 +145,8 @@ def segment_to_json(segment: Segment) -> dict[str, JsonValue]:
 
 
 def segment_from_json(item: JsonObject) -> Segment:
-    """Read one entry; its fields must agree with each other and with its key, or the commit is damaged."""
+    """Read one segment. The fields must be consistent with each other and with the key; otherwise the commit is
+    damaged."""
     name = parse_segment_key(item.text("key"))
     if name is None or (name.topic, name.partition, name.start) != (
         item.text("topic"),
@@ -185,33 +186,33 @@ def _from_fields(item: JsonObject) -> Segment:
 
 
 class StoredSegments(Protocol):
-    """The first segments of a list, still in the form the catalog keeps them in."""
+    """The first segments of a list, still in the catalog's form."""
 
     def __len__(self) -> int: ...
 
     @property
     def end(self) -> int:
-        """Where the last one ends."""
+        """The end of the last segment."""
 
     def start(self) -> int:
-        """Where the first one begins."""
+        """The start of the first segment."""
 
     def last(self) -> Segment:
-        """Read the last one only."""
+        """Read only the last segment."""
 
     def figures(self) -> SegmentFigures:
-        """Read what is added up only."""
+        """Read only the figures."""
 
     def load(self) -> tuple[Segment, ...]:
-        """Read them."""
+        """Read all segments."""
 
 
 class SegmentList(Sequence[Segment]):
-    """The live segments of one partition in ascending, non-overlapping ranges: immutable, and cheap to extend.
+    """The live segments of one partition, in ascending, non-overlapping ranges. Immutable, and cheap to extend.
 
-    A stored part, which is loaded on demand, then `tail`: a catalog can hold a million segments while a backup run
-    needs no more than where each partition ends. Lists that were made of one another share one growing list, of which
-    each sees its own length; only the longest goes on with it.
+    A stored part, loaded on demand, then `tail`: a catalog can hold a million segments, while a backup run needs only
+    the end of each partition. Lists derived from one another share one growing list, and each sees its own length; only
+    the longest list may extend the shared one.
     """
 
     __slots__ = ("_everything", "_fresh", "_shared", "stored")
@@ -229,21 +230,21 @@ class SegmentList(Sequence[Segment]):
 
     @property
     def end(self) -> int:
-        """Where the last segment ends; 0 when there is none."""
+        """The end of the last segment; 0 for an empty list."""
         if self._fresh:
             return self._shared[self._fresh - 1].end
         return self.stored.end if self.stored else 0
 
     @property
     def last(self) -> Segment | None:
-        """The last segment, read without the others."""
+        """The last segment; reads no other."""
         if self._fresh:
             return self._shared[self._fresh - 1]
         return self.stored.last() if self.stored else None
 
     @property
     def start(self) -> int:
-        """Where the first segment begins, read without the others; 0 when there is none."""
+        """The start of the first segment; reads no other. 0 for an empty list."""
         if self._everything:
             return self._everything[0].start
         if self.stored:
@@ -251,13 +252,13 @@ class SegmentList(Sequence[Segment]):
         return self._shared[0].start if self._fresh else 0
 
     def figures(self) -> SegmentFigures:
-        """Their sums; what has to be read for it are the figures alone."""
+        """The sums of the segments; reads only the figures."""
         if self._everything is not None or not self.stored:
             return SegmentFigures.of(self._everything or self.tail)
         return SegmentFigures.of((self.stored.figures(), *self.tail))
 
     def appended(self, segment: Segment) -> SegmentList:
-        """With one more segment, which must begin at or after `end`."""
+        """The list with one more segment, which must begin at or after `end`."""
         made = SegmentList(stored=self.stored)
         made._shared = self._shared if len(self._shared) == self._fresh else self._shared[: self._fresh]
         made._shared.append(segment)
@@ -265,14 +266,14 @@ class SegmentList(Sequence[Segment]):
         return made
 
     def inserted(self, segment: Segment) -> SegmentList:
-        """With one more segment anywhere."""
+        """The list with one more segment at any place."""
         return SegmentList(sorted((*self._all(), segment), key=lambda s: s.start))
 
     def without(self, keys: Collection[str]) -> SegmentList:
         return SegmentList(segment for segment in self._all() if segment.key not in keys)
 
     def read(self) -> tuple[Segment, ...]:
-        """All of them; what has to be loaded for it is not kept: for who goes through many lists once."""
+        """All segments. Loaded segments are not cached: for a caller that walks through many lists once."""
         if self._everything is not None:
             return self._everything
         return (self.stored.load() if self.stored else ()) + self.tail

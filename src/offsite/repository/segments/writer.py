@@ -1,6 +1,6 @@
-"""Batches of one range into segments: streamed, hashed, indexed, rotated by size.
+"""Writes the batches of one range into segments: streamed, hashed, indexed, rotated by size.
 
-A segment counts only when a commit lists it: whatever happens before, its object is an orphan that can be collected.
+A segment counts only once a commit lists it. Until then its object is an orphan that can be collected.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TARGET_SEGMENT_BYTES = 128 * MIB
 
 
 class SegmentWriter:
-    """Takes the chunks of `log_range` in order; `close` returns the segments, all of them durable.
+    """Takes the chunks of `log_range` in order; `close` returns the durable segments.
 
-    Segments share the range out without gaps: the first begins at its start, the last ends at its end. A range without
-    batches gives none. `compression`: `auto` compresses an object when most of its first chunk came uncompressed from
-    the producer and a sample of it shrinks. `tail` takes what each segment saw of transactions, once it is durable. Use
+    Segments divide the range without gaps: the first begins at the range's start, the last ends at its end. A range
+    without batches gives no segment. `compression`: `auto` compresses an object if most of its first chunk came
+    uncompressed from the producer and a sample shrinks. `tail` receives the transactions of each durable segment. Use
     as a context manager: leaving by an exception aborts.
     """
 
@@ -61,10 +61,10 @@ class SegmentWriter:
         self._segments: list[Segment] = []
 
     def append(self, chunk: Chunk) -> None:
-        """Take whole batches whose base offsets rise and lie in the range. `chunk.data` may be reused afterwards.
+        """Take whole batches with rising base offsets inside the range. `chunk.data` may be reused afterwards.
 
-        The very first, and the first after `skip_to`, may begin before its segment when it reaches into it: the log
-        then started inside that batch.
+        The first batch of all, and the first after `skip_to`, may begin before its segment if it ends inside: the log
+        then started inside the batch.
         """
         if not chunk.batches:
             return
@@ -81,8 +81,8 @@ class SegmentWriter:
         self._next_offset = last.next_offset
 
     def skip_to(self, offset: int) -> None:
-        """The log starts at `offset` by now, beyond what was appended. The next segment begins there, so that a batch
-        which is only in part behind it comes back only in part."""
+        """The log now starts at `offset`, after the last appended batch. The next segment begins at `offset`, so only
+        the remaining part of a cut batch is restored."""
         check(self._next_offset <= offset <= self._range.end, f"a skip to {offset} in {self._range}")
         self._finish(offset)
         if self._tail is not None:
@@ -90,13 +90,13 @@ class SegmentWriter:
         self._start, self._may_begin_cut = offset, True
 
     def close(self, *, end: int | None = None) -> tuple[Segment, ...]:
-        """Make everything durable. On any error nothing of this range is to be committed. `end`: where the range turned
-        out to end, behind the last batch."""
+        """Make all segments durable. After any error no segment of this range may be committed. `end`: the actual end
+        of the range, after the last batch."""
         self._finish(self._range.end if end is None else end)
         return tuple(self._segments)
 
     def abort(self) -> None:
-        """Give up. Segments that were already finished stay behind as orphans."""
+        """Give up. Finished segments remain as orphans."""
         if self._current is not None:
             self._current.abort()
             self._current = None
