@@ -1,1 +1,1 @@
-"""Objects beside the commits: groups, settings of the cluster, changes to groups, drills."""
+"""Objects beside the commits: groups, cluster settings, group changes, drills."""

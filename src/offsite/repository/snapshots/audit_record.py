@@ -1,12 +1,11 @@
-"""What was deleted, by whom, when and by which rule: a line for each deletion, in small objects for ever. They lie in
-the backup that something was deleted of, beside the ledger of a set of generations, or in an archive.
+"""The audit of deletions: who deleted what, when, and by which rule. One line per deletion, in small objects, kept
+forever. The objects lie in the backup concerned, beside the ledger of a set of generations, or in an archive.
 
-The line is written first, the deletion follows: so none is ever without its line, wherever a process is killed. What a
-line says is therefore what *was to be* deleted. Of a commit that lets data go the line holds the writer's mark, and
-whoever reads it sees by the commit log whether that commit came to be. An object may be named again by the next attempt
-of a deletion that was broken off.
+The line is written before the deletion, so no deletion lacks its line, wherever a process is killed. A line therefore
+states a planned deletion. For a commit that removes data, the line holds the writer's mark, and the commit log shows
+whether the commit was made. An object may have several lines, if a deletion was interrupted and repeated.
 
-Whoever can write there can write such lines too: they are told for what they are, what the place says.
+Anyone with write access can forge lines. Readers report lines as statements of the place, not as facts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from offsite.stores.store import PutResult
 LINES_PER_OBJECT = 5_000
 _NAME = re.compile(r"\d{20}(?:-\d{6})?-[0-9a-f]{8}\.(?:jsonl|log)", re.ASCII)  # `log`: in an archive
 _OBJECT_BYTES_MAX = 64 * MIB
-"""Larger objects are none of ours."""
+"""Larger objects are foreign."""
 
 POINTS = "points"
 RANGE = "range"
@@ -37,7 +36,7 @@ FILE = "file"
 
 
 class AuditObject(Protocol):
-    """What a listing tells of an object of lines."""
+    """An object of audit lines, as listed."""
 
     @property
     def key(self) -> str: ...
@@ -47,7 +46,7 @@ class AuditObject(Protocol):
 
 
 class AuditStore(Protocol):
-    """What the audit needs of the store that it lies in. Objects are created, and never replaced."""
+    """The operations of a store that the audit needs. Objects are created, and never replaced."""
 
     def now_ms(self) -> int: ...
 
@@ -59,7 +58,7 @@ class AuditStore(Protocol):
 
 
 class AuditLayout(Protocol):
-    """Where the audit lies: keys whose order is that of the numbers of commits."""
+    """The keys of the audit, ordered by commit number."""
 
     @property
     def audit_prefix(self) -> str: ...
@@ -69,8 +68,8 @@ class AuditLayout(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """One thing that is to be deleted: restore points, a range of a partition, an object, a generation, or a file of an
-    archive (`kind`), named by `what`, the `rule` by which it goes, and the bytes that this frees in the store."""
+    """One planned deletion: restore points, a range of a partition, an object, a generation, or a file of an archive
+    (`kind`), named by `what`, with the `rule` behind the deletion and the bytes that it frees in the store."""
 
     kind: str
     what: str
@@ -80,9 +79,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """A deletion as it was noted: when, by the store's clock (epoch ms), by `who`, for which kind of work (`by`), when
-    `commit` was the newest (of a set of generations: that entry of its ledger; of an archive: 0). `writer`: the mark of
-    the commit that was to follow, empty where none was."""
+    """A noted deletion: when, by the store's clock (epoch ms); by `who`; for which kind of work (`by`). `commit`: the
+    newest commit at the time (for a set of generations: the newest entry of its ledger; for an archive: 0). `writer`:
+    the mark of the commit to follow, empty without one."""
 
     at_ms: int
     who: str
@@ -94,7 +93,7 @@ class AuditLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableLine:
-    """A line, or an object of lines, that cannot be read, and why."""
+    """An unreadable line or object of lines, and the problem."""
 
     key: str
     problem: str
@@ -103,8 +102,8 @@ class UnreadableLine:
 def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where it is noted
     store: AuditStore, layout: AuditLayout, deletions: Sequence[Deletion], *, by: str, commit: int, writer: str = ""
 ) -> None:
-    """Write down what is going to be deleted, before it is. `by`: the work that does it, `commit`: the newest one,
-    `writer`: that of the commit that will do it. Raises what the store raises: then nothing may be deleted."""
+    """Write the lines of planned deletions, before any deletion. `by`: the kind of work; `commit`: the newest commit;
+    `writer`: the mark of the commit to follow. Raises what the store raises: nothing may be deleted in that case."""
     who, at_ms = ProcessIdentity.mine().text, store.now_ms()
     for first in range(0, len(deletions), LINES_PER_OBJECT):
         lines = (
@@ -118,8 +117,8 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
 def read_audit(
     store: AuditStore, layout: AuditLayout, *, after: int = -1, upto: int | None = None
 ) -> Iterator[AuditLine | UnreadableLine]:
-    """The lines in the order of the commits that were the newest then, those of commit `after` and before and those
-    behind commit `upto` left out. What is damaged is told, and hides no other."""
+    """The audit lines, ordered by the newest commit at the time of noting. Lines of commit `after` and before, and
+    lines behind commit `upto`, are left out. A damaged line is reported, and does not hide other lines."""
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
     for info in store.list(layout.audit_prefix, start_after=start_after):
         if not _NAME.fullmatch(info.key.removeprefix(layout.audit_prefix)):

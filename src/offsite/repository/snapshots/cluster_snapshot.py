@@ -1,6 +1,6 @@
-"""A cluster's settings as one small object beside the commits, made anew only when they change.
+"""A cluster's settings as one small object beside the commits, stored again only when they change.
 
-The commit names its key and the hash of its bytes, so that nobody can slip rules into a restore unseen.
+The commit names the object's key and hash, so nobody can slip rules into a restore unnoticed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ T = TypeVar("T")
 
 
 def put_cluster_snapshot(store: Store, base: BackupState, settings: ClusterSettings) -> SnapshotRef:
-    """Store `settings` for the commit that follows `base`, unless `base` has the same: then that snapshot is
-    returned."""
+    """Store `settings` for the commit after `base`. If `base` has equal settings, its snapshot is returned."""
     key = partial(BackupLayout(backup=base.backup).metadata_key, base.seq + 1)
     return put_named(store, encode_settings(settings), known=base.metadata, key=key)
 
 
 def get_cluster_snapshot(store: Store, ref: SnapshotRef) -> ClusterSettings:
-    """The settings of the cluster that a snapshot holds. Raises `DamagedObject` when it is missing or not what was
-    stored, `FormatTooNew`."""
+    """The cluster settings in a snapshot. Raises `DamagedObject` if the snapshot is missing or differs from its hash,
+    `FormatTooNew`."""
     return decode_settings(get_named(store, ref, damaged=_damaged), key=ref.key)
 
 
 def encode_settings(settings: ClusterSettings) -> bytes:
-    """The one byte form of `settings`: a part that could not be read is null."""
+    """The canonical bytes of `settings`: an unreadable part is null."""
     more: dict[str, JsonValue] = {"not_carried": list(settings.not_carried)} if settings.not_carried else {}
     return encode_object(
         {
@@ -50,7 +49,7 @@ def encode_settings(settings: ClusterSettings) -> bytes:
 
 
 def decode_settings(data: bytes, *, key: str) -> ClusterSettings:
-    """The settings of a cluster in an object. Raises `DamagedObject`, `FormatTooNew`."""
+    """The cluster settings in an object. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     return ClusterSettings(
         acls=_part(item, "acls", _acl),

@@ -1,7 +1,8 @@
-"""The consistent cut of a commit as one small object beside it: what a restore leaves out, and why.
+"""The consistent cut of a commit as one small object beside it: the transactions that a restore leaves out, and the
+reasons.
 
-The commit names its key and the hash of its bytes. A cut that is as the one before is not stored again. Bounded by the
-transactions near the ends, never by history.
+The commit names the object's key and hash. A cut equal to the previous one is not stored again. Its size is bounded by
+the transactions near the ends, not by history.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPartition:
-    """Where the cut is not the commit's own end: it ends at offset `end` (exclusive), and the transactions whose commit
-    markers lie at the offsets `markers` (rising, below `end`) are left out as if they had been aborted. `floor`: the
-    first offset that such a transaction may have a record at; `end` where none is left out."""
+    """A partition whose cut differs from the commit's own end. The cut ends at offset `end` (exclusive). Transactions
+    with commit markers at the offsets `markers` (rising, below `end`) are left out, as if aborted. `floor`: the first
+    offset with a possible record of such a transaction; `end` if none is left out."""
 
     partition_id: PartitionId
     end: int
@@ -44,8 +45,8 @@ class CutPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutGroup:
-    """The offset of a group that belongs to the cut, with the `metadata` that the group committed with that offset,
-    where the commit's own snapshot of groups has others; -1: the group has none there."""
+    """The offset of a group in the cut, with the `metadata` committed with that offset, if the commit's group snapshot
+    differs; -1: the group has no offset there."""
 
     group: str
     partition_id: PartitionId
@@ -55,9 +56,9 @@ class CutGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutTransactions:
-    """One or more transactions of one producer that the cut leaves out. `name`: its transactional id, or `producer N`.
-    `partitions`: those it wrote to, as `topic/partition`. `why`: one of `open`, `unfinished`, `order`, `read`, and
-    `because`: the partition, group or producer that it lacked."""
+    """One or more transactions of one producer left out by the cut. `name`: the transactional id, or `producer N`.
+    `partitions`: the partitions written to, as `topic/partition`. `why`: one of `open`, `unfinished`, `order`, `read`.
+    `because`: the missing partition, group or producer."""
 
     name: str
     partitions: tuple[str, ...]
@@ -67,7 +68,7 @@ class LeftOutTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAtEnd:
-    """A transaction that was open where the commit ends, and the offset of its first record in the partition."""
+    """A transaction open at the commit's end, and the offset of its first record in the partition."""
 
     partition_id: PartitionId
     producer_id: int
@@ -76,11 +77,13 @@ class OpenAtEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitCut:
-    """The consistent cut of a commit. `classes`: the class of each topic by name. `left_out` names at most the first
-    hundred of `left_out_count`. `refused` says why the cut must not be used, and is empty where it may. `participants`:
-    whose positions it was held against, and keeps. `behind`: groups below records that the source had deleted before
-    they could be read, where that is known. `exactly_once`: groups that were seen to commit in transactions, now or
-    before."""
+    """The consistent cut of a commit.
+
+    `classes`: the class of each topic by name. `left_out` names at most the first hundred of `left_out_count`.
+    `refused`: why the cut must not be used, empty if usable. `participants`: the participants whose positions the cut
+    was compared with, and keeps. `behind`: groups below records that the source deleted before they were read, if
+    known. `exactly_once`: groups seen to commit in transactions, now or earlier.
+    """
 
     partitions: tuple[CutPartition, ...] = ()
     groups: tuple[CutGroup, ...] = ()
@@ -96,18 +99,19 @@ class CommitCut:
 
 
 def put_commit_cut(store: Store, base: BackupState, cut: CommitCut) -> SnapshotRef:
-    """Store `cut` for the commit that follows `base`, unless `base` has the same: then that object is named again."""
+    """Store `cut` for the commit after `base`. If `base` has an equal cut, its object is named again."""
     key = partial(BackupLayout(backup=base.backup).cuts_key, base.seq + 1)
     return put_named(store, encode_cut(cut), known=base.cut, key=key)
 
 
 def get_commit_cut(store: Store, ref: SnapshotRef) -> CommitCut:
-    """The cut that a commit names. Raises `DamagedObject` when it is missing or not what was stored, `FormatTooNew`."""
+    """The cut named by a commit. Raises `DamagedObject` if the object is missing or differs from its hash,
+    `FormatTooNew`."""
     return decode_cut(get_named(store, ref, damaged=_damaged), key=ref.key)
 
 
 def encode_cut(cut: CommitCut) -> bytes:
-    """The one byte form of `cut`."""
+    """The canonical bytes of `cut`."""
     return encode_object(
         {
             "format": FORMAT,

@@ -1,4 +1,4 @@
-"""The report of a drill, as it is kept with the backup: a document for scripts, and the same as a page for people."""
+"""The report of a drill, stored with the backup: a JSON document for scripts, and a page for people."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRecord:
-    """What a report says first: when the drill ended (the store's clock), whether the backup was proven, or None where
-    nothing was, and by whom it was carried out, as the report claims."""
+    """The key facts of a report: when the drill ended (the store's clock), whether the backup was proven (None: nothing
+    was compared), and who ran the drill, according to the report."""
 
     drill: str
     ended_ms: int
@@ -31,7 +31,8 @@ class DrillRecord:
 def put_drill_report(
     store: Store, layout: BackupLayout, drill: str, document: Mapping[str, JsonValue], page: str
 ) -> dict[str, bytes]:
-    """Keep both, the page first: the document names its hash. Returns what is kept, by suffix."""
+    """Store page and document. The page comes first, because the document names its hash. Returns the stored bytes, by
+    suffix."""
     shown = page.encode()
     fields = {**document, "format": FORMAT, "page_hash": content_hash(shown)}
     kept = {"html": shown, "json": with_digest((json.dumps(fields, indent=2) + "\n").encode("ascii"))}
@@ -41,13 +42,13 @@ def put_drill_report(
 
 
 def drill_keys(store: Store, layout: BackupLayout) -> list[str]:
-    """The keys of the reports, of the newest drill first: drills are named by the time they began."""
+    """The keys of the reports, newest drill first: drills are named by their start time."""
     keys = [info.key for info in own(store.list(layout.drills_prefix)) if info.key.endswith("/report.json")]
     return sorted(keys, reverse=True)
 
 
 def get_drill_record(store: Store, key: str) -> DrillRecord:
-    """What the report at `key` says first. Raises `DamagedObject`, `FormatTooNew`."""
+    """The key facts of the report at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     data = store.get(key)
     if data is None:
         raise DamagedObject(f"{key} was listed and cannot be read")
@@ -55,7 +56,7 @@ def get_drill_record(store: Store, key: str) -> DrillRecord:
 
 
 def decode_drill_record(data: bytes, key: str) -> DrillRecord:
-    """The same of the bytes of the report. Raises as `get_drill_record`."""
+    """The key facts in the bytes of a report. Raises as `get_drill_record`."""
     item = _fields(data, key)
     try:
         ended_ms = parse_time(item.text("ended"), now_ms=0)
@@ -66,12 +67,12 @@ def decode_drill_record(data: bytes, key: str) -> DrillRecord:
 
 
 def proven_of(item: JsonObject) -> bool | None:
-    """Whether a report says that the backup was proven. Raises what `item` raises."""
+    """Whether a report states that the backup was proven. Raises what `document` raises."""
     return None if item.fields.get("proven") is None else item.flag("proven")
 
 
 def _fields(data: bytes, key: str) -> JsonObject:
-    """Earlier versions wrote reports as scripts see them: without format and digest."""
+    """Earlier versions stored the report as printed for scripts: without format and digest."""
     try:
         fields = decode_object(data, decoder=STRICT)
     except BadJson as error:

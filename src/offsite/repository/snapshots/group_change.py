@@ -1,8 +1,8 @@
-"""What is remembered of a change to the groups of a cluster, so that it can be undone.
+"""The record of a change to the groups of a cluster, so that the change can be undone.
 
-Below `group-changes/<change>/`, each written once: `before.parquet`, what the groups had committed where something is
-about to be committed (a group snapshot; offset -1: nothing); then `change.json`, and from then on the cluster may be
-touched; `undoing.json` before anything is put back, and `undone.json` when all of it was.
+Below `group-changes/<change>/`, each written once: `before.parquet`, the committed offsets at the places about to be
+changed (a group snapshot; offset -1: none); then `change.json`, and only afterwards the cluster may be touched;
+`undoing.json` before anything is put back, and `undone.json` after all was put back.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from offsite.stores.store import PutResult, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A change that was made to committed offsets. `restore` is empty for a change apart from a restore; `commit` is
-    the restore point the offsets are of."""
+    """A change of committed offsets. `restore` is empty for a change without a restore; `commit`: the restore point of
+    the new offsets."""
 
     change: str
     cluster_id: str
@@ -35,7 +35,7 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableChange:
-    """A change that was not undone, as far as anybody knows, and whose record cannot be read."""
+    """A change, not known to be undone, with an unreadable record."""
 
     change: str
     error: DamagedObject | FormatTooNew
@@ -77,8 +77,8 @@ def put_group_change(
     *,
     on_record: Callable[[str, bytes], None] = lambda _key, _data: None,
 ) -> None:
-    """Remember it. `on_record` is told of the record before it is written. Raises `DamagedObject` where somebody has
-    put something else in its place."""
+    """Record the change. `on_record` receives the record before it is written. Raises `DamagedObject` if a foreign
+    object has taken its place."""
     layout = GroupChangeLayout(backup=backup, change=change.change)
     stored = encode_groups(before)
     _put_new(store, layout.before_key, stored)
@@ -102,7 +102,7 @@ def _put_new(store: Store, key: str, data: bytes) -> None:
 
 
 def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> GroupTable:
-    """What to go back to. Raises `DamagedObject`."""
+    """The offsets before the change. Raises `DamagedObject`."""
     key = GroupChangeLayout(backup=backup, change=change.change).before_key
     data = store.get(key)
     if data is None or content_hash(data) != change.before_hash:
@@ -111,7 +111,7 @@ def get_before(store: Store, backup: BackupLayout, change: GroupChange) -> Group
 
 
 def put_undoing(store: Store, backup: BackupLayout, change: GroupChange) -> None:
-    """Remember that it is being undone: where this cannot be, nothing may be put back."""
+    """Record that the change is being undone. If the record cannot be written, nothing may be put back."""
     _put_mark(store, GroupChangeLayout(backup=backup, change=change.change).undoing_key, change)
 
 
@@ -126,8 +126,8 @@ def _put_mark(store: Store, key: str, change: GroupChange) -> None:
 def try_open_changes(
     store: Store, backup: BackupLayout, *, undone_in: Sequence[Store] = ()
 ) -> Iterator[GroupChange | UnreadableChange]:
-    """Changes recorded in `store` that were not undone, in the order of their names. `undone_in`: other stores that may
-    hold the record of that."""
+    """Changes recorded in `store` and not undone, by name. `undone_in`: other stores that may hold the record of the
+    undoing."""
     prefix = backup.group_changes_prefix
     for name in sorted({info.key.removeprefix(prefix).split("/")[0] for info in own(store.list(prefix))}):
         try:
@@ -142,7 +142,7 @@ def try_open_changes(
 def open_change(
     store: Store, backup: BackupLayout, name: str, *, undone_in: Sequence[Store] = ()
 ) -> GroupChange | None:
-    """The change of that name; None where there is none, or it was undone. Raises `DamagedObject`, `FormatTooNew`."""
+    """The change of that name; None if there is none or it was undone. Raises `DamagedObject`, `FormatTooNew`."""
     layout = GroupChangeLayout(backup=backup, change=name)
     data = store.get(layout.record_key)
     if data is None or any(place.head(layout.undone_key) is not None for place in (store, *undone_in)):

@@ -1,10 +1,10 @@
-"""Group snapshots: the committed offsets of a moment as one Parquet object, one row per (group, topic, partition).
+"""Group snapshots: the committed offsets at one moment as one Parquet object, one row per (group, topic, partition).
 
-A snapshot's name ends in the beginning of its own hash, so that a reader of the commit that names it sees damage.
-Columns, all sorted by group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries),
-`partition` (int32), `offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: there was no commit.
-Groups that are gone are named beside the rows, with the commit from which on they are missing: their offsets are in the
-snapshot of the commit before that one. pyarrow is imported where it is used.
+A snapshot's name ends with the first digits of its own hash, so a reader of the commit notices damage. Columns, sorted
+by group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries), `partition` (int32),
+`offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: no committed offset. Groups that are gone are
+named beside the rows, with the first commit without them: their offsets are in the snapshot of the commit before.
+pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _COLUMNS = (*_GROUP_TEXTS, *_TOPIC_TEXTS, *_NUMBERS, "metadata")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneGroup:
-    """A group that had offsets on a topic in the commit before `since`, and none in commit `since`, although the topic
-    was there."""
+    """A group with offsets on a topic in the commit before `since`, and none in commit `since`, although the topic
+    existed."""
 
     group: str
     topic: str
@@ -52,13 +52,13 @@ class GoneGroup:
 
 
 def incarnation_of(offsets: TopicOffsets) -> TopicIncarnation:
-    """The topic that a group's offsets are on."""
+    """The topic of a group's offsets."""
     return TopicIncarnation(topic=offsets.topic, topic_id=offsets.topic_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """The groups of a commit by name, sorted, and those that are `gone`, the newest first."""
+    """The groups of a commit by name, sorted, and the `gone` groups, newest first."""
 
     groups: GroupTable
     gone: tuple[GoneGroup, ...] = ()
@@ -67,7 +67,7 @@ class GroupSnapshot:
 def put_group_snapshot(
     store: Store, layout: BackupLayout, seq: int, groups: GroupTable, gone: Sequence[GoneGroup] = ()
 ) -> str:
-    """Store the snapshot that commit `seq` is going to name; returns its key. A crash before that leaves an orphan."""
+    """Store the snapshot that commit `seq` will name; returns its key. A crash before the commit leaves an orphan."""
     data = encode_groups(groups, gone)
     key = layout.groups_key(seq, _digits(data))
     if store.put_if_absent(key, data) is PutResult.OTHER:
@@ -76,12 +76,12 @@ def put_group_snapshot(
 
 
 def get_group_snapshot(store: Store, key: str) -> GroupTable:
-    """The groups of the snapshot that a commit names. Raises as `read_group_snapshot`."""
+    """The groups of the snapshot named by a commit. Raises as `read_group_snapshot`."""
     return read_group_snapshot(store, key).groups
 
 
 def read_group_snapshot(store: Store, key: str) -> GroupSnapshot:
-    """The snapshot that a commit names. Raises `DamagedObject` when it is missing or not what was written,
+    """The snapshot named by a commit. Raises `DamagedObject` if the snapshot is missing or differs from its hash,
     `FormatTooNew`."""
     data = store.get(key)
     if data is None:
@@ -92,7 +92,7 @@ def read_group_snapshot(store: Store, key: str) -> GroupSnapshot:
 
 
 def encode_groups(groups: GroupTable, gone: Sequence[GoneGroup] = ()) -> bytes:
-    """Equal tables give equal bytes (of one version of pyarrow)."""
+    """Equal tables give equal bytes (with one version of pyarrow)."""
     from pyarrow import parquet
 
     sink = io.BytesIO()
@@ -113,7 +113,7 @@ def decode_groups(data: bytes, *, key: str) -> GroupTable:
 
 
 def decode_snapshot(data: bytes, *, key: str) -> GroupSnapshot:
-    """What `encode_groups` made. Raises `DamagedObject`, `FormatTooNew`."""
+    """Read the output of `encode_groups`. Raises `DamagedObject`, `FormatTooNew`."""
     import pyarrow as pa
 
     try:
@@ -146,7 +146,7 @@ def _table(groups: list[GroupOffsets]) -> pa.Table:
 
 
 class _TextColumn:
-    """Texts that repeat for many rows, as numbers of a dictionary."""
+    """Texts repeated over many rows, as dictionary indices."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _groups(table: pa.Table) -> dict[str, GroupOffsets]:
 
 
 def _gone(about: JsonObject) -> Iterator[GoneGroup]:
-    """None in snapshots of earlier versions."""
+    """Snapshots of earlier versions name no gone groups."""
     for item in about.children(_GONE):
         yield GoneGroup(
             group=item.text("group"),
@@ -204,7 +204,7 @@ def _gone(about: JsonObject) -> Iterator[GoneGroup]:
 
 
 def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """Rows `[start, end)` of one group and topic each."""
+    """Row ranges `[start, end)` with one group and topic each."""
     from pyarrow import compute
 
     if not table.num_rows:
@@ -215,14 +215,14 @@ def _runs(table: pa.Table) -> Iterator[tuple[int, int]]:
 
 
 def _changes(indices: pa.Array) -> pa.Array:
-    """For each row but the first: whether it differs from the one before."""
+    """For each row except the first: whether the row differs from the row before."""
     from pyarrow import compute
 
     return compute.not_equal(indices[1:], indices[:-1])
 
 
 class _Texts:
-    """A column of texts: numbers of a dictionary."""
+    """A text column as dictionary indices."""
 
     def __init__(self, table: pa.Table, name: str) -> None:
         column = table.column(name).combine_chunks()

@@ -1,4 +1,4 @@
-"""Small objects beside the commits, which name their keys and the hashes of their bytes: nobody can slip in others."""
+"""Small objects beside the commits. A commit names their keys and hashes, so nobody can slip in other objects."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from offsite.stores.store import Store
 
 
 def put_named(store: Store, data: bytes, *, known: SnapshotRef | None, key: Callable[[str], str]) -> SnapshotRef:
-    """Store `data` for a commit to name, unless it is what `known` names: then that is returned. `key` makes the key of
+    """Store `data` for a commit to name. If `recorded` names equal data, `recorded` is returned. `key` makes the key of
     an attempt.
 
-    A crash after it leaves an object that no commit names, which is swept by age.
+    A crash afterwards leaves an object that no commit names. Old unnamed objects are swept.
     """
     digest = content_hash(data)
     if known is not None and known.hash == digest:
@@ -25,7 +25,8 @@ def put_named(store: Store, data: bytes, *, known: SnapshotRef | None, key: Call
 
 
 def get_named(store: Store, ref: SnapshotRef, *, damaged: Callable[[str], Exception]) -> bytes:
-    """The bytes that a commit names. Raises what `damaged` makes of the reason where they are missing or others."""
+    """The bytes named by a commit. If the bytes are missing or differ from their hash, raises the error made by
+    `damaged`."""
     data = store.get(ref.key)
     if data is None or content_hash(data) != ref.hash:
         raise damaged(f"{ref.key} {'is missing' if data is None else 'does not have its recorded hash'}")

@@ -1,7 +1,7 @@
-"""Parquet objects of a repository, read on the calling thread alone.
+"""Reads Parquet objects of a repository on the calling thread alone.
 
-Arrow's usual way (`read_table`) lets go of the buffer on a thread of its own, which may happen while Python ends: a
-finished command would then die with SIGABRT. `ParquetFile` starts no thread. pyarrow is imported where it is used.
+Arrow's usual function (`read_table`) releases the buffer on a separate thread, possibly while Python exits: a finished
+command would then die with SIGABRT. `ParquetFile` starts no thread. pyarrow is imported on use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_parquet(data: bytes) -> pa.Table:
-    """The whole table, page checksums verified where it has them. Raises `pa.ArrowException`, `OSError`."""
+    """The whole table; page checksums are verified if present. Raises `pa.ArrowException`, `OSError`."""
     import pyarrow as pa
 
     try:
@@ -27,8 +27,8 @@ def read_parquet(data: bytes) -> pa.Table:
 
 
 class ParquetGroups:
-    """A Parquet object that is read one group of rows at a time. `rows`: how many each has; `columns`: their names.
-    Raises what `damaged` makes."""
+    """A Parquet object, read one row group at a time. `rows`: the rows of each group; `columns`: the column names.
+    Raises the error made by `damaged`."""
 
     def __init__(self, data: bytes, *, damaged: Callable[[str], Exception]) -> None:
         self._data = data
@@ -41,7 +41,7 @@ class ParquetGroups:
         self.columns: frozenset[str] = self._with(lambda file: frozenset(file.schema_arrow.names))
 
     def read(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """One group: all of it, or those of `columns` that are there."""
+        """One row group: all columns, or the existing ones of `columns`."""
         names = None if columns is None else list(columns)
         return self._with(lambda file: file.read_row_group(number, columns=names, use_threads=False))
 

@@ -1,5 +1,5 @@
-"""What somebody outside of the cluster declared when a checkpoint was taken: stored with the checkpoint, and with the
-cut that was held against it."""
+"""The declaration of an external participant when a checkpoint was taken: stored with the checkpoint, and with the cut
+compared with it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class DeclaredPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointParticipant:
-    """A participant of a checkpoint, its state saved. One without `positions` reads nothing of the cluster. One that
-    `can_replay` reads on from them after a restore; the others have to be where the cut ends."""
+    """A participant of a checkpoint, with its state saved. Without `positions` the participant reads no topic of the
+    cluster. With `can_replay` it continues from its positions after a restore; without, it must stand where the cut
+    ends."""
 
     name: str
     can_replay: bool = False
@@ -35,7 +36,7 @@ class CheckpointParticipant:
 
     @property
     def described(self) -> str:
-        """What a person should know of it before a restore."""
+        """What a person should know about the participant before a restore."""
         if not self.positions:
             return f"{self.name}: a state of its own, which reads none of these topics"
         rest = "reads the rest again" if self.can_replay else "must be restored with the cut that ends there"
@@ -43,7 +44,7 @@ class CheckpointParticipant:
 
 
 def participants_to_json(participants: Iterable[CheckpointParticipant]) -> dict[str, JsonValue]:
-    """The field of an object that holds them; none without any, as before there were participants."""
+    """The JSON field for the participants; no field without participants, as before participants existed."""
     found: list[JsonValue] = [
         {
             "name": each.name,
@@ -56,7 +57,7 @@ def participants_to_json(participants: Iterable[CheckpointParticipant]) -> dict[
 
 
 def participants_from_json(item: JsonObject) -> tuple[CheckpointParticipant, ...]:
-    """Raises what `item` raises for fields that are not as they were stored."""
+    """Raises what `document` raises for fields that differ from their stored form."""
     if _FIELD not in item.fields:
         return ()
     return tuple(

@@ -1,5 +1,6 @@
-"""The record of a check: that a backup was verified, how deep, and what was found. One small object for each check,
-named by its time in seconds: the last one of a depth is one of those with the last name but for its end."""
+"""The record of a check: a backup was verified, to which depth, with which result. One small object per check, named by
+its time in seconds. The last check of a depth is among the records with the last name, apart from the name's random
+end."""
 
 from __future__ import annotations
 
@@ -16,22 +17,22 @@ DEEP = "deep"
 DEPTHS = ("quick", DEEP)
 
 _RECENT_MS = 40 * 86_400_000
-"""How far back the last check is looked for at first: most backups are checked at least monthly, and a list of all the
-checks of years need not be read for that."""
+"""How far back the first search for the last check goes: most backups are checked at least monthly, so the list of all
+checks of years is rarely needed."""
 
 AHEAD_MAX_MS = 60_000
-"""How far clocks may differ, and stores round."""
+"""How far clocks may differ, plus the rounding of stores."""
 
 _SAME_SECOND_MAX = 16
-"""How many records of one second are read: more than one are rare, and whoever may create objects can make any
-number."""
+"""Records of one second read at most: more than one are rare, and anyone with the right to create objects can create
+any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRecord:
-    """A check of one depth. `verified_at_ms`: the store's clock at its end. `commit` and `head_hash`: the newest commit
-    that could be used (0 where none could). `damaged`: how many things were damaged or gone; `ok` when none was. `by`:
-    who checked, as the record claims; empty in those of earlier versions."""
+    """A check of one depth. `verified_at_ms`: the store's clock at its end. `commit` and `head_hash`: the newest usable
+    commit (0 if none). `damaged`: the number of damaged or missing things; `ok`: none. `by`: who checked, according to
+    the record; empty in records of earlier versions."""
 
     depth: str
     verified_at_ms: int
@@ -43,14 +44,14 @@ class VerifyRecord:
 
 
 def put_verify_record(store: Store, layout: BackupLayout, record: VerifyRecord) -> None:
-    """Keep the record. Raises what the store raises."""
+    """Store the record. Raises what the store raises."""
     key = layout.verify_key(record.depth, dated_id(record.verified_at_ms))
     store.put_if_absent(key, encode_object({"format": FORMAT, **verify_fields(record)}))
 
 
 def last_verify_record(store: Store, layout: BackupLayout, depth: str, *, now_ms: int) -> VerifyRecord | None:
-    """The record of the last check of that depth up to now, None where none was kept. What is dated later than `now_ms`
-    no check of ours wrote. Raises `DamagedObject`."""
+    """The record of the last check of that depth up to now, None without one. A record dated after `now_ms` was not
+    written by a check of offsite. Raises `DamagedObject`."""
     prefix = layout.verifies_of_prefix(depth)
     recent = f"{prefix}{dated_id(max(0, now_ms - _RECENT_MS), '0')}"
     latest = f"{prefix}{dated_id(now_ms + AHEAD_MAX_MS, 'z')}"
@@ -76,7 +77,7 @@ def verify_fields(record: VerifyRecord) -> dict[str, JsonValue]:
 
 
 def verify_record(item: JsonObject) -> VerifyRecord:
-    """The record that `verify_fields` wrote. Raises what `item` raises."""
+    """The record written by `verify_fields`. Raises what `document` raises."""
     return VerifyRecord(
         depth=item.text("depth"),
         verified_at_ms=item.count("verified_at_ms"),
