@@ -1,1 +1,1 @@
-"""Retention: how long restore points are kept, and what goes when none needs it."""
+"""Retention: which restore points are kept, and which data expires because no restore point needs it."""

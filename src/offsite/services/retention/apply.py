@@ -1,13 +1,13 @@
-"""Retention carried out: one commit that says what is let go, and nothing else. Objects are deleted later.
+"""Carries out a retention: one commit that names the expired points and ranges, and nothing else. Objects are deleted
+later.
 
-The commit is the whole of it: restore points that it forgets are no points any more, and ranges that it names are held
-no more, at one moment; a crash before it leaves everything, a crash after it leaves objects that the next collection
-finds by it (see `services.collect`, decision 0022). A line for each deletion is written before (see `audit_record`).
+The commit takes effect at one moment: its forgotten restore points stop being points, and its expired ranges are no
+longer held. A crash before the commit changes nothing; a crash after it leaves objects for the next collection (see
+`services.collect`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
 
-Another writer may commit between the plan and the commit. Then the same restore points go, as they were shown, and what
-came since stays: to choose anew would let a point go that was shown to stay, because a newer one took its place. Only
-where a pin, a restore or a log that was cut back asks for another plan it is made, as of the same moment, and may let
-go less, never other points.
+Another writer may commit between the plan and the commit. The points shown in the plan still go, and newer data stays:
+a new choice could drop a point shown as kept, because a newer point took its place. Only a new pin, restore or
+truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never other ones.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from offsite.services.retention.policy import RetentionPolicy, rule_of
 from offsite.services.steps import ended
 
 ATTEMPTS = 10
-"""How often it is planned anew because another writer was first: one that follows commits every few seconds."""
+"""How often to plan again after losing to another writer: a run that follows commits every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was let go: the plan that was carried out, the state after it, and the number of its commit, None where
-    there was nothing to do."""
+    """The result of a retention: the executed plan, the state after it, and the number of its commit, None if there was
+    nothing to do."""
 
     plan: RetentionPlan
     state: BackupState
@@ -56,7 +56,7 @@ def plan_retention(
     told_settings: Mapping[str, Retention] | None = None,
     now_ms: int | None = None,
 ) -> RetentionPlan:
-    """The plan for the newest state. Raises as `planned`."""
+    """The plan for the newest state. Raises as `retention_plan_steps`."""
     return ended(planned(backup, policy, clock=clock, told_settings=told_settings, now_ms=now_ms))
 
 
@@ -68,9 +68,8 @@ def apply_retention(
     force: bool = False,
     told_settings: Mapping[str, Retention] | None = None,
 ) -> Applied:
-    """Carry out `plan`, or what of it still may be done. Raises as `check_force`,
-    `CommitLost` when other writers are faster again and again or other points would go by now, and as `planned` and
-    `Backup.commit`."""
+    """Carry out `plan`, or the still permitted part. Raises as `check_force`, `retention_plan_steps` and
+    `Backup.commit`, and `CommitLost` if other writers keep committing first or other points would go by now."""
     for _ in range(ATTEMPTS - 1):
         try:
             return carry_out(backup, plan, base=plan.head, force=force)
@@ -80,8 +79,8 @@ def apply_retention(
 
 
 def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: bool = False) -> Applied:
-    """Commit what `plan` says to `base`, the state that it was made for. Raises as `check_force`, `CommitLost` also
-    where a restore that began since the plan reads a point that was to go, and as `Backup.commit`."""
+    """Commit `plan` to `base`, the state it was made for. Raises as `check_force` and `Backup.commit`, and `CommitLost`
+    also if a restore started since the plan reads a point about to go."""
     check_force(plan, force=force)
     if plan.is_empty:
         return Applied(plan=plan, state=base, commit=None)
@@ -107,7 +106,7 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
 def _renewed(
     backup: Backup, plan: RetentionPlan, *, clock: Clock, told_settings: Mapping[str, Retention] | None
 ) -> RetentionPlan:
-    """`plan` for the newest state. Raises `CommitLost` where others than its points would go."""
+    """`plan` for the newest state. Raises `CommitLost` if other points would go."""
     carried = carried_to(plan, backup.state()) if _read_by_now(backup, plan) is None else None
     if carried is not None:
         return carried
@@ -120,14 +119,14 @@ def _renewed(
 
 
 def _read_by_now(backup: Backup, plan: RetentionPlan) -> int | None:
-    """A restore point that `plan` lets go, and that a restore under way reads."""
+    """A restore point dropped by `plan` and read by a running restore."""
     read = points_in_use(backup) if plan.forgotten else ()
     return next((seq for seq in read if any(start <= seq < end for start, end in plan.forgotten)), None)
 
 
 def check_force(plan: RetentionPlan, *, force: bool) -> None:
-    """Unless it is to be done by `force`: raise `BelowFloor` where the plan would drop what its floor protects, and
-    `ClockStep` where the times by which it drops may be those of a clock that was wrong."""
+    """Unless `force`: raise `BelowFloor` if the plan would drop points protected by the floor, and `ClockStep` if the
+    times behind the plan may come from a wrong clock."""
     if plan.below_floor and not force:
         raise BelowFloor(plan.below_floor, hint="keep more, or lower --floor, or do it all the same with --force")
     if plan.clock_step and not force:
@@ -138,7 +137,7 @@ def check_force(plan: RetentionPlan, *, force: bool) -> None:
 
 
 def changes_of(plan: RetentionPlan) -> Changes:
-    """What the commit says of retention."""
+    """The retention's changes for the commit."""
     return Changes(
         forgotten=plan.forgotten,
         expired=plan.expired,
@@ -147,8 +146,8 @@ def changes_of(plan: RetentionPlan) -> Changes:
 
 
 def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
-    """A line for each run of restore points and each range that goes. The bytes of all stand in the first of them,
-    because objects may be shared."""
+    """One line per run of restore points and per range. The first line carries the bytes of all lines, because objects
+    may be shared."""
     rule = rule_of(plan.policy)
     size_bytes = plan.removed_bytes
     for start, end in plan.forgotten:
@@ -160,11 +159,11 @@ def deletions(plan: RetentionPlan) -> Iterator[Deletion]:
 
 
 def range_named(each: ExpiredRange) -> str:
-    """A range, as a line of the audit names it."""
+    """A range, as named in the audit."""
     branch = "" if each.branch == LIVE else f" of branch {each.branch}"
     return f"{each.partition_id} [{each.start}, {each.end}){branch}"
 
 
 def points_named(first: int, last: int) -> str:
-    """A run of restore points, as a line of the audit names it."""
+    """A run of restore points, as named in the audit."""
     return f"commit {first}" if first == last else f"commits {first} to {last}"

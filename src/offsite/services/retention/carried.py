@@ -1,7 +1,7 @@
-"""A plan that is carried to a newer state, as a run that follows needs it: the backup went on while it was made.
+"""Carries a plan to a newer state, for a run that follows: the backup continued while the plan was made.
 
-Which points go stays as it was decided; what came since stays with all that it needs, and what was rolled up meanwhile
-is looked at anew. Where more has changed (a pin, a log that was cut back) the plan is worth nothing any more.
+The choice of points stays; newer points stay with all their data, and merged data is examined again. After other
+changes (a pin, a truncation) the plan is void.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsite.services.retention.plan import RetentionPlan
 
 
 def carried_to(plan: RetentionPlan, head: BackupState) -> RetentionPlan | None:
-    """`plan` for `head`, a state that came after its own; None where it must be planned anew."""
+    """`plan` for `head`, a later state than the plan's own; None if a new plan is needed."""
     if head.seq == plan.head.seq:
         return plan
     if (head.pins, len(head.branches)) != (plan.head.pins, len(plan.head.branches)) or head.seq < plan.head.seq:

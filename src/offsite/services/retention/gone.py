@@ -1,8 +1,8 @@
-"""Which segments no kept restore point needs, and the ranges of offsets that go with them. Pure.
+"""Finds the segments that no kept restore point needs, and the ranges of offsets that expire with them. Pure.
 
-A range covers neighbours that go, one behind the other, and nothing that a kept point needs, not even offsets that hold
-no segment: a point is served from behind the last range that was let go below its end. The newest segment of a
-partition that lives stays always.
+A range covers adjacent expired segments, and no offset needed by a kept point, not even offsets without a segment: a
+point is served by the data after the last expired range below its end. The newest segment of a live partition always
+stays.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from offsite.repository.state import BackupState
 from offsite.services.retention.needs import Alive, Branches, KnownHistory, Needs, segments_of
 
 MayGo = Callable[[KnownHistory, Segment], bool]
-"""Whether a segment of a history may go when no point needs it."""
+"""Whether a segment of a history may expire once no point needs it."""
 
 
 def anything(_known: KnownHistory, _segment: Segment) -> bool:
-    """That all may go that no point needs."""
+    """Every unneeded segment may expire."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneSegments:
-    """What goes of a partition: the ranges, how many segments lie in them, and the bytes that this frees. Of a segment
-    that a cut parted nothing is freed while a part of it stays. `held_bytes`: all that was held before."""
+    """The expired data of a partition: ranges, number of segments, and freed bytes. A segment parted by a cut frees no
+    bytes while one part stays. `held_bytes`: all bytes held before."""
 
     ranges: tuple[ExpiredRange, ...]
     segments: int
@@ -43,7 +43,7 @@ class GoneSegments:
 
 @dataclass(slots=True)
 class NeededBytes:
-    """How many bytes the segments have that are needed, as more and more needs are added."""
+    """The total size of the needed segments, while needs are added."""
 
     head: BackupState
     branches: Branches
@@ -52,13 +52,13 @@ class NeededBytes:
     _counted: set[str] = field(default_factory=set)
 
     def add(self, found: Iterable[tuple[KnownHistory, Span]]) -> None:
-        """Count what these need, and was not counted."""
+        """Count the segments of `needs` that were not counted before."""
         for segment in self._new(found):
             self._counted.add(segment.key)
             self.total += segment.stored_bytes
 
     def with_those(self, found: Iterable[tuple[KnownHistory, Span]]) -> int:
-        """The bytes that it would be with these."""
+        """The total including `needs`, without adding them."""
         return self.total + sum(segment.stored_bytes for segment in self._new(found))
 
     def _new(self, found: Iterable[tuple[KnownHistory, Span]]) -> Iterator[Segment]:
@@ -73,7 +73,8 @@ class NeededBytes:
 
 
 def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[Segment]:
-    """The segments, rising, that hold anything of `[start, end)`: the last batch of one may reach over its end."""
+    """The segments, rising, with any offset of `[start, end)`: the last batch of a segment may extend past the
+    segment's end."""
     if start >= end:
         return
     low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # the one before may reach into it
@@ -84,8 +85,8 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """What goes of the partitions of `head`, the newest state, when restore points need only `needs`. `may_go` says it
-    of single segments."""
+    """The unneeded segments in `head`, the newest state, if restore points need only `needs`. `may_go` decides about
+    single segments."""
 
     head: BackupState
     needs: Needs
@@ -98,11 +99,11 @@ class Gone:
         object.__setattr__(self, "_alive", Alive(self.head))
 
     def partitions(self) -> list[PartitionId]:
-        """Those that hold anything, sorted."""
+        """All partitions with segments, sorted."""
         return sorted({*self.head.segments, *self.branches.by_partition})
 
     def of(self, partition_id: PartitionId) -> GoneSegments:
-        """What goes of one of them."""
+        """The expired segments of one partition."""
         lists = list(self._lists(partition_id))
         needed = self._needed(partition_id, lists[0][2])
         spans = self._spans(partition_id)
@@ -128,7 +129,7 @@ class Gone:
         )
 
     def _lists(self, partition_id: PartitionId) -> Iterator[tuple[KnownHistory, Branch | None, tuple[Segment, ...]]]:
-        """The lists of a partition, each with the history that it ends: that of today, and the closed ones."""
+        """The segment lists of a partition, each with its history: the live list, and those of closed branches."""
         branches = self.branches.by_partition.get(partition_id, ())
         today = self.head.segments.get(partition_id)
         yield KnownHistory(partition_id=partition_id, cuts=len(branches)), None, today.read() if today else ()
@@ -136,7 +137,7 @@ class Gone:
             yield KnownHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
 
     def _free(self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]) -> Iterator[Segment]:
-        """Those that no rule of the backup's own holds: a log that goes on is known by its newest segment."""
+        """The segments that the backup itself does not hold: a continuing log keeps its newest segment."""
         goes_on = branch is None and partition_id in self._alive
         end = self.head.positions[partition_id].end if branch is None else branch.end
         for segment in listed[:-1] if goes_on else listed:
@@ -144,7 +145,7 @@ class Gone:
                 yield segment
 
     def _needed(self, partition_id: PartitionId, today: Sequence[Segment]) -> set[tuple[str, int]]:
-        """Those that are needed of any history; `today`: the segments of the one that goes on, read already."""
+        """The segments needed in any history; `today`: the segments of the live history, already read."""
         found: set[tuple[str, int]] = set()
         branches = len(self.branches.by_partition.get(partition_id, ()))
         for cuts in range(branches + 1):
@@ -157,7 +158,7 @@ class Gone:
         return found
 
     def _spans(self, partition_id: PartitionId) -> tuple[Span, ...]:
-        """All that is needed of any history of the partition."""
+        """All needed spans, of any history of the partition."""
         known = range(len(self.branches.by_partition.get(partition_id, ())) + 1)
         keys = (KnownHistory(partition_id=partition_id, cuts=cuts) for cuts in known)
         return joined(span for key in keys for span in self.needs.get(key, ()))
@@ -172,8 +173,8 @@ def _ranges(  # noqa: PLR0913  # all that is known of a list
     *,
     end: int,
 ) -> Iterator[ExpiredRange]:
-    """The ranges of one list: one that begins where the list does begins where the history does, and one that takes the
-    last segment of a history, which only one that does not go on loses, reaches to the history's `end`."""
+    """The expired ranges of one list. A range at the beginning of the list begins at the history's beginning. A range
+    with the last segment reaches to the history's `end`; only a history that has ended loses its last segment."""
     begin = 0 if branch is None else branch.at
     number = LIVE if branch is None else branch.number
     nexts = {(one.key, one.start): (other.key, other.start) for one, other in pairwise(listed)}
@@ -196,5 +197,5 @@ def _ranges(  # noqa: PLR0913  # all that is known of a list
 
 
 def _is_free(start: int, end: int, needed: Iterable[Span]) -> bool:
-    """Whether nothing of `[start, end)` is needed."""
+    """Whether no offset of `[start, end)` is needed."""
     return start >= end or not any(low < end and start < high for low, high in needed)

@@ -1,13 +1,12 @@
-"""Which restore points a policy keeps, and by which rule: pure, over a history of which only some lines are looked at.
+"""Chooses the restore points that a policy keeps, with the rule. Pure; reads only a few lines of the history.
 
-Buckets are hours, days, weeks, months and years of UTC. Of each of the last N buckets that have a restore point, the
-newest complete one stays: a pass that was broken off is none to go back to. Where a bucket has none that is complete
-near its end, its newest stays, because fewer must not be kept for that. N counts buckets that have a point, so a backup
-that rests loses nothing by resting; commits of upkeep, such as retention's own, count for nothing there.
+Buckets are hours, days, weeks, months and years in UTC. Of each of the last N buckets with a restore point, the newest
+complete point stays: an interrupted pass is no point to restore. If a bucket has no complete point near its end, its
+newest point stays, so that no bucket is lost. N counts only buckets with a point, so a paused backup loses nothing;
+maintenance commits, such as retention's own, do not count.
 
-Ages count back from a moment that others choose (see `reckoning`), not from now. A store's clock may have been wrong.
-Times of commits never go back; a point that is dated after now stays, whatever its bucket is, because nobody knows how
-old it is.
+Ages count back from a given moment (see `reckoning`), not from now. A store's clock may have been wrong. Commit times
+never go back; a point dated after now stays, whatever its bucket, because its age is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from offsite.services.retention.policy import RetentionPolicy
 
 
 class Kind(Enum):
-    """What a commit was made for, as it says itself."""
+    """The purpose of a commit, as stated in the commit."""
 
     COMPLETE = "all that the source held then was copied, or is named"
     INCOMPLETE = "a pass that went on, or was broken off"
@@ -34,7 +33,7 @@ class Kind(Enum):
 
 
 KindOf = Callable[[int], Kind]
-"""The kind of the commit of that number."""
+"""The kind of the commit with that number."""
 
 NEWEST = "newest"
 COMPLETE = "newest complete"
@@ -46,22 +45,22 @@ IN_USE = "in use"
 SILENT = "silent source"
 
 FIXED = frozenset({NEWEST, COMPLETE, CONSISTENT, AHEAD, PINNED, IN_USE, SILENT})
-"""The rules by which points stay whatever the policy is."""
+"""The rules that keep points regardless of the policy."""
 
 _LOOKED_BACK = 100
-"""Restore points of a bucket that are looked at for a complete one, from its newest down."""
+"""Restore points of a bucket examined for a complete one, from the newest down."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _MONDAY_MS = 4 * _DAY_MS
-"""The first Monday after the epoch, a Thursday."""
+"""The first Monday after the epoch, which was a Thursday."""
 _LAST_MS = 253_402_300_799_000
-"""The last second of the year 9999: no calendar here reaches further."""
+"""The last second of the year 9999, the end of the calendar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPoints:
-    """Restore points `first` to `last`, commit numbers, both inclusive: how many, and the rule that keeps them."""
+    """Restore points `first` to `last` (commit numbers, both inclusive), their number, and the rule that keeps them."""
 
     first: int
     last: int
@@ -70,8 +69,8 @@ class KeptPoints:
 
 
 def kept_by_rules(history: History, policy: RetentionPolicy, *, from_ms: int, kind_of: KindOf) -> Iterator[Chosen]:
-    """What the policy's own rules for points choose, in the order in which they are asked: each bucket asks `kind_of`
-    once or a few times, and there may be thousands. Ages count back from `from_ms`."""
+    """The points chosen by the policy's rules, in the order of examination. Each bucket calls `kind_of` once or a few
+    times, and there may be thousands of buckets. Ages count back from `from_ms`."""
     if policy.keep_age_ms is not None:
         yield from _from(history, from_ms - policy.keep_age_ms, AGE)
     for rule, buckets in policy.counts.items():
@@ -88,7 +87,7 @@ class Chosen:
 
 
 def newest_complete(history: History, *, completed_at_ms: int, kind_of: KindOf) -> CommitSummary | None:
-    """The newest complete restore point; `completed_at_ms`: as the newest state has it."""
+    """The newest complete restore point. `completed_at_ms`: from the newest state."""
     at = bisect_right(history, completed_at_ms, key=attrgetter("committed_at_ms")) - 1
     lines = (history[index] for index in range(at, max(-1, at - _LOOKED_BACK), -1))
     return next((line for line in lines if kind_of(line.seq) is Kind.COMPLETE), None)
@@ -97,8 +96,8 @@ def newest_complete(history: History, *, completed_at_ms: int, kind_of: KindOf) 
 def always_kept(
     history: History, *, now_ms: int, complete: CommitSummary | None, default: int | None = None
 ) -> list[Chosen]:
-    """The newest restore point, the newest complete one, the one that a restore goes to by `default`, and those that
-    are dated after now."""
+    """The newest restore point, the newest complete point, the `default` point of a restore, and the points dated after
+    now."""
     if not history:
         return []
     named = [(history[-1].seq, NEWEST), *([(complete.seq, COMPLETE)] if complete else [])]
@@ -108,22 +107,22 @@ def always_kept(
 
 
 def all_kept(history: History) -> list[Chosen]:
-    """All restore points, where nothing may go."""
+    """All restore points, if none may expire."""
     return [Chosen(start=history[0].seq, end=history[-1].seq + 1, rule=SILENT)] if history else []
 
 
 def pinned(pins: Iterable[Pin], *, now_ms: int) -> list[Chosen]:
-    """The points of the pins that have not ended."""
+    """The points of pins in force."""
     return [Chosen(start=pin.seq, end=pin.seq + 1, rule=PINNED) for pin in pins if holds(pin, now_ms=now_ms)]
 
 
 def holds(pin: Pin, *, now_ms: int) -> bool:
-    """Whether the pin has not ended yet."""
+    """Whether the pin is still in force."""
     return pin.until_ms == FOR_EVER or now_ms < pin.until_ms
 
 
 def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
-    """The points that `chosen` names, each once, rising: told by the rule that is named first for it."""
+    """The points named by `chosen`, each once, rising, under the first rule that names the point."""
     spans: list[Chosen] = []  # rising, none over another one
     for each in chosen:
         low = max(0, bisect_right(spans, each.start, key=attrgetter("start")) - 1)
@@ -134,8 +133,7 @@ def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
 
 
 def runs(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
-    """The commit numbers `[first, last + 1)` that are kept without a break, rising: no point between them was ever
-    dropped."""
+    """The commit numbers `[first, last + 1)` kept without a break, rising: no point between them was ever dropped."""
     found: list[Span] = []
     for each in kept:
         low = bisect_left(history, each.first, key=attrgetter("seq"))
@@ -148,7 +146,7 @@ def runs(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
 
 
 def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
-    """The numbers of lines `low` to `high` of the history, parted wherever one is missing."""
+    """The numbers of lines `low` to `high` of the history, split at every missing number."""
     first, last = history[low].seq, history[high - 1].seq
     if last - first == high - 1 - low:
         yield first, last + 1
@@ -159,8 +157,8 @@ def _unbroken(history: History, low: int, high: int) -> Iterator[Span]:
 
 
 def dropped(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
-    """The commit numbers `[start, end)` of restore points that are not kept, rising: each from a point to a point, so
-    that what is said to go had not gone before."""
+    """The commit numbers `[start, end)` of restore points that are not kept, rising. Each span begins and ends at an
+    existing point, so no span names an earlier deletion."""
     if not history:
         return []
     found, at = [], history[0].seq
@@ -173,20 +171,20 @@ def dropped(history: History, kept: Iterable[KeptPoints]) -> list[Span]:
 
 
 def points_between(history: History, first: int, last: int) -> int:
-    """How many restore points there are from commit `first` to `last`, both inclusive."""
+    """The number of restore points from commit `first` to `last`, both inclusive."""
     low = bisect_left(history, first, key=attrgetter("seq"))
     return bisect_right(history, last, lo=low, key=attrgetter("seq")) - low
 
 
 def newest_between(history: History, start: int, end: int) -> CommitSummary:
-    """The newest restore point with a number below `end`; there is one from `start` on."""
+    """The newest restore point with a number below `end`; at least one exists from `start` on."""
     return history[
         bisect_left(history, end, lo=bisect_left(history, start, key=attrgetter("seq")), key=attrgetter("seq")) - 1
     ]
 
 
 def bucket_start_ms(rule: str, time_ms: int) -> int:
-    """When the bucket of a rule that `time_ms` lies in began, epoch ms."""
+    """The start of the rule's bucket around `time_ms`, epoch ms."""
     if rule == "hourly":
         return time_ms - time_ms % _HOUR_MS
     if rule == "daily":
@@ -199,7 +197,7 @@ def bucket_start_ms(rule: str, time_ms: int) -> int:
 
 
 def _from(history: History, time_ms: int, rule: str) -> list[Chosen]:
-    """Those that were committed at or after `time_ms`."""
+    """The points committed at or after `time_ms`."""
     before = history.latest_at(time_ms - 1)
     if not history or (before is not None and before.seq == history[-1].seq):
         return []
@@ -218,8 +216,8 @@ def _buckets(history: History, rule: str, buckets: int, kind_of: KindOf) -> Iter
 
 
 def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int | None:
-    """The newest complete point of the bucket that begins at `start_ms`, else its newest; None where it has nothing but
-    upkeep, which must not take the place of what was read from the source."""
+    """The newest complete point of the bucket starting at `start_ms`, else its newest point. None if the bucket has
+    only maintenance commits, which must not replace data read from the source."""
     at = bisect_left(history, newest, key=attrgetter("seq"))
     incomplete = None
     for index in range(at, max(-1, at - _LOOKED_BACK), -1):
@@ -237,13 +235,13 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
 
 
 def _new_of(each: Chosen, spans: Iterable[Chosen]) -> Iterator[Chosen]:
-    """The parts of `each` that none of `spans`, which rise, holds."""
+    """The parts of `chosen` outside of all `spans`, which rise."""
     for start, end in uncovered(each.start, each.end, ((known.start, known.end) for known in spans)):
         yield replace(each, start=start, end=end)
 
 
 def _told(history: History, each: Chosen) -> KeptPoints | None:
-    """With the numbers of the outer points; None where none is left."""
+    """The chosen points with the numbers of the first and the last point; None if no point is left."""
     low = bisect_left(history, each.start, key=attrgetter("seq"))
     high = bisect_left(history, each.end, lo=low, key=attrgetter("seq"))
     if low == high:

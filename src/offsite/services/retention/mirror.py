@@ -1,16 +1,19 @@
-"""Which restore points need what the topics' own retention let go, found by looking at few of millions.
+"""Finds the restore points that need data expired by the topics' own retention, reading few of possibly millions of
+points.
 
-Of one history of a partition, `[held from, expired below)` is to be let go. A point needs some of it when the partition
-was alive then, it ends behind the first and its log start lies before the second. Ends and log starts only rise from
-point to point, while a log is not cut back. So if two points need it, for the same partition, and its topic had the
-same settings all the way between, all between them do; and if neither can, by the later one's end or the earlier one's
-log start, none between them does. Where neither can be said the point in the middle is asked. Wherever that does not
-hold (a cut in between, a log start that went back unseen, settings that changed) the search goes on to single points,
-or keeps what it does not look at: it may keep more, and never takes a point for one that it has not asked, or that does
-not lie between two that need the same.
+In one history of a partition, `[held from, expired below)` is to expire. A point needs some of the range if the
+partition was alive at the time, if its end lies after the first offset, and if its log start lies before the second.
+Ends and log starts only rise from point to point, as long as the log is not truncated.
 
-What needs nothing at all, such as the commits of topics that were empty, is worth nothing by itself: it goes with the
-next point behind it that goes.
+The search examines pairs of points. If both points need data of the same partition, and its topic had the same settings
+all the way between, then all points between need data. If neither point can need data, by the end of the later or the
+log start of the earlier, then no point between needs data. Otherwise the search examines the point in the middle. Where
+the assumption fails (a truncation in between, a log start that went back unnoticed, changed settings), the search
+continues down to single points, or keeps unexamined points. So it may keep too many points. It never drops a point
+without having examined it or two points around it with the same need.
+
+A point without any need, such as a commit of empty topics, has no value of its own: it expires with the next later
+point that expires.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ from offsite.services.retention.needs import Alive, Branches, KnownHistory, segm
 from offsite.services.retention.topic_retention import StoredPartition, limits_now, limits_then
 
 STATES_MAX = 1_000
-"""States that one search folds: what it has not found out by then is kept."""
+"""States folded by one search at most. Points unexamined by then are kept."""
 
 ReadState = Callable[[int], BackupState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What a point needs of one partition that has something to be let go: offsets, the history that it knew, and the
-    limits of its topic then, which it has since commit `since` at the latest."""
+    """A point's need of one partition with expiring data: the offsets, the history known to the point, and the topic's
+    limits at the time, valid since commit `since` at the latest."""
 
     history: KnownHistory
     start: int
@@ -51,7 +54,7 @@ _Point = dict[PartitionId, _Asked]
 
 @dataclass(slots=True)
 class Expiring:
-    """What of each partition's histories is to be let go now, as the newest state holds them."""
+    """The ranges of each partition's histories that are to expire now, as held by the newest state."""
 
     head: BackupState
     now_ms: int
@@ -62,7 +65,7 @@ class Expiring:
     branches: Branches = field(init=False)
     alive: Alive = field(init=False)
     partitions: frozenset[PartitionId] = field(init=False)
-    """Those of which something is to be let go, in any of their histories, by the limits of now."""
+    """The partitions with anything to expire, in any of their histories, by the current limits."""
 
     def __post_init__(self) -> None:
         self.branches, self.alive = Branches.of(self.head), Alive(self.head)
@@ -71,13 +74,13 @@ class Expiring:
         )
 
     def histories(self, partition_id: PartitionId) -> Iterable[KnownHistory]:
-        """All that the partition has, the oldest first."""
+        """All histories of the partition, oldest first."""
         cuts = len(self.branches.by_partition.get(partition_id, ()))
         return (KnownHistory(partition_id=partition_id, cuts=each) for each in range(cuts + 1))
 
     def limits(self, partition_id: PartitionId) -> Limits:
-        """Those of now; none for a topic that no commit described, or of which nobody knows when another took its
-        place. What the cluster tells is of the topic that has the name now."""
+        """The current limits. None for a topic without a description, or replaced at an unknown time. The cluster's
+        answer is about the topic that has the name now."""
         if partition_id not in self._limits:
             self._limits[partition_id] = self._limits_now(partition_id)
         return self._limits[partition_id]
@@ -89,7 +92,7 @@ class Expiring:
         return limits_now(shape, self.told if partition_id in self.alive else {})
 
     def below(self, known: KnownHistory, promised: Limits | None = None) -> int:
-        """The offset below which the history is to be let go: by the limits of now, and those `promised`."""
+        """The offset below which the history is to expire: by the current limits, and by the `promised` ones."""
         limits = self.limits(known.partition_id)
         limits = limits if promised is None else limits.with_those(promised)
         if limits.are_none:
@@ -99,7 +102,7 @@ class Expiring:
         return self._below[known, limits]
 
     def next_ms(self) -> int:
-        """The earliest time at which more may be let go by its age; 0 where there is none."""
+        """The earliest time at which more data may expire by age; 0 if there is none."""
         found: list[int] = []
         for each in self.head.positions:
             limits, segments = self.limits(each), self.head.segments.get(each)
@@ -129,8 +132,8 @@ class Expiring:
 def needing_expired(
     history: History, expiring: Expiring, read: ReadState, *, most: int = STATES_MAX
 ) -> Generator[None, None, list[Span]]:
-    """The commit numbers `[start, end)` of restore points that need what is to be let go, rising. Pauses after each
-    state that it reads, `most` of them. Raises what `read` raises."""
+    """The commit numbers `[start, end)` of restore points that need expiring data, rising. Pauses after each state
+    read, and reads `most` states. Raises what `read` raises."""
     if not expiring.partitions or not history:
         return []
     search = _Search(history, expiring, read, most)
@@ -149,7 +152,7 @@ def needing_expired(
 
 
 class _Search:
-    """What was found out of the lines of a history, by their places in it."""
+    """The findings about the lines of a history, by index."""
 
     def __init__(self, history: History, expiring: Expiring, read: ReadState, most: int) -> None:
         self._history, self._expiring, self._read = history, expiring, read
@@ -159,7 +162,7 @@ class _Search:
         self._needing: list[Span] = []
 
     def ask(self, at: int) -> Generator[None, None, None]:
-        """Look at one point."""
+        """Examine one point."""
         state = self._read(self._history[at].seq)
         self.left -= 1
         self._points[at] = dict(self._asked(state))
@@ -170,7 +173,7 @@ class _Search:
         yield
 
     def is_settled(self, low: int, high: int) -> bool:
-        """Whether nothing is left to be found out of what lies between two points that were looked at."""
+        """Whether the points between two examined points need no further examination."""
         if high - low <= 1:
             return True
         one, other, seq = self._points[low], self._points[high], self._history[low].seq
@@ -180,7 +183,7 @@ class _Search:
         return all(self._none_needs(one.get(each), asked) for each, asked in other.items())
 
     def found(self) -> list[Span]:
-        """The commit numbers of all that need it, after the empty ones before the first of them."""
+        """The commit numbers of all points with a need. Empty points directly before the first of them are included."""
         spans = list(joined(self._needing))
         if spans and spans[0][0] - 1 in self._empty:
             spans[0] = 0, spans[0][1]
@@ -207,14 +210,15 @@ class _Search:
         return asked.is_alive and self._reach_over(asked.history, asked.start, asked.end, asked.promised)
 
     def _all_need(self, one: _Asked, other: _Asked, *, seq: int) -> bool:
-        """Whether all points between the two need it, of which the first is commit `seq`. Where the settings changed
-        in between, those between them may promise more than either."""
+        """Whether all points between the two need the data; commit `seq` is the first point. If settings changed in
+        between, the points between may promise more than either."""
         if one.history != other.history or not (one.is_alive and other.is_alive) or other.since > seq:
             return False
         return self._reach_over(one.history, other.start, one.end, other.promised)
 
     def _none_needs(self, one: _Asked | None, other: _Asked) -> bool:
-        """Whether no point between the two needs it. One that came between them may need all from the beginning."""
+        """Whether no point between the two needs the data. A partition created between them may be needed from its
+        beginning."""
         if one is not None and one.history != other.history:
             return False
         if one is not None and one.end == other.end and not (one.is_alive or other.is_alive):
@@ -223,6 +227,6 @@ class _Search:
         return not self._reach_over(other.history, start, other.end, None)
 
     def _reach_over(self, known: KnownHistory, start: int, end: int, promised: Limits | None) -> bool:
-        """Whether offsets `[start, end)` reach over what is to be let go."""
+        """Whether offsets `[start, end)` overlap the expiring range."""
         below = self._expiring.below(known, promised)
         return start < min(end, below) and self._expiring.stored(known).start < end

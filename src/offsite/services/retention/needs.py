@@ -1,12 +1,12 @@
-"""What restore points need of each partition: offsets, in the history that each of them knew. Pure.
+"""The offsets that restore points need of each partition, in the history known to each point. Pure.
 
-A point needs of a partition that was alive `[log start, end)`, as its commit told both. A run of points that are kept
-without a break needs their union: from the log start of the first to the end of the last, because both only rise, as
-long as the log is not cut back. Where it was, the run is parted there: what came before is the closed history's. So a
-run of millions of points is told by the states at its ends, and at the cuts within.
+A point needs `[log start, end)` of a live partition, as stated in its commit. A run of points kept without a break
+needs the union: from the log start of the first point to the end of the last, because both only rise as long as the log
+is not truncated. A truncation splits the run: the needs before belong to the closed history. So the states at the ends
+and at the cuts describe a run of millions of points.
 
-A partition is alive as of a point when its topic is the latest of its name and is not known to be deleted. Of one that
-came within the run, or moved in it without being alive at its beginning, all is needed.
+A partition is live as of a point if its topic is the latest of its name and not known to be deleted. A partition
+created within the run is needed as a whole, as is one that moved within the run without being live at its beginning.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from offsite.repository.state import BackupState
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class KnownHistory:
-    """A history of a partition: the one that is known when its log was cut back `cuts` times."""
+    """A history of a partition: the one in force after `cuts` truncations of its log."""
 
     partition_id: PartitionId
     cuts: int
 
 
 Needs = dict[KnownHistory, list[Span]]
-"""The offsets of each history that are needed: spans in any order, which may overlap."""
+"""The needed offsets of each history: spans in any order, possibly overlapping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branches:
-    """The branches of the newest state, by partition, in the order in which they were cut off."""
+    """The branches of the newest state, by partition, in the order of the cuts."""
 
     by_partition: Mapping[PartitionId, tuple[Branch, ...]]
 
@@ -47,20 +47,20 @@ class Branches:
         return cls(by_partition={known: tuple(branches) for known, branches in found.items()})
 
     def known_at(self, partition_id: PartitionId, seq: int) -> KnownHistory:
-        """The history that commit `seq` knew."""
+        """The history known to commit `seq`."""
         cuts = sum(branch.commit <= seq for branch in self.by_partition.get(partition_id, ()))
         return KnownHistory(partition_id=partition_id, cuts=cuts)
 
     def within(self, run: Span) -> list[int]:
-        """The commits behind the first of `run` that found a log to be cut back, rising."""
+        """The commits that found a truncation, after the first commit of `run`, rising."""
         first, end = run
         commits = {branch.commit for branches in self.by_partition.values() for branch in branches}
         return sorted(commit for commit in commits if first < commit < end)
 
 
 class Alive:
-    """The partitions that count as of one state. Those of a topic that no commit described do: nothing says that it is
-    gone."""
+    """The live partitions as of one state. Includes partitions of topics without a description, because nothing says
+    that the topic is gone."""
 
     def __init__(self, state: BackupState) -> None:
         self._topics = state.topics
@@ -71,14 +71,14 @@ class Alive:
 
 
 def segments_of(head: BackupState, known: KnownHistory, branches: Branches) -> SegmentList:
-    """The segments of a history, as `head`, the newest state, holds it now."""
+    """The segments of a history, as held now by `head`, the newest state."""
     closed = branches.by_partition.get(known.partition_id, ())[known.cuts :]
     live = head.segments.get(known.partition_id, SegmentList())
     return segments_before(live, closed) if closed else live
 
 
 def states_to_read(run: Span, branches: Branches) -> list[int]:
-    """The commits whose states tell what a run needs, rising: its first, those that cut logs back, its last."""
+    """The commits whose states describe the needs of a run, rising: the first, those with truncations, the last."""
     first, end = run
     return sorted({first, *branches.within(run), end - 1})
 
@@ -86,7 +86,8 @@ def states_to_read(run: Span, branches: Branches) -> list[int]:
 def needs_of_run(
     states: Mapping[int, BackupState], run: Span, branches: Branches
 ) -> Iterator[tuple[KnownHistory, Span]]:
-    """What the points of `run` need, one or more spans for each partition; `states` are those of `states_to_read`."""
+    """The needs of the points of `run`, one or more spans for each partition; `states` are those of
+    `states_to_read`."""
     first, last = states[run[0]], states[run[1] - 1]
     alive_first, alive_last = Alive(first), Alive(last)
     for known, position in last.positions.items():
@@ -100,7 +101,7 @@ def needs_of_run(
 def _parted_at_cuts(
     states: Mapping[int, BackupState], run: Span, branches: Branches, known: PartitionId, *, is_whole: bool
 ) -> Iterator[tuple[KnownHistory, Span]]:
-    """What a run needs of one partition, in each of the histories that it went through."""
+    """The needs of a run in one partition, in each of the partition's histories within the run."""
     first, end = run
     start = 0 if is_whole else states[first].positions[known].log_start
     seq = first
@@ -114,7 +115,7 @@ def _parted_at_cuts(
 
 
 def add(needs: Needs, found: Iterable[tuple[KnownHistory, Span]]) -> None:
-    """Add what was found to be needed; what is empty is no need."""
+    """Add `spans` to `needs`; empty spans are ignored."""
     for known, (start, end) in found:
         if start < end:
             needs.setdefault(known, []).append((start, end))

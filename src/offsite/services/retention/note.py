@@ -1,6 +1,5 @@
-"""What the last retention of a backup did, as it left word: by which policy, and what goes next. A hint, overwritten
-each time and never trusted: nothing is decided by it, it is shown.
-"""
+"""A note of the last retention of a backup: its policy, and what may expire next. A hint for display, overwritten each
+time, never trusted, and never the basis of a decision."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from offsite.services.retention.plan import RetentionPlan
 
 BY = "retention"
-"""By whom objects are deleted, in the lines about it."""
+"""The kind of work named in audit lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionNote:
-    """Commit `commit` let go what the policy `rule` did not keep, at `at_ms`. `kept_points` and `kept_bytes` stayed;
-    of them commit `next_commit` may go at `next_ms` at the earliest (0: no time tells)."""
+    """Commit `commit` removed everything that the policy `rule` did not keep, at `at_ms`. `kept_points` and
+    `kept_bytes` stayed; of these, commit `next_commit` may expire at `next_ms` at the earliest (0: no time known)."""
 
     at_ms: int
     commit: int
@@ -35,7 +34,7 @@ class RetentionNote:
 
 
 def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
-    """Leave word of what `commit` did. Nothing depends on it, so nothing fails by it."""
+    """Write the note about `commit`. A failure is logged and ignored."""
     note = RetentionNote(
         at_ms=plan.now_ms,
         commit=commit,
@@ -52,7 +51,7 @@ def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
 
 
 def get_note(backup: Backup) -> RetentionNote | None:
-    """What was left word of; None where nothing was, or it cannot be read."""
+    """The note; None if there is none, or the note is unreadable."""
     key = backup.layout.retention_key
     try:
         data = backup.store.get(key)

@@ -1,4 +1,5 @@
-"""What is kept of a backup, why, and what goes next: for status, metrics and pages. Reads no data."""
+"""A backup's retention at a glance, for status, metrics and pages: what is kept, why, and what expires next. Reads no
+data."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from offsite.services.retention.report import DONE, audit_reports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOutlook:
-    """How a backup is kept. `applied_ms`: when retention last let something go (epoch ms by the store's clock, 0:
-    never), by which `rule`, in which commit. `restore_points` are kept, `pinned` of them by a person. Of the others
-    `next_commit` may go next, at `next_ms` at the earliest (0: no time tells). `waiting_bytes` were let go, and wait
-    for their collection."""
+    """The retention of a backup. `applied_ms`: when retention last removed something (epoch ms by the store's clock, 0:
+    never), by which `rule`, in which commit. `restore_points` are kept; a person has `pinned` some of them. Of the rest
+    `next_commit` may expire next, at `next_ms` at the earliest (0: no time known). `waiting_bytes`: expired, and not
+    yet collected."""
 
     applied_ms: int
     applied_commit: int
@@ -29,8 +30,7 @@ class RetentionOutlook:
 
 
 def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | None:
-    """The outlook of a backup; None where nothing was ever let go and nothing is pinned. Raises what the store
-    raises."""
+    """The outlook of a backup; None without any retention and without pins. Raises what the store raises."""
     note = get_note(backup)
     if note is None and not state.pins:
         return None
@@ -47,6 +47,6 @@ def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | 
 
 
 def _waiting_bytes(backup: Backup) -> int:
-    """What commits let go behind the last collection, as the lines about them say: those of commits that came to be."""
+    """The bytes expired by commits after the last collection, according to the audit lines of existing commits."""
     found = audit_reports(backup, after=max(0, collected_hint(backup).done_upto - 1))
     return sum(line.bytes for line in found if line.by == BY and line.state == DONE)

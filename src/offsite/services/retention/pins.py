@@ -1,4 +1,4 @@
-"""Pins: restore points that a person wants to keep, with the reason, and until when."""
+"""Pins: restore points that a person wants to keep, with the reason and the end of the pin."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from offsite.services.retention.kept_points import holds
 from offsite.stores.looking_store import reading_now_ms
 
 REASON_MAX = 1_000
-"""Characters: every reader of the backup reads all reasons."""
+"""Characters; every reader of the backup reads all reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedPoint:
-    """A restore point that is pinned: when it was committed, why it stays, and until when (epoch ms by the store's
-    clock; 0: for ever). `holds`: that time has not come; after it the next retention takes the pin off."""
+    """A pinned restore point: when it was committed, why it is kept, and until when (epoch ms by the store's clock; 0:
+    forever). `holds`: the end has not come; the next retention after the end removes the pin."""
 
     commit: int
     committed_at_ms: int
@@ -35,8 +35,7 @@ class PinnedPoint:
 
 
 def parse_until(text: str | None, *, now_ms: int) -> int:
-    """When a pin ends: a time as people write it, or a duration from now (`90d`); `FOR_EVER` for None. Raises
-    `BadOption`."""
+    """The end of a pin: a time, or a duration from now (`90d`); `FOR_EVER` for None. Raises `BadOption`."""
     if text is None:
         return FOR_EVER
     try:
@@ -49,9 +48,9 @@ def parse_until(text: str | None, *, now_ms: int) -> int:
 
 
 def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_EVER) -> BackupState:
-    """Keep restore point `commit`, in a commit of its own; a pin that it has is replaced. Raises `NoSuchRestorePoint`,
-    `BadOption` for a reason that is empty or too long, `CommitLost` when others are faster again and again,
-    `BackupGoing` where the whole backup is removed at the same time: then the pin may not hold."""
+    """Pin restore point `commit`, in a commit of its own; replaces an existing pin. Raises `NoSuchRestorePoint`,
+    `BadOption` for an empty or too long reason, `CommitLost` if other writers keep committing first, and `BackupGoing`
+    if the whole backup is being removed: the pin may not hold in that case."""
     if not reason.strip() or len(reason) > REASON_MAX:
         raise BadOption(f"the reason of a pin has 1 to {REASON_MAX} characters, this one {len(reason)}")
 
@@ -65,8 +64,8 @@ def pin_point(backup: Backup, commit: int, *, reason: str, until_ms: int = FOR_E
 
 
 def unpin_point(backup: Backup, commit: int) -> BackupState:
-    """Take the pin off restore point `commit`: the next retention decides about it as about all others. Raises
-    `NoSuchRestorePoint` where it has none, and `CommitLost`."""
+    """Remove the pin of restore point `commit`: the next retention decides about the point by the policy. Raises
+    `NoSuchRestorePoint` without a pin, and `CommitLost`."""
 
     def changes(head: BackupState) -> Changes:
         if commit not in {pin.seq for pin in head.pins}:

@@ -1,8 +1,9 @@
-"""The plan of a retention: which restore points stay and why, which go, and what of the data goes with them.
+"""The plan of a retention: the restore points that stay and why, the points that go, and the data that expires with
+them.
 
-It is made by a generator that pauses after each piece of work, because a run that follows makes it between its rounds.
-A plan is a value: what is shown of it is what will be done. Ages count back from the newest complete restore point, and
-nothing goes while the source is silent for longer than the floor (see `reckoning`).
+A generator makes the plan and pauses after each piece of work, because a run that follows plans between its rounds. A
+plan is a value: what it shows is what will be done. Ages count back from the newest complete restore point, and nothing
+expires while the source is silent for longer than the floor (see `reckoning`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from offsite.services.retention.topic_retention import is_known
 from offsite.stores.looking_store import has_own_time
 
 _PARTITIONS_AT_ONCE = 100
-"""Partitions that are gone through between two pauses."""
+"""Partitions examined between two pauses."""
 _NAMED_MAX = 5
 """Topics named in one note."""
 
@@ -65,12 +66,12 @@ class RetentionPlan:
     """What stays and what goes of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`. Ages
     count back from `from_ms` (0: no restore point is complete).
 
-    `kept` are the restore points that stay, rising, each told by the rule that keeps it; `forgotten` the commit numbers
-    `[start, end)` of `points` that go. `expired` are the ranges that no kept point needs, of `segments` segments that
-    free `removed_bytes` of the store, once their objects are collected; `kept_bytes` are those that stay. `unpinned`
-    are pins that have ended. `next_commit` is the oldest point that no pin keeps, `next_ms` the earliest time at which
-    it may go (0: no time tells, newer points decide). `below_floor`: why it must not be done unless it is forced;
-    `notes`: what is to be known. `needs` and `may_go` are what it was decided by.
+    `kept_points`: the restore points that stay, rising, each with its rule. `forgotten`: the commit numbers `[start,
+    end)` of `points` points that go. `expired`: the ranges that no kept point needs, with `segments` segments;
+    `removed_bytes` become free in the store once the objects are collected, `kept_bytes` stay. `unpinned`: ended pins.
+    `next_commit`: the oldest point not kept by a fixed rule; `next_ms`: its earliest expiry (0: no time known, newer
+    points decide). `below_floor`, `clock_step`: why the plan needs force. `notes`: remarks for the user. `needs` and
+    `may_go` are the basis of the decision.
     """
 
     head: BackupState = field(repr=False)
@@ -108,9 +109,12 @@ def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by 
     now_ms: int | None = None,
     head: BackupState | None = None,
 ) -> Generator[None, None, RetentionPlan]:
-    """The plan for the newest state, or for `head`, an earlier one. `now_ms`: as of then, by what was committed until
-    then (None: as of the store's now). `told_settings`: how long the cluster itself says that it keeps topics, by name.
-    Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`, and `DamagedObject` where restores cannot be told."""
+    """The plan for the newest state, or for `head`, an earlier state.
+
+    `now_ms`: as of that moment, by the commits made until then (None: the store's now). `cluster_retention`: the
+    topics' retention according to the cluster itself, by name. Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`,
+    and `DamagedObject` if restores cannot be read.
+    """
     store_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)
     head, as_of_ms = head or backup.state(), store_ms if now_ms is None else now_ms
     if not head.history:
@@ -123,13 +127,13 @@ def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by 
 
 
 def points_in_use(backup: Backup) -> tuple[int, ...]:
-    """The commits, rising, that restores under way read: one that was broken off must be able to go on. Raises
+    """The commits, rising, read by unfinished restores: an interrupted restore must be able to continue. Raises
     `DamagedObject`."""
     return tuple(sorted({each.commit for each in living_restores(backup)}))
 
 
 class _Planning:
-    """One plan under way."""
+    """One plan in the making."""
 
     def __init__(  # noqa: PLR0913  # all that a plan is made of
         self,
@@ -184,14 +188,14 @@ class _Planning:
         return told(history, [*fixed, *fit])
 
     def needs(self, kept: Iterable[KeptPoints]) -> Generator[None, None, Needs]:
-        """What the kept points need."""
+        """The needs of the kept points."""
         needs: Needs = {}
         for run in runs(self._head.history, kept):
             add(needs, (yield from self._needs_of(run)))
         return needs
 
     def plan(self, kept: tuple[KeptPoints, ...], needs: Needs) -> Generator[None, None, RetentionPlan]:
-        """The plan, when these points stay and need that."""
+        """The plan, given the kept points and their needs."""
         head = self._head
         gone = Gone(head=head, needs=needs, may_go=self._may_go)
         expired: list[ExpiredRange] = []
@@ -229,7 +233,7 @@ class _Planning:
         )
 
     def _chosen(self) -> Generator[None, None, list[Chosen]]:
-        """Those that a rule names. Each bucket reads a commit or more."""
+        """The points chosen by a rule. Each bucket reads one commit or more."""
         found: list[Chosen] = []
         history, from_ms = self._head.history, self._from_ms
         for each in kept_by_rules(history, self._policy, from_ms=from_ms, kind_of=self._kind_of):
@@ -238,7 +242,7 @@ class _Planning:
         return found
 
     def _mirrored(self) -> Generator[None, None, list[Chosen]]:
-        """All that need nothing that the topics' own retention let go."""
+        """All points that need no data expired by the topics' own retention."""
         history = self._head.history
         self._expiring = Expiring(head=self._head, now_ms=self._from_ms, told=self._told)
         needing = yield from needing_expired(history, self._expiring, self._state)
@@ -262,7 +266,7 @@ class _Planning:
         return found
 
     def _kind_of(self, seq: int) -> Kind:
-        """What the commit itself says. Raises `DamagedCommit`."""
+        """The kind of the commit, as stated in the commit. Raises `DamagedCommit`."""
         if seq not in self._kinds:
             changes = self._commit(seq).changes
             whole = Kind.INCOMPLETE if changes.incomplete else Kind.COMPLETE
@@ -277,8 +281,8 @@ class _Planning:
         return stored.commit
 
     def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
-        """Whether a segment that no point needs goes: where a backup mirrors its topics, only what their retention let
-        go; what a person deleted of a topic stays until then."""
+        """Whether an unneeded segment expires. In a backup that mirrors its topics, only segments expired by the
+        topics' retention; records deleted by a person stay until then."""
         if self._nothing_goes:
             return False
         if self._expiring is None or self._policy.max_bytes is not None:
@@ -304,8 +308,8 @@ class _Planning:
         return ""
 
     def _clock_step(self, forgotten: Sequence[Span]) -> str:
-        """Why the times of restore points that go may be wrong: of each run the newest is judged, because those before
-        it are older."""
+        """Why the times of dropped restore points may be wrong. Of each run only the newest point is judged, because
+        the points before it are older."""
         if not forgotten or self._reckoning is None or self._is_by_size_alone:
             return ""
         history = self._head.history
@@ -340,8 +344,8 @@ class _Planning:
 
 
 def _consistent(backup: Backup, head: BackupState) -> int | None:
-    """The commit that a restore goes to where it leaves newer ones aside for a consistent cut; None: it does not, or
-    nobody can say."""
+    """The commit that a restore uses by default if newer commits are skipped for a consistent cut; None if no commit is
+    skipped, or if it is unknown."""
     try:
         default = default_point(backup.store, head)
     except OffsiteError as error:

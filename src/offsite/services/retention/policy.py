@@ -1,7 +1,7 @@
-"""How long a backup keeps its restore points: a policy, as a person writes it.
+"""The retention policy of a backup, as written by a person.
 
-Without a rule a backup mirrors its topics: it lets go what their own retention let go. With rules the points that one
-of them names are kept, and all others go.
+Without a rule a backup mirrors its topics: data expires with the topics' own retention. With rules the restore points
+named by a rule are kept, and all others go.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from offsite.model.time import format_duration, parse_duration_s
 MIRROR = "mirror"
 OFF = "off"
 MOST_POINTS = 10_000
-"""The most restore points that one rule may keep: each of them is read when a plan is made."""
+"""The most restore points of one rule: a plan reads each of them."""
 
 
 class PolicyWords(TypedDict, total=False):
-    """Options that say what a backup keeps. Durations are written as `36h`, `7d` or `4w`, sizes as `10GiB`. Without any
-    of the `keep` rules the backup mirrors the topics' own retention."""
+    """Options for the retention of a backup. Durations are written as `36h`, `7d` or `4w`, sizes as `10GiB`. Without
+    any of the `keep` rules the backup mirrors the topics' own retention."""
 
     keep_age: Annotated[str | None, Option("Keep every restore point that is younger, as 7d.")]
     keep_hourly: Annotated[int | None, Option("Keep the newest restore point of each of the last N hours (UTC).")]
@@ -39,8 +39,8 @@ class PolicyWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """What a backup keeps. Times in milliseconds, numbers in restore points, the size in bytes as stored. None: no such
-    rule. Without any rule for points it mirrors the retention of the topics."""
+    """The retention of a backup. Times in milliseconds, numbers in restore points, the size in stored bytes. None: no
+    such rule. Without a rule for points the backup mirrors the topics' retention."""
 
     keep_age_ms: int | None = None
     hourly: int = 0
@@ -53,12 +53,12 @@ class RetentionPolicy:
 
     @property
     def mirrors(self) -> bool:
-        """Whether no rule names the restore points to keep, so that the topics' own retention decides."""
+        """Whether no rule names restore points to keep, so the topics' own retention decides."""
         return self.keep_age_ms is None and not any(self.counts.values())
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many buckets of each kind keep a restore point, by the name of the rule."""
+        """How many buckets of each kind keep a restore point, by the rule's name."""
         return {
             "hourly": self.hourly,
             "daily": self.daily,
@@ -69,7 +69,7 @@ class RetentionPolicy:
 
 
 def parse_policy(**given: Unpack[PolicyWords]) -> RetentionPolicy:
-    """The policy that options name. Raises `BadOption`."""
+    """The policy given by options. Raises `BadOption`."""
     words = filled(PolicyWords, given)
     keep_age, size, floor = words["keep_age"], words["max_bytes"], words["floor"]
     return RetentionPolicy(
@@ -85,7 +85,7 @@ def parse_policy(**given: Unpack[PolicyWords]) -> RetentionPolicy:
 
 
 def parse_retain(text: str) -> RetentionPolicy | None:
-    """The policy in one text, as a run that follows takes it: `mirror`, or rules with commas between them
+    """The policy in one text, for a run that follows: `mirror`, or rules separated by commas
     (`keep-age=7d,keep-monthly=84`); None for `off`. Raises `BadOption`."""
     if text == OFF:
         return None

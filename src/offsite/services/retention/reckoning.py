@@ -1,12 +1,13 @@
-"""The moment from which ages are counted, and what speaks for it: no clock alone. Pure, but for commits it asks for.
+"""The moment from which ages count back, and its evidence: never a clock alone. Pure, apart from requested commits.
 
-Ages count back from the newest complete restore point: a source that is down, a backup that is paused and a clock that
-jumps ahead after it make no point older. The time of that point is a clock's too. So the records in it are asked, which
-others dated: where the newest of them is less than a day older, ages count from that record. Where it is not, nobody
-speaks for the time but the rhythm of the backup: a pause much longer than those around it may be a clock that jumped.
+Ages count back from the newest complete restore point. So neither a source that is down, nor a paused backup, nor a
+later jump of the clock makes any point older. The time of that point comes from a clock too. The records in the point
+serve as witnesses, because other clocks dated them: if the newest record is less than a day older than the point, ages
+count from that record. Otherwise only the rhythm of the backup can confirm the time: a pause much longer than the usual
+pauses may be a jump of the clock.
 
-A clock that was behind shows in the same way: the records of a commit are dated long after the commit. Times of commits
-never go back, so a commit without records of its own then has the time of the one before it.
+A clock that was behind shows in the same way: the records of a commit are dated long after the commit. Commit times
+never go back, so a later commit without records of its own has the time of the commit before.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from offsite.repository.history import CommitSummary, History
 from offsite.repository.state import FIRST_SEQ, BackupState
 
 LEAST_STEP_MS = 3_600_000
-"""A pause that is shorter is never taken for a jump of a clock."""
+"""A shorter pause never counts as a jump of a clock."""
 _RHYTHMS = 3
-"""A pause of so many usual ones is long."""
+"""A pause of this many usual pauses is long."""
 _PAUSES_COMPARED = 100
 _LOOKED_BACK = 20
-"""Restore points that are looked at for one with records of its own."""
+"""Restore points examined for one with records of its own."""
 RUNS_CHECKED = 200
-"""Runs of restore points that go of which the newest is looked at, from the newest run down."""
+"""Dropped runs of restore points whose newest point is examined, from the newest run down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reckoning:
-    """Ages count back from `from_ms`, for the newest complete restore point `complete`. `witnessed`: its newest record
-    is dated about so, too."""
+    """Ages count back from `from_ms`, according to the newest complete restore point `complete`. `witnessed`: the
+    newest record confirms the time."""
 
     complete: CommitSummary
     from_ms: int
@@ -46,8 +47,8 @@ class Reckoning:
 
 
 def reckoned(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Reckoning:
-    """The reckoning by the newest complete restore point, whose state is `state`. One that is dated after `now_ms`
-    counts as made now."""
+    """The reckoning for the newest complete restore point, with the state `state`. A point dated after `now_ms` counts
+    as made now."""
     at_ms = min(now_ms, complete.committed_at_ms)
     recorded = max((time for time in _record_times(state) if time <= at_ms + MOST_APART_MS), default=-1)
     witnessed = recorded >= at_ms - WITNESSED_MS
@@ -55,7 +56,7 @@ def reckoned(state: BackupState, complete: CommitSummary, *, now_ms: int) -> Rec
 
 
 def silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
-    """Why nothing goes, where the source was silent for longer than the floor; else empty."""
+    """Why nothing expires, if the source was silent for longer than the floor; else empty."""
     complete, silent_ms = reckoning.complete, now_ms - reckoning.complete.committed_at_ms
     if not floor_ms or silent_ms <= floor_ms:
         return ""
@@ -67,8 +68,8 @@ def silence(reckoning: Reckoning, *, floor_ms: int, now_ms: int) -> str:
 
 
 def jump_ahead(history: History, newest_gone: int, reckoning: Reckoning) -> str:
-    """Why the clock may have jumped ahead between restore point `newest_gone` and the newest complete one; else empty.
-    A record that speaks for the time of the newest says that it did not."""
+    """Why the clock may have jumped ahead between restore point `newest_gone` and the newest complete point; else
+    empty. A record that confirms the time of the newest point rules out a jump."""
     if reckoning.witnessed:
         return ""
     low, high = (bisect_left(history, seq, key=attrgetter("seq")) for seq in (newest_gone, reckoning.complete.seq))
@@ -84,8 +85,8 @@ def jump_ahead(history: History, newest_gone: int, reckoning: Reckoning) -> str:
 
 
 def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]) -> str:
-    """Why the clock may have been behind when restore point `newest_gone` was committed, so that the point is younger
-    than it looks; else empty. `read` gives a commit by its number."""
+    """Why the clock may have been behind at restore point `newest_gone`, so that the point is younger than it looks;
+    else empty. `read` returns a commit by number."""
     high = bisect_left(history, newest_gone, key=attrgetter("seq"))
     for at in range(high, max(-1, high - _LOOKED_BACK), -1):
         line = history[at]
@@ -119,8 +120,8 @@ def _record_times(state: BackupState) -> Iterator[int]:
 
 
 def _longest_plausible_ms(history: History, high: int) -> int:
-    """The longest pause up to line `high` that the backup's own rhythm explains: of its last pauses all but the longest
-    are the rhythm."""
+    """The longest pause up to line `high` consistent with the backup's rhythm. The recent pauses, except for the
+    longest, are the rhythm."""
     times = (history[at].committed_at_ms for at in range(max(0, high - _PAUSES_COMPARED), high + 1))
     pauses = sorted(pause for pause in _pauses(times) if pause)[:-1]
     return max(LEAST_STEP_MS, _RHYTHMS * pauses[len(pauses) // 2]) if pauses else WITNESSED_MS

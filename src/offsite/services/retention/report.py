@@ -1,4 +1,4 @@
-"""A plan of retention as it is shown: the contract of scripts, fields are added and never renamed."""
+"""A retention plan as printed. The fields are a contract with scripts: fields are added, never renamed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TO_BE_DONE = "to be done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSpan:
-    """Restore points: commits `first` to `last`, both inclusive, and how many there are."""
+    """Restore points: commits `first` to `last`, both inclusive, and their number."""
 
     first: int
     last: int
@@ -33,8 +33,8 @@ class CommitSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGoRange:
-    """Offsets `[start, end)` of a partition that no restore point needs any more. `branch`: the closed history that it
-    is of, 0 for the one that goes on."""
+    """Offsets `[start, end)` of a partition that no restore point needs any more. `branch`: the closed history, 0 for
+    the live history."""
 
     topic: str
     topic_id: str
@@ -46,10 +46,10 @@ class LetGoRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What stays and what goes. `kept` tells the rule for each run of restore points; `removed_bytes` are freed in the
-    store once the objects are collected. `next_commit` may go at `next_ms` at the earliest (epoch ms; 0: no time
-    tells). Ages count back from `from_ms`. `commit`: that which did it; None: nothing was done. `below_floor`,
-    `clock_step`: why it is refused without force."""
+    """What stays and what goes. `kept`: runs of restore points, each with its rule. `removed_bytes` become free in the
+    store once the objects are collected. `next_commit` may expire at `next_ms` at the earliest (epoch ms; 0: no time
+    known). Ages count back from `from_ms`. `commit`: the commit of the retention; None: nothing was done.
+    `below_floor`, `clock_step`: why the plan needs force."""
 
     backup: str
     head_commit: int
@@ -74,9 +74,9 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """A line of the audit. `state`: whether the commit that was to do it came to be (`done`, `not done`), and of an
-    object, whether it is there no more; else `to be done`. `problem`: why the line cannot be read; all else says
-    nothing then."""
+    """A line of the audit. `state`: whether the line's commit was made (`done`, `not done`); for an object, whether the
+    object is gone; else `to be done`. `problem`: why the line is unreadable; all other fields are then without meaning.
+    """
 
     at_ms: int = 0
     who: str = ""
@@ -91,7 +91,7 @@ class AuditReport:
 
 
 def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> RetentionReport:
-    """The report of a plan, and of what became of it."""
+    """The report of a plan, and of its result."""
     history = plan.head.history
     return RetentionReport(
         backup=plan.head.backup,
@@ -130,8 +130,7 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
 
 
 def audit_reports(backup: Backup, *, after: int = -1) -> Iterator[AuditReport]:
-    """The lines of the audit behind commit `after`, each with whether it was done, as far as commits and the store
-    tell."""
+    """The audit lines after commit `after`, each with whether it was done, according to the commits and the store."""
     outcomes = _Outcomes(backup)
     for line in read_audit(backup.store, backup.layout, after=after):
         if isinstance(line, UnreadableLine):
@@ -157,7 +156,7 @@ def _report(line: AuditLine, state: str) -> AuditReport:
 
 @dataclass(slots=True)
 class _Outcomes:
-    """What became of deletions that were written down."""
+    """The outcomes of noted deletions."""
 
     backup: Backup
     _writers: dict[int, str] = field(default_factory=dict)
@@ -172,7 +171,7 @@ class _Outcomes:
         return DONE if writer == line.writer else NOT_DONE
 
     def _there(self) -> frozenset[str]:
-        """The objects of data that are in the store: asked for once, since lines may be many."""
+        """The data objects in the store; listed once, because there may be many lines."""
         if self._objects is None:
             layout, store = self.backup.layout, self.backup.store
             found = (own(store.list(prefix)) for prefix in (layout.packs_prefix, layout.topics_prefix))
@@ -180,7 +179,7 @@ class _Outcomes:
         return self._objects
 
     def _writer(self, seq: int) -> str:
-        """Who wrote that commit; empty where nobody knows."""
+        """The writer of that commit; empty if unknown."""
         if seq not in self._writers:
             try:
                 stored = self.backup.log.get(seq)

@@ -1,4 +1,4 @@
-"""Which restore points fit into a size: as many of the newest as need no more, beside those that stay in any case."""
+"""Fits restore points into a size limit: as many of the newest as possible, beside the points that always stay."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from offsite.services.retention.needs import KnownHistory
 
 Found = Sequence[tuple[KnownHistory, Span]]
 ReadNeeds = Callable[[Span], Generator[None, None, Found]]
-"""What the restore points of a run, commit numbers `[first, last + 1)`, need."""
+"""The needs of a run of restore points, commit numbers `[first, last + 1)`."""
 
 
 def first_that_fits(
     fixed: Sequence[Span], kept: Sequence[Span], *, max_bytes: int, needed: NeededBytes, read: ReadNeeds
 ) -> Generator[None, None, int]:
-    """The number of the commit from which on all points of the runs `kept` stay, so that together with those of `fixed`
-    they need `max_bytes` at most; behind all of them where even `fixed` needs more. Runs rise, and have a point at each
-    number."""
+    """The commit number from which on all points of `kept_runs` stay, so that together with the points of `fixed` they
+    need at most `max_bytes`. After the end of all runs, if `fixed` alone needs more. Runs rise, and have a point at
+    every number."""
     for run in fixed:
         needed.add((yield from read(run)))
     for first, end in reversed(kept):

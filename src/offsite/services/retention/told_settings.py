@@ -1,4 +1,5 @@
-"""How long the source keeps its topics, as it says itself: with what is a default there, which no commit holds."""
+"""The source's retention of its topics, according to the cluster itself: including defaults, which no commit
+records."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from offsite.repository.state import BackupState
 
 
 class SettingsOfTopics(Protocol):
-    """What a cluster says of itself and of its topics."""
+    """The description of a cluster and its topics."""
 
     def cluster(self) -> ClusterMetadata: ...
 
@@ -24,8 +25,8 @@ class SettingsOfTopics(Protocol):
 
 
 def read_told(cluster: SettingsOfTopics, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
-    """The retention of the topics of `state` that the cluster still has, by name; of those that it does not let us
-    describe nothing is told. Raises `OtherCluster` where it is not the source of `backup`, and `KafkaUnavailable`."""
+    """The retention of the topics of `state` that the cluster still has, by name. Topics that may not be described are
+    left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`."""
     wanted, found = backup.descriptor.cluster_id, cluster.cluster().cluster_id
     if found != wanted:
         raise OtherCluster(

@@ -1,14 +1,14 @@
-"""What the topics' own retention lets go of a backup that mirrors them: by time and by size, as a broker would. Pure.
+"""Applies the topics' own retention to a backup that mirrors its topics: by time and by size, as a broker would. Pure.
 
-A broker deletes whole segments from the beginning of a partition: one whose newest record is older than `retention.ms`,
-or as long as `retention.bytes` stay behind it; never the active one. Here the same holds of the segments of the backup,
-and only below the log start that the leader told last: so the source has let go of it already, whatever a clock or a
-setting says. A topic that is gone has no active segment, and tells no log start; its records stay for `retention.ms`
-from the time at which it was found deleted.
+A broker deletes whole segments from the beginning of a partition: a segment with its newest record older than
+`retention.ms`, or with at least `retention.bytes` after it; never the active segment. The same rules apply to the
+segments of the backup, and only below the log start last reported by the leader. So the source has already deleted the
+data, whatever a clock or a setting says. A deleted topic has no active segment and reports no log start; its records
+stay for `retention.ms` after its deletion was found.
 
-A setting that was shortened, by mistake or by malice, must not empty the backup too: what a restore point needs goes
-only when it is too old by the settings of now *and* by those that the topic had then. What the backup does not know of
-a setting then counts as Kafka's default; what it does not know of now lets nothing go.
+A shortened setting, by mistake or malice, must not empty the backup too. So data needed by a restore point expires only
+if it is too old by the current settings *and* by the topic's settings at the point's time. An unknown setting at that
+time counts as Kafka's default; an unknown current setting expires nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from offsite.repository.segments.segment import Segment
 
 
 def limits_now(shape: TopicShape, told: Mapping[str, Retention]) -> Limits:
-    """Those that hold now: as the cluster has `told` them by topic, else as the newest commit has them, which leaves
-    out what is a default. No limit where nothing is known."""
+    """The current limits: from `cluster_retention` by topic, else from the newest commit, which omits defaults. No
+    limit if nothing is known."""
     if shape.configs_unread and shape.topic not in told:
         return NO_LIMITS
     return Limits.of(told.get(shape.topic) or Retention.of(dict(shape.configs)))
 
 
 def limits_then(shape: TopicShape) -> Limits:
-    """Those that a restore point promised, whose commit describes the topic as `shape`."""
+    """The limits promised by a restore point whose commit describes the topic as `shape`."""
     return Limits.of(Retention.of(dict(shape.configs)), default_ms=KAFKA_RETENTION_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartition:
-    """What is held of a history of a partition now: its `segments`, and whether the source goes on with it (`position`
-    is that of the newest commit then, else None). `gone_ms`: when that was found not to be so."""
+    """The stored data of a history of a partition: its `segments`, and whether the source continues it (`position` of
+    the newest commit, else None). `deleted_ms`: when its end was found."""
 
     segments: Sequence[Segment]
     position: Position | None
@@ -48,7 +48,7 @@ class StoredPartition:
         return self.segments[0].start if self.segments else 0
 
     def expired_below(self, limits: Limits, *, now_ms: int) -> int:
-        """The offset below which all that is held is to be let go by `limits`; 0 when that is nothing."""
+        """The offset below which all stored data expires by `limits`; 0 if none does."""
         left_bytes = sum(each.raw_bytes for each in self.segments) if limits.keep_bytes != UNLIMITED else 0
         below = 0
         for number, segment in enumerate(self.segments):
@@ -60,7 +60,7 @@ class StoredPartition:
         return below
 
     def _may_go(self, number: int) -> bool:
-        """Whether it is not the active one, and lies below the log start that the leader told last."""
+        """Whether the segment is not active, and lies below the log start last reported by the leader."""
         if self.position is None:
             return True
         segment = self.segments[number]
@@ -68,12 +68,12 @@ class StoredPartition:
         return not is_active and max(segment.end, segment.last_offset + 1) <= self.position.log_start
 
     def _is_too_old(self, segment: Segment, limits: Limits, now_ms: int) -> bool:
-        """Of records without a time nobody knows how old they are."""
+        """The age of records without a time is unknown: they are never too old."""
         newest_ms = max(segment.timestamp_max_ms, self.gone_ms)
         return limits.keep_ms != UNLIMITED and segment.timestamp_max_ms >= 0 and newest_ms + limits.keep_ms < now_ms
 
 
 def is_known(shape: TopicShape, told: Mapping[str, Retention]) -> bool:
-    """Whether it is known for how long the records of a topic stay: told by the cluster, or in its own settings."""
+    """Whether the topic's retention is known: from the cluster, or from the topic's own settings."""
     names = dict(shape.configs)
     return shape.topic in told or "retention.ms" in names or (POLICY in names and "delete" not in names[POLICY])
