@@ -1,1 +1,1 @@
-"""Collection: objects that a roll-up replaced are deleted."""
+"""Collection: deletes objects that a roll-up, a compaction or retention made superfluous."""

@@ -1,12 +1,13 @@
-"""What a collector believes of commits that let restore points or records go. See decision 0043.
+"""Decides whether a collector believes a commit that removes restore points or records. See decision 0043.
 
-Whoever may create objects may create a commit that says that all is let go. So its word is not enough: data goes
-because of it when its lines of the audit are there, this installation has known of it for a while, and either made it
-itself by the policy that is in force here, or finds by a plan of its own that this policy lets the same go. A person
-may say that commits up to one are right.
+Anyone with the right to create objects can create a commit that removes everything. So the commit's word is not enough.
+Data is deleted because of the commit only if its audit lines exist and this installation has known the commit for a
+while. In addition this installation made the commit itself by the policy in force here, or its own plan shows that the
+policy removes the same data. A person may also accept commits up to a number.
 
-Whatever else is let go stays, with its name and the reason. What the restore points need that such a commit dropped
-stays as well, whichever later commit lets go of it. So does what a pinned point needs whose pin such a commit took off.
+All other removed data stays, with the commit's number and the reason. The data of the restore points dropped by a
+disbelieved commit also stays, even if a later commit removes it. So does the data of a pinned point whose pin such a
+commit removed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from offsite.services.retention.policy import RetentionPolicy, rule_of
 from offsite.stores.looking_store import has_own_time
 
 WAITS = 3
-"""How often the grace time passes, from the moment at which this installation first saw such a commit, before it is
-believed: three days by default, in which somebody looks at `offsite status`."""
+"""A new commit of this kind is believed after this many grace times, counted from the moment when this installation
+first saw the commit: three days by default, enough for a look at `offsite status`."""
 
 
 def _nothing_told(_backup: Backup, _state: BackupState) -> Mapping[str, Retention]:
@@ -45,8 +46,8 @@ def _nothing_told(_backup: Backup, _state: BackupState) -> Mapping[str, Retentio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """What this installation lets go by: its `policy` (None: it keeps all), and how long the source itself says that it
-    keeps its topics. `accepted`: a person said that what commits up to it let go is right."""
+    """The rules of this installation: its `policy` (None: keep everything), and the source's own retention of its
+    topics. `accepted`: a person accepted the commits up to this number."""
 
     policy: RetentionPolicy | None = None
     told_settings: Callable[[Backup, BackupState], Mapping[str, Retention]] = _nothing_told
@@ -58,8 +59,8 @@ NOTHING_IN_FORCE = InForce()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCommit:
-    """A commit because of which nothing is deleted: by whom it is, as its lines of the audit claim (empty: it has
-    none), and why it is not believed. `waits`: only the time has not come."""
+    """A commit that causes no deletion: its author according to its audit lines (empty without lines), and why the
+    commit is not believed. `waits`: only the waiting time has not passed."""
 
     commit: int
     who: str
@@ -69,14 +70,15 @@ class KeptCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """`kept`: the commit is not believed, for that reason; then `needed` may not go because of any commit."""
+    """`disbelieved`: the commit is not believed, with the reason; `needed` then lists data that must not be deleted
+    because of any commit."""
 
     kept: KeptCommit | None = None
     needed: tuple[tuple[PartitionId, Span], ...] = ()
 
 
 def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit]:
-    """Commit `seq`, behind the state before it. Raises `DamagedCommit` where one of them is missing."""
+    """Commit `seq`, and the state before it. Raises `DamagedCommit` if either is missing."""
     base = backup.catalog.state(upto=seq - 1) if seq > 1 else BackupState(backup=backup.layout.backup)
     stored = backup.log.get(seq)
     if stored is None or base.seq != seq - 1:
@@ -87,8 +89,7 @@ def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit
 def judged(  # noqa: PLR0913  # what is judged, by what
     backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: InForce, clock: Clock, grace_ms: int
 ) -> Generator[None, None, Judged]:
-    """Whether a commit that follows `base` is believed. Raises `DamagedCommit`, `ClocksDiffer`, and what the store
-    raises."""
+    """Judge a commit that follows `base`. Raises `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
     seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
     if seq <= in_force.accepted or not (stored.commit.changes.lets_go or loosened(stored, base)):
         return Judged()
@@ -111,7 +112,7 @@ def judged(  # noqa: PLR0913  # what is judged, by what
 
 
 def tell_kept(kept: Sequence[KeptCommit]) -> None:
-    """Write down which commits were not believed, but for those whose time has not come."""
+    """Log the disbelieved commits, except for those that only wait."""
     for each in kept:
         if not each.waits:
             cure = f"where it is right: offsite collect run --accept-upto {each.commit}, or the same --retain here"
@@ -123,7 +124,7 @@ def _is_by(rule: str, policy: RetentionPolicy | None) -> bool:
 
 
 def loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
-    """The restore points from which the commit takes a pin, or that it pins for less long than they were."""
+    """The restore points whose pin the commit removes or shortens."""
     before, changes = {pin.seq: pin for pin in base.pins}, stored.commit.changes
     shorter = (
         pin.seq
@@ -134,7 +135,7 @@ def loosened(stored: StoredCommit, base: BackupState) -> frozenset[int]:
 
 
 def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
-    """The lines of the audit that were written for the commit. They lie behind the number of the one before it."""
+    """The audit lines written for the commit. They are filed under the number of the commit before."""
     base = stored.commit.seq - 1
     for line in read_audit(backup.store, backup.layout, after=base - 1, upto=base):
         if isinstance(line, AuditLine) and line.writer == stored.commit.writer:
@@ -142,7 +143,7 @@ def _lines(backup: Backup, stored: StoredCommit) -> Iterator[AuditLine]:
 
 
 def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms: int) -> tuple[str, bool]:
-    """Why this installation has not known of the commit for long enough, and whether time mends that."""
+    """Why this installation has not known the commit for long enough, and whether waiting helps."""
     seen_ms = memory.seen_ms(stored.commit.seq, stored.hash, now_ms=now_ms)
     if seen_ms is None:
         return "this machine cannot remember since when it has known of it: give it a folder, XDG_STATE_HOME", False
@@ -167,7 +168,7 @@ def _without_line(stored: StoredCommit, lines: Sequence[AuditLine]) -> str:
 def _disagreement(
     backup: Backup, stored: StoredCommit, base: BackupState, in_force: InForce, clock: Clock
 ) -> Generator[None, None, str]:
-    """Why a plan of our own does not let the same go."""
+    """Why a plan of this installation does not remove the same data."""
     if stored.commit.changes.compacted:
         return "another installation compacted it"
     if in_force.policy is None:
@@ -205,7 +206,7 @@ def _lets_go(plan: RetentionPlan, expired: ExpiredRange, base: BackupState) -> b
 
 
 def _needed(backup: Backup, stored: StoredCommit, base: BackupState) -> Iterator[tuple[PartitionId, Span]]:
-    """What the restore points need that the commit dropped, or from which it took a pin."""
+    """The needs of the restore points that the commit dropped or unpinned."""
     branches = Branches.of(base)
     taken_off = ((seq, seq + 1) for seq in sorted(loosened(stored, base)))
     for start, end in (*stored.commit.changes.forgotten, *taken_off):

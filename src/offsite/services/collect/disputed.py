@@ -1,8 +1,8 @@
-"""What a backup held before commits that are not believed: to be asked before it goes as a whole.
+"""The content of a backup before disbelieved commits; consulted before the whole backup is removed.
 
-A collector keeps what such a commit let go (see `agreement`). A backup that is compared with the one that takes its
-place must not look empty because of one either: whoever may create objects may create a commit that lets all go, or
-takes a pin off, or a catalog that leaves out what is there.
+A collector keeps the data removed by such a commit (see `agreement`). A backup compared with its replacement must not
+look empty because of such a commit either: anyone with the right to create objects can create a commit that removes
+everything or a pin, or a catalog that omits data.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from offsite.services.steps import ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disputed:
-    """The state `before` a commit that is not believed, why it is not, and the `pins` that it took off or made to end
-    earlier."""
+    """The state `before` a disbelieved commit, the reason, and the `pins` that the commit removed or shortened."""
 
     before: BackupState
     kept: KeptCommit
@@ -37,9 +36,9 @@ class Disputed:
 
 
 def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> Iterator[Disputed]:
-    """The commits of `backup` that let something go, or take pins off, of which no collection was to judge yet or none
-    believed, and that this machine did not make and does not believe. Raises `DamagedObject` where a catalog says other
-    than the commits, `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    """The commits of `backup` that remove data or pins, have not been judged or were not believed by a collection, and
+    are neither made nor believed by this machine. Raises `DamagedObject` if a catalog contradicts the commits,
+    `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
     head, hint, catalogs = backup.state(), collected_hint(backup), CatalogCheck(backup)
     hint = hint if hint.upto <= head.seq else CollectedHint()
     state = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)

@@ -1,19 +1,19 @@
-"""What runs that never ended left in a backup: what of it may go, decided step by step. See decision 0022.
+"""Decides, step by step, which leftovers of unfinished runs in a backup may be deleted. See decision 0022.
 
-That nothing refers to an object, and that it is old, is silence: a run may be slow. What may go was positively passed
-over. A run names what it wrote in the commits up to the one that completes its pass, each made upon the commit before;
-so once a *complete* commit is there, no run that began before it can commit any more, and the run that made it has
-named all it wanted to. A roll-up or a compaction, which goes on beside, commits within the grace time what it wrote. An
-object of data may go when
+An old object without a reference is no proof: a run may be slow. An object may be deleted only if a later run has
+positively passed it over. A run names its objects in the commits up to the one that completes its pass, and each commit
+follows the commit before. So once a *complete* commit exists, no run that began earlier can commit any more, and the
+run that made the commit has named all of its objects. A concurrent roll-up or compaction commits its objects within the
+grace time. A data object may be deleted if
 
-- no commit names it, of all that there are, read from the first on: what a commit named and another one took out is
+- no commit names it, of all existing commits from the first on: an object named by one commit and removed by another is
   the business of `services.collect.plan`;
 - it was written before such a complete commit, by the store's clock and with a margin;
 - that commit itself is older than the grace time, and so is the object.
 
-A catalog without a seal may go when a newer one was sealed that long ago and no seal names it. What lies in the folder
-of a restore, a drill or a change of groups without the record that makes it one may go when all of it was left alone
-that long.
+A catalog without a seal may be deleted if a newer catalog was sealed longer ago than the grace time and no seal names
+the object. The content of a folder of a restore, drill or group change without its record may be deleted if nothing in
+the folder was touched for that time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from offsite.services.clocks import check_clocks
 from offsite.services.steps import Pauses
 
 MARGIN_MS = 10 * 60_000
-"""By how much an object must be older than the commit that passed it over: servers of one store differ by less."""
+"""An object must be older, by this margin, than the commit that passed it over. The servers of one store differ by
+less."""
 _LOOKED_BACK = 1_000
-"""Commits looked at for one that is complete and old enough: a run commits every few minutes, and completes daily."""
+"""Commits searched for a complete and old enough one: a run commits every few minutes, and completes daily."""
 _DATA = frozenset({"segment", "index", "groups", "metadata", "cut"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoversPlan:
-    """What may go; and `kept`, which the newest state does not refer to either, and which somebody may still want for
-    all that is known. `before_ms` (clock of the store): what is younger was not looked at."""
+    """`objects` may be deleted. `undecided`: also without a reference in the newest state, but possibly still needed.
+    `before_ms` (clock of the store): younger objects were not examined."""
 
     head: BackupState
     before_ms: int
@@ -58,7 +59,7 @@ class LeftoversPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PassedOver:
-    """The newest complete commit that is older than the grace time; `stored_ms` by the store's clock."""
+    """The newest complete commit older than the grace time; `stored_ms` by the store's clock."""
 
     seq: int
     stored_ms: int
@@ -89,7 +90,7 @@ def planned_leftovers(backup: Backup, *, clock: Clock, grace_ms: int) -> Generat
 
 
 def _passed_over(backup: Backup, head: BackupState, before_ms: int) -> _PassedOver | None:
-    """None where no run has completed a pass for so long: then nobody knows what a run is still to commit."""
+    """None if no run has completed a pass long enough ago: a run may still commit any object."""
     known = head.history.latest_at(before_ms)
     newest = known.seq if known is not None else 0
     for seq in range(newest, max(0, newest - _LOOKED_BACK), -1):
@@ -102,7 +103,7 @@ def _passed_over(backup: Backup, head: BackupState, before_ms: int) -> _PassedOv
 
 
 def _is_passed(orphan: Orphan, passed: _PassedOver) -> bool:
-    """Whether whoever wrote it has committed or failed since."""
+    """Whether the object's writer has committed or failed since."""
     if orphan.kind not in _DATA or orphan.info.modified_ms >= passed.stored_ms - MARGIN_MS:
         return False
     made_for = parse_snapshot_key(orphan.info.key) or 0
@@ -110,7 +111,7 @@ def _is_passed(orphan: Orphan, passed: _PassedOver) -> bool:
 
 
 def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
-    """Objects of catalogs that never got a seal, behind which a newer one has long been sealed."""
+    """Objects of unsealed catalogs, if a newer catalog was sealed long ago."""
     unsealed = [each for each in orphans if each.kind == "catalog"]
     if not unsealed:
         return
@@ -130,12 +131,12 @@ def _of_catalogs(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> I
 
 
 def _sealed(key: str) -> int:
-    """0 for what is no seal: no catalog is of commit 0."""
+    """The number of the sealed catalog; 0 for other keys, because no catalog belongs to commit 0."""
     return parse_catalog_key(key) or 0
 
 
 def _catalog_of(key: str) -> int | None:
-    """The number of the catalog that an object was made for."""
+    """The number of the catalog for which the object was made."""
     if (part := parse_part_key(key)) is not None:
         return part
     digits = key.rpartition("/")[2].partition(".")[0]
@@ -152,7 +153,7 @@ def _parts(backup: Backup, seq: int) -> Iterator[str]:
 
 
 def _of_folders(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> Iterator[Orphan]:
-    """What lies in folders without a record, of which nothing is younger."""
+    """The content of folders without a record and without a recent object."""
     quiet: dict[str, bool] = {}
     for each in orphans:
         prefix = next((p for p in backup.layout.record_prefixes if each.info.key.startswith(p)), None)
@@ -168,7 +169,7 @@ def _of_folders(backup: Backup, orphans: Iterable[Orphan], before_ms: int) -> It
 def named_by(
     commits: Iterable[StoredCommit], wanted: Collection[str], clock: Clock
 ) -> Generator[None, None, frozenset[str]]:
-    """Those out of `wanted` that a commit names, in whatever way."""
+    """The `candidates` named by any commit, in any way."""
     named: set[str] = set()
     paused = Pauses(clock)
     for stored in commits:

@@ -1,8 +1,8 @@
-"""Leftovers of a backup, deleted in steps: those of `leftovers_plan`, after a look at what was committed since.
+"""Deletes the leftovers of a backup in steps: those planned by `leftovers_plan`, after reading the commits made since.
 
-Each deletion stands alone, so a pass may be broken off anywhere, and two at once delete the same. Even if a run that
-was thought to be over came back, its commit would fail loudly: whoever commits looks first whether each segment is
-there, and the body of a segment goes before its index.
+Each deletion stands alone, so a pass may be interrupted anywhere, and two concurrent passes delete the same objects.
+Even if a run believed to be over came back, its commit would fail loudly: a commit first checks that each segment
+exists, and the body of a segment is deleted before its index.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BY = "leftovers"
 RULE = "a run that never ended left it"
 _DELETED_AT_ONCE = 500
 _RECORDS = {"restore": "restore.json", "drill": "report.json", "group change": "change.json"}
-"""What makes a folder a restore, a drill or a change of groups."""
+"""The record that makes a folder a restore, a drill or a group change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoversCollected:
-    """What was deleted; `locked` are keys that the store protects; `unfinished` uploads were swept; `kept` objects stay
-    until a later pass knows more of them."""
+    """The result of a pass. `locked`: keys protected by the store. `unfinished`: swept uploads. `undecided` objects
+    stay until a later pass can decide."""
 
     objects: int = 0
     bytes: int = 0
@@ -54,9 +54,9 @@ def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> L
 def leftover_steps(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS
 ) -> Generator[None, None, LeftoversCollected]:
-    """One pass, which pauses every moment, for a run that follows. `grace_ms` below a day counts as a day. Raises
-    `DamagedCommit` and `CommitsGone` where the history is damaged, `ClocksDiffer`, `StoreDenied` for who may not delete
-    at all, and what the store raises."""
+    """One pass with frequent pauses, for a run that follows. `grace_ms` is at least a day. Raises `DamagedCommit` and
+    `CommitsGone` if the history is damaged, `ClocksDiffer`, `StoreDenied` without any right to delete, and what the
+    store raises."""
     plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))
     return (yield from _carried_out(backup, plan, clock))
 
@@ -99,7 +99,7 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
 
 
 def _bodies_first(orphans: Sequence[Orphan]) -> Sequence[Orphan]:
-    """A segment is missed by whoever commits it; its index would not be."""
+    """A commit notices a missing segment body, and would not notice a missing index."""
     return sorted(orphans, key=lambda each: (each.kind == "index", each.info.key))
 
 
@@ -111,7 +111,7 @@ class _Deletions:
     locked: list[str] = field(default_factory=list)
 
     def delete(self, each: Orphan) -> None:
-        """Unless it is another object by now than the one that was found, or has got its record."""
+        """Delete the object, unless it was replaced since it was found, or its record has appeared."""
         layout, key = self.backup.layout, each.info.key
         check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is no leftover")
         if self.backup.store.head(key) != each.info or self._has_record(each):

@@ -1,13 +1,13 @@
-"""What may be collected of a backup, decided step by step: objects that were replaced or let go, and what to read.
+"""Plans a collection, step by step: superfluous objects to delete, and replacements to read.
 
-An object may go when a commit says that it was replaced or let go, and that commit is old: older than the grace time by
-the store's clock, older than every restore that is under way, and part of a catalog that a later commit names, so that
-one damaged commit cannot bring back a state that needs the object. Neither the newest state nor the one at the end of
-that time needs it, live or in a branch; and segments of the newest state cover all that ever lay in it, but what was
-let go. That something was let go counts once the commit is believed (see `agreement`); until then it is looked at again
-in each pass.
+An object may be deleted if a commit states that the object was replaced or expired, and if that commit is old: older
+than the grace time by the store's clock, older than every running restore, and part of a catalog named by a later
+commit, so that one damaged commit cannot restore a state with the object. The object must not be needed, live or in a
+branch, by the newest state or by the state at the end of that time; and segments of the newest state must cover the
+object's former content, except for expired data. An expiry counts once its commit is believed (see `agreement`); until
+then each pass examines the commit again.
 
-A plan is made by a generator that pauses every moment: a run that follows makes it between its rounds.
+A generator makes the plan and pauses often: a run that follows plans between its rounds.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from offsite.services.collect.agreement import NOTHING_IN_FORCE, InForce, KeptCo
 from offsite.services.steps import Pauses
 
 OBJECTS_MAX = 20_000
-"""Objects of one plan: it is kept in memory, and what is behind comes in the next."""
+"""Objects of one plan, which is held in memory; the next plan takes the rest."""
 LOOKED_UP_AT_ONCE = 16
-"""Parallel requests to the store: hides its latency without troubling it."""
+"""Parallel requests to the store: hides its latency without overloading it."""
 _SEGMENTS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectableObject:
-    """An object that may go: a pack, a segment's body, or its index. `body`: the key of what the index belongs to."""
+    """An object that may be deleted: a pack, a segment's body, or its index. `body`: the key of the index's body."""
 
     key: str
     body: str
@@ -58,9 +58,10 @@ class CollectableObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
-    """What may be deleted, once `replacements`, segments of `head` that hold the same data, are seen to be sound. It is
-    all that commits up to `upto` replaced or let go, but for the commits `pending`, which are to be looked at again;
-    `is_last`: nothing behind is old enough. `kept`: commits that let something go, and are not believed."""
+    """`objects` may be deleted, once `replacements`, segments of `head` with the same data, were read and found sound.
+    The objects are all those replaced or expired by commits up to `upto`, except for the commits `pending`, which will
+    be examined again. `is_last`: no later commit is old enough. `disbelieved`: commits that remove data and are not
+    believed."""
 
     head: BackupState
     upto: int
@@ -82,9 +83,9 @@ class CollectionPlan:
 def planned(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
 ) -> Generator[None, None, CollectionPlan]:
-    """The plan for what was replaced or let go behind the commit where the last collection ended, and by those that
-    were not believed then. Raises `DamagedCommit`, `DamagedObject` where restores cannot be told, `ClocksDiffer`, and
-    what the store raises: all before anything was changed."""
+    """The plan for the commits after the last collection, and for the commits not believed then. Raises
+    `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and what the store raises, always
+    before any change."""
     paused = Pauses(clock)
     head = backup.state()
     hint = collected_hint(backup)
@@ -126,14 +127,14 @@ def planned(
 
 
 def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
-    """The newest commit of which what it replaced may go, as far as the state tells; 0 when there is none."""
+    """The newest commit whose replaced objects may be deleted, according to the state; 0 if there is none."""
     now_ms, living_ms = backup.store.now_ms(), living_since_ms(backup)
     found = head.history.latest_at((now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms)
     return 0 if found is None else min(found.seq, head.seq - head.loose_commits)
 
 
 class _Candidates:
-    """The objects, by key, of which something was replaced or let go, and the numbers of the commits that said so."""
+    """The partly or wholly replaced or expired objects, by key, and the numbers of the commits that stated it."""
 
     def __init__(self, backup: Backup) -> None:
         self._layout, self._packs = backup.layout, _Packs(backup)
@@ -157,8 +158,8 @@ class _Candidates:
 def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
     backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, candidates: _Candidates, paused: Pauses
 ) -> Generator[None, None, list[int]]:
-    """Take what commits up to `until` replaced. Gives the numbers of those that let something go, or set or take off
-    pins: nothing of them was taken."""
+    """Take the objects replaced by commits up to `until`. Returns the numbers of commits that remove data, or set or
+    remove pins; nothing is taken from these."""
     lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
     catalogs = CatalogCheck(backup)
@@ -182,15 +183,15 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
 
 @dataclass(slots=True)
 class CatalogCheck:
-    """Compares each catalog that the walk passes with what the commits say. Whoever may create objects may create one
-    that leaves points out: the retention would let their data go in good faith, and no commit would tell."""
+    """Compares each catalog on the walk with the commits. Anyone with the right to create objects can create a catalog
+    that omits points: retention would remove their data in good faith, and no commit would show it."""
 
     backup: Backup
     _shared: SharedParts = field(default_factory=SharedParts)
 
     def check(self, state: BackupState, following: StoredCommit) -> None:
-        """Return if the catalog of `state`, as the commit `following` names it, says the same; so too where there is
-        none, or none that can be read: nobody goes on from that. Raises `DamagedObject`."""
+        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also if there is
+        no readable catalog, because no reader continues from it. Raises `DamagedObject`."""
         catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
         try:
             kept = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
@@ -207,8 +208,8 @@ class CatalogCheck:
 
 @dataclass(slots=True)
 class _Disbelieved:
-    """Commits that are not believed (`kept`), what may not be deleted because of what they let go (`spans`), and which
-    commits are to be looked at again (`pending`)."""
+    """The disbelieved commits (`commits`), the spans that must not be deleted because of them (`spans`), and the
+    commits to examine again (`pending`)."""
 
     kept: list[KeptCommit] = field(default_factory=list)
     spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
@@ -225,7 +226,7 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
     clock: Clock,
     grace_ms: int,
 ) -> Generator[None, None, None]:
-    """Take what commit `seq` replaced or let go, if it is believed."""
+    """Take the objects replaced or expired by commit `seq`, if the commit is believed."""
     base, stored = commit_to_judge(backup, seq)
     changes = stored.commit.changes
     judgement = yield from judged(backup, stored, base, in_force=in_force, clock=clock, grace_ms=grace_ms)
@@ -242,20 +243,21 @@ def _look_again(  # noqa: PLR0913  # what is looked at, with what, and what come
 
 
 def _is_older(backup: Backup, stored: StoredCommit, before_ms: int) -> bool:
-    """Whether the commit was also stored that long ago: what it says of itself may be older than it is."""
+    """Whether the commit object itself was stored before `before_ms`: the commit's own time may be earlier."""
     info = backup.store.head(backup.layout.commit_key(stored.commit.seq))
     return info is not None and info.modified_ms <= before_ms
 
 
 class _Packs:
-    """What lay in packs. They are asked for about in the order in which they were begun, so the last ones are kept."""
+    """The content of packs. Packs are requested roughly in the order of their beginning, so only the last ones are
+    cached."""
 
     def __init__(self, backup: Backup) -> None:
         self._log = backup.log
         self._begun: dict[int, dict[str, Replaced]] = {}
 
     def of(self, segment: Segment) -> Replaced | None:
-        """The pack of `segment`; None where the commits of the run that began it do not list it there."""
+        """The pack of `segment`; None if the commits of the pack's run do not list the segment in it."""
         pack = segment.as_written.pack or ""
         begun = parse_pack_key(pack)
         if begun is None:
@@ -278,7 +280,7 @@ class _There:
 
 
 def _there(backup: Backup, found: dict[str, Replaced], paused: Pauses) -> Generator[None, None, dict[str, _There]]:
-    """Those that are still in the store: an earlier collection may have deleted some."""
+    """The objects still in the store: an earlier collection may have deleted some."""
     there: dict[str, _There] = {}
     everything, window = tuple(found.values()), 10 * LOOKED_UP_AT_ONCE
     for first in range(0, len(everything), window):
@@ -299,7 +301,7 @@ def _there(backup: Backup, found: dict[str, Replaced], paused: Pauses) -> Genera
 
 
 def spared(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
-    """Those out of `keys` whose object `state` needs, some at a time: whoever asks may pause in between."""
+    """The `keys` whose object `state` needs, some at a time, so that the caller may pause in between."""
     wanted = frozenset(keys)
     lists = [*state.segments.values(), *(branch.segments for branch in state.branches)]
     needed: set[str] = set()
@@ -324,8 +326,8 @@ def _spare_needed(there: dict[str, _There], state: BackupState, paused: Pauses) 
 
 @dataclass(slots=True, kw_only=True)
 class _Wanted:
-    """Which segments of `head` hold what lay in the objects that are to go. What was let go need not be held: as far as
-    `at_end`, the state of the last commit that is old enough, says so, and without what is `disbelieved`."""
+    """Chooses the segments of `head` with the data of the objects to delete. Expired data needs no holder, if it
+    expired according to `at_end`, the state of the last commit that is old enough, and is not `disbelieved`."""
 
     head: BackupState
     at_end: BackupState
@@ -334,7 +336,7 @@ class _Wanted:
     _chosen: dict[str, Segment] = field(default_factory=dict)
 
     def take(self, held: Iterable[Held]) -> bool:
-        """Whether all of it is held now, or was let go; then the segments that do are wanted."""
+        """Whether all data is held now or expired. If so, the holding segments are added to the replacements."""
         chosen: list[Segment] = []
         for each in held:
             over = self._over(each)
@@ -345,7 +347,7 @@ class _Wanted:
         return True
 
     def was_let_go(self, held: Iterable[Held]) -> bool:
-        """Whether all of it is held now, or was let go by any commit, whether it is believed or not."""
+        """Whether all data is held now or expired by any commit, believed or not."""
         return all(
             is_covered(each.start, each.end, [*map(_span, self._over(each)), *_let_go_at(self.head, each)])
             for each in held
@@ -363,7 +365,7 @@ class _Wanted:
         return [s for s in self._list(held) if s.start < held.end and held.start < max(s.end, s.last_offset + 1)]
 
     def _list(self, held: Held) -> tuple[Segment, ...]:
-        """The partition's segments, in the history that the commit knew."""
+        """The partition's segments, in the history known to the commit."""
         since = sum(each.partition_id == held.partition and each.commit > held.commit for each in self.head.branches)
         key = (held.partition, since)
         if key not in self._lists:
@@ -376,6 +378,6 @@ def _span(segment: Segment) -> Span:
 
 
 def _let_go_at(state: BackupState, held: Held) -> Iterator[Span]:
-    """What was let go or compacted of the history that held it."""
+    """The expired or compacted spans of the history that held the range."""
     yield from state.let_go_at(held.commit, held.partition)
     yield from state.compacted.get(held.partition, ())

@@ -1,11 +1,11 @@
-"""The collection of a backup: what a roll-up replaced is deleted, after what holds the same data was read whole.
+"""The collection of a backup: deletes superfluous objects, after reading the segments that hold the same data.
 
-A pass goes in small steps: plan, read, look at the newest state again, delete, and note how far it came. It may be
-broken off anywhere, by `kill -9` too. Nothing but objects is deleted, each of them is superfluous by itself, and the
-next pass finds by the same commits what is left of them. Two processes at once delete the same.
+A pass goes in small steps: plan, read, check the newest state again, delete, and note the progress. It may be
+interrupted anywhere, also by `kill -9`. Only objects are deleted, each superfluous on its own, and the next pass finds
+the rest by the same commits. Two concurrent processes delete the same objects.
 
-Nothing is deleted by a pass that met damage: the old object may be the only sound copy, and who has a store that
-damages objects wants every copy.
+A pass that found damage deletes nothing: the old object may be the only sound copy, and with a store that damages
+objects every copy counts.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, OnProgress, Runner
 
 STEP_BYTES = 256 * MIB
-"""Raw bytes that one step reads, about: rounds of a backup wait for it."""
+"""Raw bytes read by one step, about: rounds of a backup wait for the step."""
 DELETED_AT_ONCE = 1_000
-"""Objects that one step deletes."""
+"""Objects deleted by one step."""
 BY = "collect"
 RULE = "commits replaced it or let it go, and no restore point needs it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a pass has deleted: the objects and bytes, and up to which commit what was replaced is gone. `is_last`:
-    nothing behind is old enough. `locked`: keys that the store protects, which were passed over. `kept`: commits that
-    let something go and are not believed: nothing went because of them."""
+    """The result of a pass: deleted objects and bytes, and `upto`, the commit up to which replaced objects are deleted.
+    `is_last`: no later commit is old enough. `locked`: keys protected by the store, skipped. `kept`: commits that
+    remove data and are not believed; nothing was deleted because of them."""
 
     objects: int
     bytes: int
@@ -61,7 +61,7 @@ class Collected:
 def plan_collection(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
 ) -> CollectionPlan:
-    """The plan of the next pass. Raises as `planned`."""
+    """The plan of the next pass. Raises as `collection_plan_steps`."""
     return ended(planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force))
 
 
@@ -72,7 +72,7 @@ def collect(
     runner: Runner,
     on_progress: OnProgress | None = None,
 ) -> Collected:
-    """Carry out `plan`. Raises as `steps`."""
+    """Carry out `plan`. Raises as `collection_steps`."""
     return ended(_carried_out(backup, plan, runner=runner, on_progress=on_progress, step_bytes=None))
 
 
@@ -84,8 +84,8 @@ def steps(
     grace_ms: int = LEFT_AFTER_MS,
     in_force: InForce = NOTHING_IN_FORCE,
 ) -> Generator[None, None, Collected]:
-    """One pass, which pauses after each step. Raises `DamagedObject` where what replaced others is damaged, and
-    `DamagedCommit`, `CommitsGone` where the history is: nothing was deleted then. And what the store raises."""
+    """One pass, with a pause after each step. Raises `DamagedObject` if a replacement is damaged, `DamagedCommit` and
+    `CommitsGone` if the history is (nothing was deleted in these cases), and what the store raises."""
     plan = yield from planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force)
     return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
 
@@ -115,7 +115,7 @@ def _carried_out(
 
 
 def _note(backup: Backup, plan: CollectionPlan) -> None:
-    """Note how far it came; of a backup that an earlier version began also that it came nowhere yet."""
+    """Write the progress; for a backup begun by an earlier version also if there is none yet."""
     hint = CollectedHint(upto=plan.upto, pending=plan.pending)
     if hint != collected_hint(backup) or backup.store.head(backup.layout.collected_key) is None:
         note_collected(backup, hint.upto, hint.pending)
@@ -136,8 +136,8 @@ def _shares(segments: Sequence[Segment], step_bytes: int | None) -> Iterator[Seq
 
 
 def _are_sound(backup: Backup, segments: Sequence[Segment], runner: Runner, on_progress: OnProgress | None) -> bool:
-    """Read all of `segments`: whether each was seen to be what its commit says. Not so where another process has
-    replaced and collected one meanwhile. Raises `DamagedObject`."""
+    """Read all of `segments`: whether each agrees with its commit. False also if another process has replaced and
+    collected one meanwhile. Raises `DamagedObject`."""
     read, found = partial(verify_share, store=backup.store), shares(segments, slots=runner.slots)
     with job_named(f"collect {backup.layout.backup}: {amount(len(segments), 'segment')} to read before"):
         outcomes = runner.run_all(found, read, on_progress=on_progress)
@@ -164,8 +164,8 @@ def _damage(backup: Backup, finding: SegmentFinding) -> DamagedObject:
 
 
 def _delete(backup: Backup, plan: CollectionPlan) -> Generator[None, None, tuple[str, ...]]:
-    """Delete what the newest state, folded from the repository once more, does not need either. Gives the keys that the
-    store protects."""
+    """Delete the objects that the newest state, folded again from the repository, does not need either. Returns the
+    keys protected by the store."""
     head = backup.state()
     if gone := missing(backup, head, head_of(plan.head)):
         raise CommitsGone(gone, hint="bring the commits back; nothing was collected")
@@ -189,7 +189,7 @@ def _superfluous(plan: CollectionPlan, head: BackupState) -> tuple[CollectableOb
 
 
 def _delete_one(backup: Backup, each: CollectableObject) -> bool:
-    """Whether it is gone; not so where the store protects it: the right to delete was asked for before."""
+    """Whether the object is gone. False if the store protects the object: the right to delete was checked before."""
     check(backup.layout.is_stored_body(each.key), f"{each.key} is nothing that a collection deletes")
     try:
         backup.store.delete(each.key)
