@@ -1,1 +1,1 @@
-"""Compaction of compacted topics in a backup: what it will do, and the doing."""
+"""Compaction of compacted topics in a backup: the plan, and its execution."""

@@ -1,8 +1,8 @@
-"""Which stretches were compacted at once, as the last compaction left word: a hint, overwritten and never trusted.
+"""A note of the stretches compacted at once by the last compaction: a hint, overwritten and never trusted.
 
-The state of a backup says what was compacted, in as few spans as can be. When points are dropped, stretches become one,
-and what was compacted in two pieces can become smaller still: that needs the pieces. Without the note, or with a wrong
-one, a region is compacted too early or too late; what is left of it is right either way.
+The state of a backup records compacted data in the smallest number of spans. When points are dropped, stretches become
+adjacent, and two pieces compacted separately can shrink further together: that requires the pieces. Without the note,
+or with a wrong note, a region is compacted too early or too late; the result is right either way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Stretches = Mapping[PartitionId, tuple[Span, ...]]
 
 
 def get_stretches(backup: Backup) -> Stretches:
-    """The stretches that were compacted at once, of each partition; nothing where no word was left."""
+    """The stretches compacted at once, of each partition; empty without a note."""
     key = backup.layout.compaction_key
     try:
         data = backup.store.get(key)
@@ -38,8 +38,7 @@ def get_stretches(backup: Backup) -> Stretches:
 
 
 def put_stretches(backup: Backup, regions: Iterable[Region]) -> None:
-    """Leave word that the stretches of `regions` were compacted, each at once. Nothing depends on it, so nothing fails
-    by it."""
+    """Note that the stretches of `regions` were compacted, each at once. A failure is logged and ignored."""
     known = dict(get_stretches(backup))
     for region in regions:
         others = (span for span in known.get(region.partition, ()) if span[1] <= region.start or region.end <= span[0])
@@ -53,7 +52,7 @@ def put_stretches(backup: Backup, regions: Iterable[Region]) -> None:
 
 
 def clean_spans(state: BackupState, partition: PartitionId, known: Stretches) -> tuple[Span, ...]:
-    """What of the partition was compacted at once, as far as it is known; the spans of the state where it is not."""
+    """The parts of the partition compacted at once, if known; else the spans of the state."""
     pieces = known.get(partition, ())
     found: list[Span] = []
     for low, high in state.compacted.get(partition, ()):

@@ -1,4 +1,4 @@
-"""What will be compacted of a backup: decided from the commits alone, and shown before anything is done."""
+"""The plan of a compaction, decided from the commits alone, and shown before any change."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from offsite.services.compaction.note import Stretches, clean_spans, get_stretch
 from offsite.services.compaction.point_ends import PointEnds, known_compacted
 
 MIN_DIRTY_RATIO = 0.5
-"""Kafka's default of `min.cleanable.dirty.ratio`: each byte is then written again about once, however long it lasts."""
+"""Kafka's default of `min.cleanable.dirty.ratio`: each byte is then rewritten about once, however long the backup
+lasts."""
 _RATIO = "min.cleanable.dirty.ratio"
 ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
-    """Which compacted topics, and which part of the bytes of a region must be new before it is compacted (None: the
-    topic's own `min.cleanable.dirty.ratio`). `max_bytes`: how many raw bytes at once, unless one region has more; None:
-    all that is due."""
+    """The compacted topics to include, and the ratio of new bytes in a region that makes a compaction due (None: the
+    topic's own `min.cleanable.dirty.ratio`). `max_bytes`: raw bytes at once, unless one region is larger; None: all due
+    regions."""
 
     selection: TopicSelection = ALL_TOPICS
     min_dirty_ratio: float | None = None
@@ -34,9 +35,8 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """The `regions` of `head`, the newest state, that are due; `not_due`: how many others there are.
-    `is_all`: no other region is due. `restore_runs`: none is, because a restore is under way, which must find what it
-    began with."""
+    """The `regions` of `head`, the newest state, that are due; `not_due`: the number of other regions. `is_all`: no
+    other region is due. `restore_runs`: no region is due, because a running restore must find its data unchanged."""
 
     request: CompactionRequest
     head: BackupState
@@ -77,7 +77,7 @@ def plan_compaction(backup: Backup, request: CompactionRequest, *, head: BackupS
 
 
 def first_regions(regions: Iterable[Region], max_bytes: int | None) -> Iterator[Region]:
-    """As many of `regions`, from the first on, as have `max_bytes` raw bytes together, and one at least."""
+    """The first of `regions` with together at most `max_bytes` raw bytes, and at least one region."""
     size_bytes = 0
     for region in regions:
         size_bytes += region.raw_bytes
@@ -87,7 +87,7 @@ def first_regions(regions: Iterable[Region], max_bytes: int | None) -> Iterator[
 
 
 def compacted_shapes(state: BackupState, selection: TopicSelection) -> Iterator[TopicShape]:
-    """The topics, each in its latest incarnation, of which it is known that they are compacted."""
+    """The topics known to be compacted, each in its latest incarnation."""
     latest = state.latest_shapes()
     for name in selection.select(latest, internal=PROTECTED_TOPICS):
         shape = latest[name]
@@ -120,8 +120,8 @@ def _regions(shape: TopicShape, head: BackupState, points: PointEnds, known: Str
 
 
 def _isfirst_regions(region: Region, first: int, head: BackupState) -> bool:
-    """Whether nothing in front of the region is held for whoever reads it: there, what a tombstone of it deletes would
-    come back to life."""
+    """Whether no readable data lies in front of the region. Otherwise removing a tombstone would bring older data back
+    to life."""
     begins = {first, *(high for _, high in head.expired.get(region.partition, ()))}
     return region.start in begins and not any(branch.partition_id == region.partition for branch in head.branches)
 
@@ -136,8 +136,9 @@ def _min_ratio(shape: TopicShape, request: CompactionRequest) -> float:
 
 
 def is_still_so(region: Region, state: BackupState) -> bool:
-    """Whether `state`, a later one than that of the plan, still has all of the region's segments as they were, of a
-    topic that is compacted. Points since the plan end behind it; a log that was cut back in it has parts of them."""
+    """Whether `state`, later than the plan's state, still has all of the region's segments unchanged, of a compacted
+    topic. Points since the plan end after the region; after a truncation in the region, its segments are replaced by
+    parts."""
     shape = state.topics.get(region.partition.incarnation)
     found = state.segments.get(region.partition)
     live = {segment.key: segment for segment in found.read()} if found else {}

@@ -1,7 +1,7 @@
-"""What the kept restore points need of each partition of a compacted topic, read off the ends of their runs.
+"""The needs of the kept restore points in each partition of a compacted topic, read from the ends of runs of points.
 
-A backup may have millions of points. Commits that are kept without a break are one run, and states are folded at the
-two ends of each run only. Between these, any offset may be the end of a point.
+A backup may have millions of points. Commits kept without a break form a run, and states are folded only at the two
+ends of each run. Between the ends any offset may be the end of a point.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _RETENTION = "delete.retention.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A restore point, as far as compaction asks: where the partitions ended, and which topics were compacted.
-    `unsettled`: where its consistent cut leaves transactions out, so that what these replaced is still needed; and, of
-    partitions where transactions were open, from the first record of these on: what is left out of the points that
-    follow may begin there."""
+    """The facts of a restore point for compaction: the ends of the partitions, and the compacted topics. `unsettled`:
+    for each partition, the first offset whose transactions are not settled. A consistent cut leaves transactions out,
+    so the records they replaced are still needed; and of an open transaction, a later point may leave out the records
+    from its first record on."""
 
     seq: int
     committed_at_ms: int
@@ -44,7 +44,7 @@ class Point:
 
 
 class PointEnds:
-    """The kept restore points of a backup as of `head`, its newest state, and what they know of `partitions`. Raises
+    """The kept restore points of a backup as of `head`, its newest state, and their knowledge of `partitions`. Raises
     as `Catalog.state`."""
 
     def __init__(self, backup: Backup, head: BackupState, partitions: Iterable[PartitionId]) -> None:
@@ -59,8 +59,8 @@ class PointEnds:
         self._runs = tuple((self._at(first), self._at(last)) for first, last in kept_runs(head.history))
 
     def ends(self, partition: PartitionId) -> tuple[Span, ...]:
-        """Where points end, for each run from its first end to its last, and where their checkpoints do. A point with a
-        consistent cut ends from the first record on that this leaves out."""
+        """The ends of points, for each run from its first end to its last, and the ends of their checkpoints. A point
+        with a consistent cut ends from the first record on that the cut leaves out."""
         cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
         unsettled = (
             (min(point.unsettled[partition], point.ends[partition]), point.ends[partition])
@@ -71,14 +71,14 @@ class PointEnds:
         return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts), *unsettled)
 
     def above(self, partition: PartitionId) -> int:
-        """The offset below which some kept point knew the topic as not compacted, and so needs every record."""
+        """The offset below which some kept point recorded the topic as not compacted, and so needs every record."""
         known = partition.incarnation
         spans = (span for run, span in self._spans(partition) if any(known not in point.compacted for point in run))
         return max((high for _, high in spans), default=0)
 
     def tombstones_below(self, partition: PartitionId, *, start: int, configs: Mapping[str, str]) -> int:
-        """Below which offset tombstones are older than `delete.retention.ms` at the oldest point that reads what begins
-        at `start`: they were backed up, by the store's clock, so long before that point. 0: none is."""
+        """The offset below which tombstones are older than `delete.retention.ms` at the oldest point that reads data
+        from `start` on: they were backed up that long before the point, by the store's clock. 0: none."""
         oldest = next((run[0] for run, (_, high) in self._spans(partition) if high > start), None)
         retention_ms = whole_number(configs.get(_RETENTION, str(_DAY_MS)))
         if oldest is None or retention_ms is None:
@@ -87,7 +87,7 @@ class PointEnds:
         return self._at(before).ends.get(partition, 0) if before else 0
 
     def _newest_at(self, time_ms: int, *, upto: int) -> int:
-        """The number of the newest commit up to `upto` made at `time_ms` or before, kept or not; 0: there is none."""
+        """The number of the newest commit up to `upto` made at or before `time_ms`, kept or not; 0: there is none."""
         if (time_ms, upto) not in self._newest:
             times = _CommitTimes(self._backup.log, upto)
             self._newest[time_ms, upto] = bisect_right(times, time_ms)
@@ -119,8 +119,8 @@ class PointEnds:
         return self._points[seq]
 
     def _unsettled(self, state: BackupState) -> dict[PartitionId, int]:
-        """By partition, the first offset at which the cut of a point may leave something out. A cut that cannot be read
-        cannot be restored either: it holds back nothing."""
+        """By partition, the first offset that a point's cut may leave out. An unreadable cut cannot be restored, so it
+        holds back nothing."""
         if state.cut is None:
             return {}
         try:
@@ -138,13 +138,13 @@ class PointEnds:
 
 
 def known_compacted(shape: TopicShape) -> bool:
-    """Whether the topic was seen to be compacted. Settings that could not be read are noted as they were before."""
+    """Whether the topic was seen to be compacted. Unreadable settings are recorded as they were before."""
     return not shape.configs_unread and is_compacted(dict(shape.configs))
 
 
 class _CommitTimes(Sequence[int]):
-    """When each of the first commits was made, read one by one as they are asked for: points that were dropped have
-    left the list of points, and their commits are still there."""
+    """The times of the first commits, read one by one on demand: dropped points are no longer in the list of points,
+    and their commits still exist."""
 
     def __init__(self, log: CommitLog, count: int) -> None:
         self._log, self._count = log, count
@@ -176,7 +176,7 @@ def kept_runs(history: History) -> Iterator[Span]:
 
 
 def _pieces(history: History) -> Iterator[Span]:
-    """Runs, or parts of them that follow each other: a chunk without a break is not read."""
+    """Runs, or consecutive parts of runs: a chunk without a break is not read."""
     for chunk in history.chunks:
         if chunk.last[0] - chunk.first[0] + 1 == chunk.lines:
             yield chunk.first[0], chunk.last[0]

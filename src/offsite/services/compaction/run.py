@@ -1,8 +1,8 @@
-"""The compaction of a backup: one commit lists what holds the latest records, in place of what held all.
+"""The compaction of a backup: one commit replaces segments with all records by segments with the latest records.
 
-The objects that were replaced stay for readers that have planned to read them, and are collected later (see
-`services.collect`). A crash leaves a commit or none. When somebody else commits meanwhile, the work is not lost: it is
-committed on top of that, if the segments are still those that were read.
+The replaced objects stay for readers that have planned to read them, and are collected later (see `services.collect`).
+A crash leaves a commit or none. If another writer commits meanwhile, the work is committed on top, provided that the
+segments read are unchanged.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Failed, OnProgress, Runner, Shuffle
 
 JOB_BYTES = 64 * GIB
-"""Raw bytes of one job and one commit, about: so much work at most is lost by a crash."""
+"""Raw bytes of one job and one commit, about: the most work lost by a crash."""
 COMMIT_ATTEMPTS = 20
 BY = "compaction"
 RECORDS = "records"
-"""The kind of deletion, in the audit: some records of a range."""
+"""The kind of deletion in the audit: some records of a range."""
 _WORTH = 0.95
-"""What is left larger than this part of what was there is not replaced: it would be written again for nothing."""
+"""A result above this ratio of the old size is discarded: rewriting would gain nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What was compacted: how many regions, their segments, records and bytes (as Kafka had them) before and after.
-    `left_alone`: regions that were not replaced, because they could not be read, had changed meanwhile, or a restore
-    began. `state`: the newest one."""
+    """The result: compacted regions, and their segments, records and bytes (as in Kafka) before and after.
+    `left_alone`: regions not replaced, because they were unreadable, had changed meanwhile, or a restore began.
+    `state`: the newest state."""
 
     state: BackupState
     regions: int = 0
@@ -60,7 +60,7 @@ class Compacted:
     bytes_after: int = 0
 
     def with_region(self, region: Region, segments: Sequence[Segment]) -> Compacted:
-        """With one more, of which `segments` are left."""
+        """The result with one more region, of which `segments` are left."""
         return replace(
             self,
             regions=self.regions + 1,
@@ -76,8 +76,8 @@ class Compacted:
 def compact(
     backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
 ) -> Compacted:
-    """Carry out `plan`, in as many commits as it takes. What cannot be read is left as it is, and told. Raises
-    `CommitLost` when others commit all the time, and what the store and Spark raise."""
+    """Carry out `plan`, in as many commits as needed. An unreadable region stays as it is, and is reported. Raises
+    `CommitLost` if other writers keep committing first, and what the store and Spark raise."""
     done = Compacted(state=plan.head)
     for regions in _jobs(plan.regions):
         done = _compact(backup, regions, done, runner=runner, on_progress=on_progress)
@@ -128,7 +128,7 @@ def _compact(  # what is done, how far it is, and with what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replacement:
-    """A region, and the segments that are to replace its own."""
+    """A region, and the segments to replace its own."""
 
     region: Region
     segments: tuple[Segment, ...]
@@ -141,7 +141,7 @@ class _Replacement:
 def _replacements(
     regions: Sequence[Region], parts: Sequence[Part], outcomes: Sequence[Done[Rewritten] | Failed]
 ) -> Iterator[_Replacement]:
-    """Of each region of which all parts are written."""
+    """The replacements of regions with all parts written."""
     for region, (low, high) in zip(regions, sorted({part.fellows for part in parts}), strict=True):
         error = next((each.error for each in outcomes[low:high] if isinstance(each, Failed)), None)
         if error is None:
@@ -155,7 +155,8 @@ def _replacements(
 def _committed(
     backup: Backup, state: BackupState, made: Sequence[_Replacement]
 ) -> tuple[BackupState, Sequence[_Replacement]]:
-    """The newest state, and what of `made` it lists: all that still fits; nothing, where a restore began meanwhile."""
+    """The newest state, and the committed part of `replacements`: all that still fit, or none if a restore began
+    meanwhile."""
     for attempt in range(COMMIT_ATTEMPTS):
         state = backup.state() if attempt else state
         if living_since_ms(backup) is not None:
@@ -171,8 +172,8 @@ def _committed(
 
 
 def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) -> BackupState:
-    """What is hardly smaller stays as it is. That it was looked at is committed all the same: nothing reads more into a
-    compacted range than that records may be missing there."""
+    """A region that hardly shrank keeps its segments. The compaction is recorded all the same: readers only learn that
+    records may be missing in a compacted range."""
     replacing = [each for each in made if each.pays_off]
     regions = [each.region for each in made]
     changes = Changes(
@@ -198,7 +199,7 @@ def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) ->
 
 
 def _deletion(each: _Replacement) -> Deletion:
-    """What goes with the old segments of a region, once they are collected."""
+    """The audit line for the old segments of a region, which are collected later."""
     region, left = each.region, sum(segment.records for segment in each.segments)
     where = LogRange(
         topic=region.partition.topic, partition=region.partition.partition, start=region.start, end=region.end
