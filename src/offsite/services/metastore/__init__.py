@@ -1,1 +1,1 @@
-"""The metastore of ksqlDB, or any log of commands in one partition, kept as local files and brought back."""
+"""The metastore of ksqlDB, or any log of commands in one partition: backed up into local files, and restored."""

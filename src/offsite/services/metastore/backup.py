@@ -1,4 +1,4 @@
-"""One look at a command topic, and the file brought to where the topic is."""
+"""Reads a command topic once and brings the backup file up to date."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _LOST = {
 
 @contextmanager
 def live_backup(source: CommandSource, place: MetastorePlace, *, clock: Clock) -> Iterator[LiveBackup]:
-    """A block that alone keeps the files of this topic in this folder. Raises `BackupFileInUse`, `BadOption`."""
+    """A block with exclusive access to the files of this topic in this folder. Raises `BackupFileInUse`,
+    `BadOption`."""
     make_folder(place.location)
     with (
         locked(place.location, place.topic),
@@ -33,12 +34,12 @@ def live_backup(source: CommandSource, place: MetastorePlace, *, clock: Clock) -
 
 
 def warnings_of(place: MetastorePlace) -> list[str]:
-    """What is not right about the folder of the files."""
+    """Warnings about the folder of the files."""
     return [warning] if place.location.is_dir() and (warning := exposed(place.location)) else []
 
 
 def alarm(view: BackupView) -> CommandsLost | None:
-    """The error for a topic that lost what its file holds; None for one that did not."""
+    """The error for a topic that lost commands held by its file; None without a loss."""
     if not view.verdict.is_alarm:
         return None
     file = view.older or view.file

@@ -1,7 +1,8 @@
-"""Would ksqlDB read a command? The rules of its classes CommandId and Command, as far as its own restore checks them.
+"""Whether ksqlDB can read a command: the rules of its classes CommandId and Command, as far as its own restore checks
+them.
 
-ksqlDB refuses a command of a newer version than it knows, and one that it cannot read; then it runs degraded. Its
-restore refuses the whole file, or leaves such commands out when told to (`--skip-incompatible-commands`).
+ksqlDB refuses a command of an unknown newer version, and an unreadable command; the server then runs degraded. Its
+restore refuses the whole file, or skips such commands on request (`--skip-incompatible-commands`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from offsite.log.records.record import Record
 from offsite.model.untrusted.bounded_json import BadJson, parse_json
 
 VERSION = 18
-"""The newest version of a command that ksqlDB has had."""
+"""The newest command version of ksqlDB so far."""
 _TOLD_MAX = 1_000_000
 _KEY = re.compile(r"(topic|stream|table|cluster|type|pause|resume|terminate)/.+/[a-z_]+", re.DOTALL | re.IGNORECASE)
 
 
 def incompatible(record: Record, *, version: int = VERSION) -> str:
-    """Why ksqlDB whose newest command version is `version` does not take this one; empty when it does."""
+    """Why a ksqlDB with the newest command version `version` refuses the command; empty if it accepts the command."""
     if record.key is None or record.value is None:
         return "it has no key" if record.key is None else "it has no value"
     key, command = _json(record.key), _json(record.value)

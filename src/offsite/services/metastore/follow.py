@@ -1,4 +1,4 @@
-"""A backup that goes on with its topic: told of news by the broker, and looking anew every second at what is there."""
+"""A backup that follows its topic: woken by the broker for new commands, and checking the topic itself every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsite.services.metastore.view import BackupView
 from offsite.services.outages import Outages
 
 LOOK_EVERY_S = 1.0
-"""Seconds between two looks at the topic as such: whether it is there, is the same, and has all it had."""
+"""Seconds between two checks of the topic itself: whether it exists, is the same, and still has all of its commands."""
 LOOK_AGAIN_S = 0.2
 _WAIT_MAX_MS = 500
 
@@ -26,8 +26,8 @@ def follow_topic(
     clock: Clock,
     on_look: Callable[[BackupView], None],
 ) -> None:
-    """Keep the file current until `KeyboardInterrupt`. `on_look` is told what every look at the topic has found. Raises
-    what `outages` does not wait out."""
+    """Keep the file current until `KeyboardInterrupt`. `on_look` receives the view after every check of the topic.
+    Raises what `outages` does not wait out."""
     following = _Following(live, source, clock, on_look)
     while True:
         try:
@@ -50,7 +50,7 @@ class _Following:
         self._on_look(self._live.catch_up())
 
     def take_news(self) -> None:
-        """Until the next look is due."""
+        """Take new commands until the next check is due."""
         until_s = self._clock.monotonic_s() + LOOK_EVERY_S
         while (left_s := until_s - self._clock.monotonic_s()) > 0:
             let_interrupt()

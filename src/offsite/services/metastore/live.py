@@ -1,10 +1,10 @@
-"""The live backup of a command topic: the newest file is compared with the topic, then goes on with it.
+"""The live backup of a command topic: compares the newest file with the topic, then follows the topic.
 
-Nothing that the topic has lost is taken out of a file. A topic that is gone, empty, or shorter than its file is an
-alarm, and the file stays as it is. One that has another command than the file is another history, of a topic that was
-made anew or trimmed: then a new file begins, with all that the topic holds, and the old one is kept as it is. Where it
-is the same topic by its id, it has lost what only the old one holds: that is an alarm until the topic is made anew, as
-a restore does.
+A command lost by the topic is never removed from a file. A topic that is gone, empty, or shorter than its file is an
+alarm, and the file stays as it is. A topic with a different command than the file has another history: the topic was
+created again or trimmed. A new file then begins with all commands of the topic, and the old file stays. If the topic
+has the same id, it has lost commands held only by the old file: an alarm until the topic is created again, as a restore
+does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from offsite.services.metastore.source import CommandSource, CommandTopic, Porti
 from offsite.services.metastore.view import BackupView, Verdict
 
 _LATER_MS = 1_000
-"""Names in seconds tell files apart that are so far apart."""
+"""The minimum distance of files whose names have seconds."""
 
 
 class LiveBackup:
-    """Whoever makes one holds the lock of its folder for this topic. Not for several threads."""
+    """The live backup of one topic. The caller holds the lock of the folder for this topic. Not for several threads."""
 
     def __init__(self, source: CommandSource, folder: Path, form: NameForm, *, clock: Clock) -> None:
         self._source, self._folder, self._form, self._clock = source, folder, form, clock
@@ -53,13 +53,13 @@ class LiveBackup:
 
     @property
     def is_there(self) -> bool:
-        """Whether the last look found the topic."""
+        """Whether the last check found the topic."""
         return self._topic is not None
 
     def catch_up(self) -> BackupView:
-        """Bring the file to where the topic is; compare them from the first command where the topic is not known to be
-        the one of before, or the file is gone. Raises what reading a topic and writing a file raise; what is in the
-        file then is whole."""
+        """Bring the file up to date with the topic. Compares from the first command if the topic is not known to be the
+        same as before, or if the file is gone. Raises the errors of reading a topic and writing a file; the file's
+        content stays whole."""
         topic = self._source.find()
         if topic is None:
             if not self._is_gone:
@@ -75,7 +75,7 @@ class LiveBackup:
         return self.go_on()
 
     def go_on(self) -> BackupView:
-        """Take what has come since, of the topic that `catch_up` has found. Raises as it does."""
+        """Take new commands of the topic found by `catch_up`. Raises as `catch_up`."""
         try:
             portion = self._read_on(self._found_topic)
             self._take(portion.records)
@@ -89,8 +89,8 @@ class LiveBackup:
         return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
 
     def _read_on(self, topic: CommandTopic) -> Portion:
-        """What has come since. Brokers before 2.8 give topics no ids: there the last command must still be where it was
-        seen, or the topic is another one of that name. Raises as `CommandSource.read`."""
+        """The commands since the last read. Brokers before 2.8 have no topic ids: then the last command must still be
+        at its offset, or the topic is a different topic of the same name. Raises as `CommandSource.read`."""
         if topic.topic_id is not None:
             return self._source.read(self._position, topic_id=topic.topic_id)
         if self._last is None:
@@ -125,7 +125,8 @@ class LiveBackup:
         self._look_for_lost()
 
     def _remove_begun(self) -> None:
-        """A crash as a new file begins leaves it empty: the one before it is still the newest that tells anything."""
+        """A crash at the beginning of a new file leaves the file empty: the file before is still the newest with
+        commands."""
         names = list_backups(self._folder, self._source.topic)
         while len(names) > 1 and remove_begun(path := self._folder / str(names.pop())):
             warned("metastore_repaired", why="removed a file that a crash left empty", file=str(path))
@@ -148,7 +149,7 @@ class LiveBackup:
         self._compare_with(newest, opened.read, repairs=opened.repairs)
 
     def _look_at_file(self) -> None:
-        """What is in the newest file, of a topic that is not there."""
+        """Read the newest file of a missing topic."""
         self.close()
         self._topic, self._is_gone, self._older_missing = None, True, 0
         self.view = replace(self.view, older=None, undecided=0, undecided_since_ms=-1)
@@ -178,13 +179,13 @@ class LiveBackup:
         )
 
     def _compare_with_lines(self, path: Path, error: BackupFileDamaged) -> None:
-        """Of a file whose sidecar is none of ours: the file is left as it is, and a new one follows if the topic holds
-        anything. The backup does not stop for it."""
+        """For a file with a foreign sidecar: the file stays as it is, and a new file follows if the topic holds
+        commands. The backup does not stop."""
         self._compare_with(path, load_lines(path), repairs=())
         self._damage = error.message
 
     def _look_for_lost(self) -> None:
-        """Whether an older file has commands that this very topic had, and that the newest file has not."""
+        """Whether an older file has commands of this very topic that are missing in the newest file."""
         self._older_missing = 0
         self.view = replace(self.view, older=None)
         newest, topic = self.view.file, self._found_topic
@@ -200,8 +201,8 @@ class LiveBackup:
                 return
 
     def _newest(self) -> Path | None:
-        """The newest file of the topic; one that is alike but for the case of letters only if it does not say that it
-        is of another topic."""
+        """The newest file of the topic. A file name that differs only in letter case counts unless its sidecar names
+        another topic."""
         for name in reversed(list_backups(self._folder, self._source.topic)):
             path = self._folder / str(name)
             header = None if name.topic == self._source.topic else said_header(path)
@@ -210,7 +211,8 @@ class LiveBackup:
         return None
 
     def _new_file(self, topic: CommandTopic) -> None:
-        """Later by its name than all others, whatever the clock says: the newest is the one that goes on."""
+        """Begin a new file, named later than all others, whatever the clock says: the newest file is the one that
+        continues."""
         newest = max((name.made_ms for name in list_backups(self._folder, topic.name)), default=0)
         made_ms = max(self._clock.now_ms(), newest + _LATER_MS)
         name = BackupName(topic=topic.name, made_ms=made_ms, form=self._form)
@@ -249,8 +251,8 @@ class LiveBackup:
             self._comparison, self._seen = None, []
 
     def _describe_the_topic_that_is(self, *, moved: bool) -> None:
-        """Of a topic that was made anew with the same commands, the sidecar tells the offsets and the id that it has
-        now: a restore goes by them, and so does who asks what the topic has lost."""
+        """For a topic created again with the same commands: write the current offsets and topic id into the sidecar. A
+        restore and the search for lost commands rely on them."""
         topic, told = self._found_topic, self._told
         now = self._header(topic)
         if told is None or (told.topic_id == now.topic_id and not moved):
@@ -293,7 +295,7 @@ class LiveBackup:
         )
 
     def _lost(self, verdict: Verdict) -> Verdict:
-        """`verdict` where the topic has not shown all that is in the file."""
+        """`verdict`, if the topic has not shown all commands of the file."""
         missing = 0 if self._comparison is None else self._comparison.missing
         if not missing and self._older_missing:
             missing, verdict = self._older_missing, Verdict.TRIMMED
@@ -314,8 +316,8 @@ class LiveBackup:
 
 
 def _missing_of(older: ReadBackup, newest: ReadBackup) -> int:
-    """How many commands of the older file the newest has not; 0 where the older does not say for certain that its topic
-    held them: a new file began for its damage, or it was another tool's."""
+    """The number of commands of the older file missing in the newest file; 0 if the older file does not prove that its
+    topic held them: a new file began because of its damage, or it was another tool's."""
     if older.problems or not all(each.described for each in older.commands):
         return 0
     held, holds = (Counter((each.record.key, each.record.value) for each in read.commands) for read in (older, newest))

@@ -1,4 +1,4 @@
-"""What is to be backed up and where, from options and from ksqlDB's own properties file."""
+"""What to back up and where, from options and from ksqlDB's own properties file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from offsite.model.untrusted.properties import parse_properties
 from offsite.model.untrusted.text import NotUtf8, decode_text
 
 ENABLED = ("ksql.enable.metastore.backup", "ksql.metastore.enable.backup")
-"""KLIP-31 spells it both ways. ksqlDB reads the first one, and then keeps a backup of its own as well."""
+"""KLIP-31 spells the property both ways. ksqlDB reads the first spelling, and then keeps a backup of its own as
+well."""
 LOCATION = "ksql.metastore.backup.location"
 SERVICE = "ksql.service.id"
 DEFAULT_SERVICE = "default_"
@@ -23,7 +24,7 @@ DEFAULT_SERVICE = "default_"
 
 
 class Switch(StrEnum):
-    """Whether backups are wanted. `UNSAID`: the properties do not say so, which is off, as KLIP-31 has it."""
+    """Whether backups are wanted. `UNSAID`: the properties do not say so, which means off, as in KLIP-31."""
 
     ON = "on"
     OFF = "off"
@@ -35,7 +36,7 @@ _BOOLEANS = {"true": Switch.ON, "false": Switch.OFF}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastorePlace:
-    """The command topic, the folder of its files, and how new ones are named."""
+    """The command topic, the folder of its files, and the name form of new files."""
 
     topic: str
     location: Path
@@ -45,7 +46,7 @@ class MetastorePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreWords:
-    """The options, as typed; what is None is taken from `properties`, a ksql-server.properties file."""
+    """The options, as typed. An option that is None comes from `properties`, a ksql-server.properties file."""
 
     topic: str | None
     service_id: str | None

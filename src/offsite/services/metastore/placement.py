@@ -1,9 +1,9 @@
-"""Where the commands of a backup go in a new log: at the offsets they had, where they can. Pure.
+"""Places the commands of a backup in a new log: at their original offsets, if possible. Pure.
 
-ksqlDB names a query by the offset of its command: `CSAS_ORDERS_12`. Commands that come back at other offsets let a
-later query take the name, the state and the consumer group of one that was there before. ksqlDB writes each command in
-a transaction of its own, whose marker takes the next offset; so the same log is written the same way again. Offsets
-that hold nothing are filled by transactions without data, each of which leaves its marker alone.
+ksqlDB names a query by the offset of its command: `CSAS_ORDERS_12`. With other offsets a later query could take the
+name, the state and the consumer group of an earlier query. ksqlDB writes each command in a transaction of its own,
+whose marker takes the next offset; so the same log can be written again. Unused offsets are filled by transactions
+without data, each with only a marker.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from offsite.log.records.record import Record
 from offsite.metastore.reading import UNKNOWN
 
 FILLED_MAX = 1_000
-"""Offsets without a command that are filled one after the other, a few milliseconds each. More would take minutes."""
+"""Offsets without a command to fill at most, one after the other, a few milliseconds each. More would take minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """Records one right after the other, committed together: `records` may be empty. It ends with a marker."""
+    """Consecutive records, committed together; `records` may be empty. A marker follows."""
 
     records: tuple[Record, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The transactions in order. `same_offsets`: each command comes to the offset it had, if that is known; else `why`
-    not, and each is in a transaction of its own. `filled`: the offsets that are filled."""
+    """The transactions in order. `same_offsets`: each command gets its original offset, if known; else `why` not, and
+    each command is in a transaction of its own. `filled`: the number of filled offsets."""
 
     transactions: tuple[Transaction, ...]
     same_offsets: bool
@@ -38,7 +38,7 @@ class Placement:
 
 
 def place(records: Sequence[Record]) -> Placement:
-    """How `records` are written into an empty log."""
+    """How to write `records` into an empty log."""
     known = list(takewhile(lambda record: record.offset != UNKNOWN, records))
     rest = records[len(known) :]  # a crash may have left the last lines without what tells of them
     if why := _why_not(known, rest):
@@ -55,7 +55,7 @@ def place(records: Sequence[Record]) -> Placement:
 
 
 def at_its_offset(there: Record, wanted: Record) -> bool:
-    """Whether a command is where it was, as far as that is known."""
+    """Whether a command is at its original offset, if known."""
     return wanted.offset in {UNKNOWN, there.offset}
 
 
@@ -74,7 +74,7 @@ def _why_not(known: Sequence[Record], rest: Sequence[Record]) -> str:
 
 
 def _runs(records: Sequence[Record]) -> list[list[Record]]:
-    """Records at offsets one right after the other: there was no marker between them."""
+    """Runs of records at consecutive offsets, without a marker between them."""
     runs: list[list[Record]] = []
     for record in records:
         if runs and record.offset == runs[-1][-1].offset + 1:

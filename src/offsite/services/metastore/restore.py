@@ -1,7 +1,7 @@
-"""Carries a planned restore of a command topic out: a copy of what is there first, then the topic anew, then a proof.
+"""Carries out a planned restore of a command topic: first a copy of the topic, then the new topic, then a proof.
 
-Run again after a crash it begins anew and ends the same: the topic is made empty, and all commands are written into it.
-What was there before the first attempt is in the first attempt's copy; each attempt keeps its own.
+After a crash the same command begins again, and ends the same: the topic is created empty, and all commands are
+written. The first attempt's copy holds the topic from before the first attempt; each attempt keeps its own copy.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from offsite.services.metastore.restore_plan import Existing, MetastoreRestorePl
 from offsite.services.metastore.source import CommandSource
 
 _PLAIN = 0
-"""Commands are written as ksqlDB writes them: not compressed."""
+"""Commands are written uncompressed, as by ksqlDB."""
 _DECIDED_WITHIN_S = 5.0
-"""Seconds until the marker of a transaction that a killed attempt left open is in the log, generously."""
+"""Seconds until the marker of a killed attempt's open transaction is in the log, with a margin."""
 _LOOK_AGAIN_S = 0.2
 _AHEAD_MAX_MS = 30 * 60 * 1000
-"""How far a command may be ahead of this clock: brokers of 4.0 and later take an hour by default."""
+"""How far a command may be ahead of this clock: brokers of 4.0 and later accept an hour by default."""
 _REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
-"""Operations on the topic that is replaced, with the codes of Kafka's AclOperation."""
+"""Operations on the replaced topic, with the codes of Kafka's AclOperation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreRestoreResult:
-    """`copy`: where what was in the topic is kept, None where there was nothing. `verified`: the topic was read again,
-    and holds these commands and no others, at the offsets they had where `same_offsets`."""
+    """The result of a restore. `copy`: the copy of the topic's old content, None if there was none. `verified`: the
+    topic was read again, and holds exactly these commands, at their original offsets if `same_offsets`."""
 
     topic: str
     commands: int
@@ -54,7 +54,7 @@ class MetastoreRestoreResult:
 
 
 def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None:
-    """What is in the topic now; None: there is none. Raises as `CommandSource`."""
+    """The topic's current content; None without a topic. Raises as `CommandSource`."""
     topic = source.find()
     if topic is None:
         return None
@@ -69,9 +69,9 @@ def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None
 
 
 def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> MetastoreRestoreResult:
-    """Carry the plan out. Raises `KafkaNotAuthorized` where nothing was done because not all of it is allowed,
-    `PlanChanged` when the topic is not as it was planned on any more, `TargetDisturbed` when it does not hold
-    afterwards what was written, and what Kafka raises."""
+    """Carry out the plan. Raises `KafkaNotAuthorized` if not all operations are allowed, before any change;
+    `PlanChanged` if the topic differs from the plan; `TargetDisturbed` if the topic does not hold the written commands
+    afterwards; and what Kafka raises."""
     source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
     copy = None
     if plan.is_there_already and plan.lacking:
@@ -98,7 +98,7 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
 
 
 def _check_may_replace(plan: MetastoreRestorePlan, admin: ClusterAdmin) -> None:
-    """Nothing is deleted by somebody who may not make it anew and write it."""
+    """Check the rights to create and write the topic before deleting it."""
     if plan.existing is None:
         return
     denied = list(admin.not_allowed([plan.topic], _REPLACING).get(plan.topic, ()))
@@ -142,8 +142,8 @@ def _keep(plan: MetastoreRestorePlan, source: CommandSource, admin: ClusterAdmin
 
 
 def _decided(source: CommandSource, admin: ClusterAdmin, *, clock: Clock) -> Existing | None:
-    """What is in the topic, once no transaction is open in it. Raises `PlanChanged` where one stays open: commands
-    after it may be committed, cannot be read, and would be deleted without a copy."""
+    """The topic's content, once no transaction is open. Raises `PlanChanged` if a transaction stays open: commands
+    after it may be committed, are unreadable, and would be deleted without a copy."""
     until_s = clock.monotonic_s() + _DECIDED_WITHIN_S
     while (now := read_existing(source, admin)) and now.undecided:
         if clock.monotonic_s() > until_s:
@@ -166,7 +166,7 @@ def _new_topic(plan: MetastoreRestorePlan) -> NewTopic:
 
 
 def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now_ms: int) -> int:
-    """Where the log ends once the last marker is in it."""
+    """The end of the log after the last marker."""
     end = 0
     for each in plan.placement.transactions:
         transactions.commit(_batches(each.records, now_ms))
@@ -175,9 +175,9 @@ def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now
 
 
 def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
-    """A batch for each command, as ksqlDB writes them: what is planned is a topic that takes the largest command. Times
-    that brokers gave come back as times that we give; commands without one get that of now, and so do those of times
-    to come, for brokers refuse them (message.timestamp.after.max.ms) once the topic is deleted."""
+    """One batch per command, as ksqlDB writes them: the plan sizes the topic for the largest command. Broker timestamps
+    become create timestamps. Commands without a time get the current time, and so do commands dated in the future,
+    because brokers refuse them (message.timestamp.after.max.ms), with the old topic already deleted."""
     dated = [each._replace(timestamp_type=CREATE_TIME, timestamp_ms=_time_ms(each, now_ms)) for each in records]
     return [batch for each in dated for batch in batches_of([renumber([each])], codec=_PLAIN)]
 

@@ -1,4 +1,4 @@
-"""What a restore of a command topic would do, decided in full before anything is touched."""
+"""The plan of a restore of a command topic, decided in full before any change."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KEEPS_ALL: Mapping[str, str] = {
     "retention.bytes": "-1",
     "unclean.leader.election.enable": "false",
 }
-"""Settings of a command topic: whatever deletes or loses a command loses a part of the metastore."""
+"""Settings of a command topic: a setting that deletes or loses commands would lose a part of the metastore."""
 _ROOM_BYTES = 4096
-"""What a batch takes beside its record, generously."""
+"""Bytes of a batch beside its record, with a margin."""
 _HEADER_BYTES = 10
-"""What a header takes beside its name and value, at most: two lengths."""
+"""Bytes of a header beside name and value, at most: two lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """The topic that is there: how many commands it holds, its own settings, and its replication factor. `undecided`: a
-    transaction is open, and what comes after it is not among `records`, committed or not. `end`: the high watermark."""
+    """The existing topic: its commands, its own settings, and its replication factor. `undecided`: a transaction is
+    open, and later commands are not among `records`, committed or not. `end`: the high watermark."""
 
     records: Sequence[Record]
     configs: Mapping[str, str]
@@ -43,9 +43,10 @@ class Existing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreRestorePlan:
-    """`skipped` are (number of the command, why) of those left out, `incompatible` likewise of those that ksqlDB would
-    not read and that are restored all the same. `is_there_already`: the topic holds them; only its settings are mended,
-    those of `lacking`, where it would lose commands by them. `torn_bytes`: of a line that a crash tore, left out."""
+    """The plan of a restore. `skipped`: (number of the command, reason) of the commands left out; `incompatible`: the
+    same for commands restored although ksqlDB would refuse them. `is_there_already`: the topic holds the commands; only
+    the settings in `lacking`, by which the topic would lose commands, are corrected. `torn_bytes`: of a line torn by a
+    crash, left out."""
 
     file: Path
     topic: str
@@ -68,8 +69,8 @@ class MetastoreRestorePlan:
 def plan_restore(
     source: CommandSource, file: Path, *, existing: Existing | None, brokers: int, skip_incompatible: bool
 ) -> MetastoreRestorePlan:
-    """The plan, for a cluster of so many `brokers`. Raises `BackupFileDamaged`, `BadOption` for a file without
-    commands, and what reading it raises."""
+    """The plan for a cluster with `brokers` brokers. Raises `BackupFileDamaged`, `BadOption` for a file without
+    commands, and what reading the file raises."""
     read = load(file)
     _check_sound(file, read)
     odd = [(each.number, why) for each in read.commands if (why := incompatible(each.record))]
@@ -95,7 +96,7 @@ def plan_restore(
 
 
 def topic_of_file(file: Path) -> str:
-    """The topic that a backup file is of, by its name or its sidecar. Raises `BadOption`."""
+    """The topic of a backup file, from the name or the sidecar. Raises `BadOption`."""
     if (name := parse_name(file.name)) is not None:
         return name.topic
     header = load(file).header
@@ -105,7 +106,8 @@ def topic_of_file(file: Path) -> str:
 
 
 def _check_sound(file: Path, read: ReadBackup) -> None:
-    """A line that a crash tore is in no sidecar, for it was never told to be backed up: it alone hinders nothing."""
+    """A line torn by a crash is in no sidecar, because its backup was never confirmed: a torn line alone is no
+    obstacle."""
     problems = [f"line {each.line}: {each.what}" if each.line else each.what for each in read.problems]
     if read.torn_bytes and read.header is None:
         problems.append(f"its last line is torn ({read.torn_bytes} bytes)")
@@ -118,8 +120,8 @@ def _check_sound(file: Path, read: ReadBackup) -> None:
 
 
 def _configs(existing: Existing | None, read: ReadBackup, records: Sequence[Record]) -> dict[str, str]:
-    """The settings of the topic that is there, or else those that it had when its file was begun, but for those that
-    lose commands."""
+    """The settings of the existing topic, or else those at the beginning of the file, without settings that lose
+    commands."""
     told = read.header.configs if read.header else {}
     configs = {**(existing.configs if existing else told), **KEEPS_ALL}
     largest = max(map(_size_bytes, records)) + _ROOM_BYTES
@@ -129,12 +131,12 @@ def _configs(existing: Existing | None, read: ReadBackup, records: Sequence[Reco
 
 
 _DEFAULT_BATCH_BYTES = 1_048_588
-"""max.message.bytes of Kafka (TopicConfig)."""
+"""Kafka's default of max.message.bytes (TopicConfig)."""
 
 
 def _replication_factor(existing: Existing | None, read: ReadBackup, brokers: int) -> int:
-    """That of the topic as it is, or as it was when its file was begun; -1, the cluster's default, where that is not
-    known or cannot be had."""
+    """The replication factor of the existing topic, or of the topic at the beginning of the file; -1, the cluster's
+    default, if unknown or not possible."""
     known = existing.replication_factor if existing else read.header.replication_factor if read.header else 0
     return known if 0 < known <= brokers else -1
 

@@ -1,4 +1,4 @@
-"""The command topic, read as ksqlDB reads it: what is committed, in order, and no further than is decided."""
+"""Reads the command topic as ksqlDB does: committed commands, in order, up to the last stable offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offsite.model.errors import KafkaNotAuthorized, LeaderUnavailable, NoComman
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandTopic:
-    """A command topic that is there. `topic_id` is None with brokers before 2.8."""
+    """An existing command topic. `topic_id` is None with brokers before 2.8."""
 
     name: str
     topic_id: UUID | None
@@ -32,8 +32,8 @@ class CommandTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Committed commands from where was asked, and the offset to go on from: all below it is decided. What is not in
-    `records` comes at `seen_end` or later, or is decided by what does."""
+    """Committed commands from the requested offset on, and `end`, the offset to continue from: everything below is
+    decided. A command missing in `records` lies at `seen_end` or later, or a later marker decides it."""
 
     records: Sequence[Record]
     end: int
@@ -41,7 +41,7 @@ class Portion:
 
 
 class CommandSource:
-    """A topic with one partition, by its name."""
+    """A topic with one partition, by name."""
 
     def __init__(self, router: Router, topic: str) -> None:
         self._router, self._admin = router, ClusterAdmin(router)
@@ -49,7 +49,7 @@ class CommandSource:
         self._where = TopicPartition(topic=topic, partition=0)
 
     def find(self) -> CommandTopic | None:
-        """The topic; None when all brokers say that there is none. Raises `NoCommandTopic` when it has more than one
+        """The topic; None if all brokers report that it does not exist. Raises `NoCommandTopic` if it has more than one
         partition, `KafkaNotAuthorized`, `KafkaUnavailable`."""
         presence = self._admin.presence([self.topic])[self.topic]
         if presence is Presence.DELETED:
@@ -72,11 +72,11 @@ class CommandSource:
         )
 
     def configs(self) -> Mapping[str, str]:
-        """The settings of the topic's own; none where they may not be read, which a backup needs not."""
+        """The topic's own settings; empty without the right to read them. A backup does not need them."""
         return dict(self._admin.readable_topic_configs([self.topic]).configs.get(self.topic, {}))
 
     def start(self) -> int:
-        """The first offset that the log has, or its end."""
+        """The first offset of the log, or its end."""
         return self._admin.start_offsets([self._where])[self._where]
 
     def end(self) -> int:
@@ -84,8 +84,8 @@ class CommandSource:
         return self._admin.end_offsets([self._where])[self._where]
 
     def read(self, start: int, *, topic_id: UUID | None) -> Portion:
-        """The commands from offset `start` to the last stable offset. Raises `SourceTruncated` where the log no longer
-        has them, `TopicReplaced`, `NoSuchTopic`, and what a reader raises."""
+        """The commands from offset `start` to the last stable offset. Raises `SourceTruncated` if the log no longer has
+        them, `TopicReplaced`, `NoSuchTopic`, and what a reader raises."""
         seen_end = self.end()
         stable = self._admin.end_offsets([self._where], isolation=READ_COMMITTED)[self._where]
         if stable < start:
@@ -95,12 +95,12 @@ class CommandSource:
         return Portion(records=tuple(self._committed(start, stable, topic_id)), end=stable, seen_end=seen_end)
 
     def await_more(self, offset: int, *, max_wait_ms: int) -> bool:
-        """Whether anything is at `offset`, or has come there within the time. Raises as `await_data`."""
+        """Whether a record is at `offset`, or arrives within the time. Raises as `await_data`."""
         return await_data(self._router, self._where, offset, max_wait_ms=max_wait_ms)
 
     def _committed(self, start: int, end: int, topic_id: UUID | None) -> Iterator[Record]:
-        """The marker of a transaction whose data lies below the last stable offset may lie above it, never above the
-        high watermark that is told afterwards."""
+        """Data below the last stable offset may have its marker above, but never above the high watermark read
+        afterwards."""
         span = LogRange(topic=self.topic, partition=0, start=start, end=end)
         decided_to = self.end()
         markers = log_markers(

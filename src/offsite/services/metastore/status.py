@@ -1,4 +1,4 @@
-"""What the folder of backup files holds: one verdict for each topic, from the files alone."""
+"""The status of a folder of backup files: one verdict per topic, from the files alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from offsite.stores.posix_errors import wrapped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreStatus:
-    """The backup of one topic. `service` is the ksqlDB service id in its name, empty where it has none. `file` is the
-    newest of its files, `older` how many were begun before it: one for each time that the topic was another. Times are
-    epoch ms, -1 where they are not known: of the newest command, and when the file was last written. `problems` say
-    why it is not safe. `unchecked`: commands in no sidecar, of which only the form could be looked at."""
+    """The backup of one topic. `service`: the ksqlDB service id in the topic's name, empty without one. `file`: the
+    newest file; `older`: the number of files before it, one for each former topic. Times are epoch ms, -1 if unknown:
+    of the newest command, and of the last write to the file. `problems`: why the backup is not safe. `unchecked`:
+    commands in no sidecar, of which only the form was checked."""
 
     topic: str
     service: str
@@ -42,8 +42,8 @@ class MetastoreStatusReport:
 
 
 def metastore_status(location: Path) -> MetastoreStatusReport:
-    """The status of all backups in a folder; of none where it is not there. What cannot be read is a problem of that
-    backup, and hides no other."""
+    """The status of all backups in a folder; empty without a folder. An unreadable file is a problem of its backup, and
+    hides no other backup."""
     names = filter(None, (parse_name(each.name) for each in location.iterdir())) if location.is_dir() else ()
     by_topic: dict[str, list[BackupName]] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Whether a backup file is what was written, and what the topic holds."""
+"""Verifies that a backup file is as written, and holds the commands of the topic."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from offsite.services.metastore.source import CommandSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreVerifyReport:
-    """`described`: the file has a sidecar, so that each of its bytes was checked; without one only its form was.
-    `problems` name the line, 0 where they are about none. `against`: the topic it was compared with, empty for none;
-    `difference` the first command that is not the same, `missing` and `more` how many commands only the file, or only
-    the topic, has at the end. `unchecked`: lines at the end of the file that the sidecar does not tell of, as a crash
-    leaves them, or somebody else adds them."""
+    """The result of a check. `described`: the file has a sidecar, so each byte was checked; without a sidecar only the
+    form. `problems` name the line, 0 for none. `against`: the topic compared with, empty for none. `difference`: the
+    first differing command. `missing` and `more`: the commands at the end only in the file, or only in the topic.
+    `unchecked`: lines at the end of the file without an entry in the sidecar, left by a crash or added by another
+    program."""
 
     file: Path
     ok: bool
@@ -32,8 +32,8 @@ class MetastoreVerifyReport:
 
 
 def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVerifyReport:
-    """Read the file, its sidecar, and with `source` the topic. Changes nothing. Raises `BackupFileDamaged` when the
-    sidecar cannot be read at all, and what reading a topic raises."""
+    """Read the file, its sidecar, and with `source` the topic. Changes nothing. Raises `BackupFileDamaged` if the
+    sidecar is unreadable as a whole, and what reading a topic raises."""
     read = load(file)
     problems = list(read.problems)
     if read.torn_bytes:
@@ -58,7 +58,7 @@ def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVer
 
 
 def _compared(comparison: Comparison, source: CommandSource) -> tuple[str, int]:
-    """The first difference in words, and how many commands only the topic has."""
+    """The first difference in words, and the number of commands only in the topic."""
     topic = source.find()
     records = source.read(source.start(), topic_id=topic.topic_id).records if topic else ()
     more = 0

@@ -1,4 +1,4 @@
-"""What the backup of a command topic is at a moment, for people and for metrics."""
+"""The state of a command topic's backup at one moment, for people and for metrics."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 class Verdict(StrEnum):
     CURRENT = "current"
-    """The file has all commands of the topic, and no others."""
+    """The file has all commands of the topic, and no more."""
     EMPTY = "empty"
-    """There is no command, neither in the topic, if there is one, nor in a file."""
+    """Neither the topic, if there is one, nor a file has a command."""
     GONE = "gone"
-    """There is no topic, and there are commands in the file."""
+    """The topic is gone, and the file has commands."""
     EMPTIED = "emptied"
-    """There is no command in the topic, and there are commands in the file."""
+    """The topic has no command, and the file has commands."""
     SHORTENED = "shortened"
     """The topic ends before its file does."""
     TRIMMED = "trimmed"
-    """The file has all commands of the topic, and an older file has some that this same topic had before."""
+    """The file has all commands of the topic, and an older file has more commands of the same topic."""
 
     @property
     def is_alarm(self) -> bool:
@@ -28,12 +28,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupView:
-    """`commands` are in the file, `appended` those that this process has added, `missing` those that the topic no
-    longer has. `last_command_ms`: the time of the newest one; `seen_ms`: when the topic was last read to its end; both
-    epoch ms, -1 for never. `flush_s`: seconds until the newest commands were on the disk. `diverged` says for which
-    difference this process has begun a new file, `repairs` what it had to mend; empty for nothing. `older`: the file
-    that has what is missing, where that is not `file`. `undecided`: offsets from the oldest open transaction on, which
-    nobody can read yet, and since when there are any (epoch ms, -1 for none). `is_there`: whether there is a topic."""
+    """The state of a backup. `commands`: in the file; `appended`: by this process; `missing`: no longer in the topic.
+    `last_command_ms`: the time of the newest command; `seen_ms`: when the topic was last read to its end; both epoch
+    ms, -1 for never. `flush_s`: seconds until the newest commands were on disk. `diverged`: the difference that made
+    this process begin a new file; `repairs`: repaired damage; empty for none. `older`: the file with the missing
+    commands, if not `file`. `undecided`: unreadable offsets from the oldest open transaction on, and since when there
+    are any (epoch ms, -1 for none). `is_there`: whether the topic exists."""
 
     topic: str
     verdict: Verdict
