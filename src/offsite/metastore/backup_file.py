@@ -1,8 +1,8 @@
-"""A backup file that is appended to, with its sidecar: every append is on the disk before it is told of.
+"""A backup file with its sidecar, open for appending: every append is on disk before it is reported.
 
-The line goes first and its entry after it, each with a flush to the disk. So a crash leaves at most a torn line, or
-lines without an entry: the next opening cuts off what is torn, and the comparison with the topic, which happens anyway,
-makes the entries anew. A sidecar is never ahead of its file, unless somebody has cut the file.
+The line goes first and its entry second, each flushed to disk. So a crash leaves at most a torn line, or lines without
+entries. The next opening cuts off the torn line, and the regular comparison with the topic creates the missing entries.
+A sidecar is never ahead of its file, unless somebody has cut the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADER_MAX = 64 * KIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A file that is open for appending, what was in it, and what had to be cut off first, in words."""
+    """A file open for appending, its content, and the repairs made first, in words."""
 
     file: BackupFile
     read: ReadBackup
@@ -43,8 +43,8 @@ def sidecar_of(path: Path) -> Path:
 
 
 def load(path: Path) -> ReadBackup:
-    """What a backup file and its sidecar hold. Changes nothing. Raises `BadOption` where there is no file,
-    `BackupFileDamaged` when the sidecar does not begin as one, and what reading a file raises."""
+    """The content of a backup file and its sidecar. Changes nothing. Raises `BadOption` without a file,
+    `BackupFileDamaged` if the sidecar has no valid beginning, and what reading a file raises."""
     if not path.is_file():
         raise BadOption(
             f"there is no file {path}", hint="offsite metastore status --location FOLDER lists what there is"
@@ -60,14 +60,14 @@ def load(path: Path) -> ReadBackup:
 
 
 def load_lines(path: Path) -> ReadBackup:
-    """What its lines hold, as if it had no sidecar. Raises what reading a file raises."""
+    """The content of the lines, as if without a sidecar. Raises what reading a file raises."""
     with wrapped("read", str(path)):
         return read_backup(path.read_bytes(), None)
 
 
 def remove_begun(path: Path) -> bool:
-    """Remove a file that a crash left as it was begun, before it held a command. Returns False, and leaves it, where it
-    holds anything, or is not as we begin one. Raises what removing a file raises."""
+    """Remove a file left by a crash before its first command. Returns False, and keeps the file, if it holds anything
+    or is not in the initial form. Raises what removing a file raises."""
     if path.is_symlink() or path.stat().st_size:
         return False
     try:
@@ -84,7 +84,7 @@ def remove_begun(path: Path) -> bool:
 
 
 def said_header(path: Path) -> Header | None:
-    """What its sidecar says of which topic it is; None where there is none that can be read."""
+    """The header in the sidecar, with the topic; None without a readable header."""
     try:
         with sidecar_of(path).open("rb") as file:
             return Header.decode(file.readline(_HEADER_MAX))
@@ -93,17 +93,18 @@ def said_header(path: Path) -> Header | None:
 
 
 class BackupFile:
-    """Not for several threads, nor for several processes: whoever opens it holds the lock of its folder."""
+    """A backup file open for appending. Not for several threads or processes: the caller holds the lock of the
+    folder."""
 
     def __init__(self, path: Path, chain: str) -> None:
-        """Of files that are there. Raises what opening a file raises."""
+        """For existing files. Raises what opening a file raises."""
         self.path, self._chain = path, chain
         self._file = _Appended(path)
         self._sidecar = _Appended(sidecar_of(path))
 
     @classmethod
     def create(cls, folder: Path, name: BackupName, header: Header) -> BackupFile:
-        """A new, empty file; under the next name where this one is taken. Raises what making a file raises."""
+        """A new, empty file; under the next name if the name is taken. Raises what creating a file raises."""
         with wrapped("make", str(folder / str(name))):
             while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
                 name = name.next()
@@ -111,7 +112,7 @@ class BackupFile:
 
     @classmethod
     def create_named(cls, folder: Path, name: str, header: Header) -> BackupFile:
-        """A new, empty file with that name. Raises `StoreUnreachable` where there is one, and as `create`."""
+        """A new, empty file with that name. Raises `StoreUnreachable` if it exists, and as `create`."""
         path = folder / name
         with wrapped("make", str(path)):
             _make(path, b"")
@@ -121,8 +122,8 @@ class BackupFile:
 
     @classmethod
     def open(cls, path: Path, header: Header) -> Opened:
-        """The file, after what a crash left torn at its end is cut off; a damaged file is left as it is. `header`: of
-        its sidecar, where it has none. Raises as `load`, and what writing a file raises."""
+        """The file, with a torn end cut off; a damaged file stays as it is. `header`: for a new sidecar, if there is
+        none. Raises as `load`, and what writing a file raises."""
         read = load(path)
         repairs = list(_mend_end(path, read))
         with wrapped("write", str(path)):
@@ -142,28 +143,28 @@ class BackupFile:
         return self._file.size_bytes
 
     def is_there(self) -> bool:
-        """Whether the file and its sidecar still are."""
+        """Whether the file and its sidecar still exist."""
         return self.path.exists() and sidecar_of(self.path).exists()
 
     def check_untouched(self) -> None:
-        """Raises `BackupFileChanged` when another has written to the file or its sidecar."""
+        """Raises `BackupFileChanged` if another program has written to the file or its sidecar."""
         self._file.check_untouched()
         self._sidecar.check_untouched()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add commands; they are on the disk when this returns, and none is added when it raises. Raises
-        `BackupFileChanged` when another has written to the file, and what writing a file raises."""
+        """Append commands. On return the commands are on disk; on an error none is appended. Raises `BackupFileChanged`
+        if another program has written to the file, and what writing a file raises."""
         entries = self._entries(records, self._chain)
         self._file.append(b"".join(each.line.text + _BREAK for each in entries if each.line))
         self._describe(entries)
 
     def describe(self, records: Sequence[Record]) -> None:
-        """Add entries alone, for commands whose lines are in the file already. Raises as `append`."""
+        """Append entries alone, for commands with lines already in the file. Raises as `append`."""
         self._describe(self._entries(records, self._chain))
 
     def describe_anew(self, header: Header, records: Sequence[Record]) -> None:
-        """Put another sidecar in the place of this one, which is kept beside it: for a topic that holds the same
-        commands elsewhere. Raises `BackupFileDamaged` when they are not those of the file's lines, and as `append`."""
+        """Replace the sidecar, and keep the old one beside it: for a topic with the same commands at other offsets.
+        Raises `BackupFileDamaged` if the commands are not those of the file's lines, and as `append`."""
         self.check_untouched()
         sidecar, first = sidecar_of(self.path), header.encode()
         entries = self._entries(records, first_chain(first))
@@ -232,7 +233,7 @@ class _Appended:
         os.close(self._file)
 
     def check_untouched(self) -> None:
-        """KsqlDB puts another file in the place of its own with every write; an editor does so too."""
+        """KsqlDB replaces its own file with every write; an editor does so too."""
         ours = os.fstat(self._file)
         try:
             is_ours = os.path.samestat(self._path.stat(), ours)
@@ -255,14 +256,14 @@ def _make(path: Path, data: bytes) -> None:
 
 
 def _write_all(file: int, data: bytes) -> None:
-    """A disk that is nearly full takes a part, and says so by nothing but the number of bytes."""
+    """A nearly full disk writes only a part, and reports it only by the number of bytes."""
     written = 0
     while written < len(data):
         written += os.write(file, memoryview(data)[written:])
 
 
 def _mend_end(path: Path, read: ReadBackup) -> Iterator[str]:
-    """Give the last line its line break, or cut it off where it is torn. What may be a whole command (of a file without
+    """Add a missing line break to the last line, or cut off a torn line. A possibly whole command (in a file without
     entries), and the entry of a torn line, are kept beside the file."""
     if len(read.problems) > len(read.without_line) or len(read.without_line) > 1:
         return
@@ -291,7 +292,7 @@ def _end_line(path: Path) -> None:
 
 
 def _cut(path: Path, size_bytes: int, *, keep: bool = False) -> None:
-    """Cut the file off there; `keep`: with what was cut off in a file beside it."""
+    """Cut the file off at that size; `keep`: keep the cut bytes in a file beside it."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if keep:
@@ -304,7 +305,7 @@ def _cut(path: Path, size_bytes: int, *, keep: bool = False) -> None:
 
 
 def _cut_sidecar(path: Path, number: int) -> None:
-    """Cut its entries off from the one with that number on, counted from 1; they are kept beside it."""
+    """Cut off the sidecar's entries from that number on, counted from 1; the cut entries are kept beside it."""
     sidecar = sidecar_of(path)
     with wrapped("write", str(sidecar)):
         whole = sidecar.read_bytes()
@@ -313,8 +314,8 @@ def _cut_sidecar(path: Path, number: int) -> None:
 
 
 def _free_name(path: Path, suffix: str) -> Path:
-    """A name beside `path` that is not taken: a crash after an earlier copy was kept, or an earlier cut at the same
-    place, must not stand in the way of this one."""
+    """An unused name beside `path`. An earlier copy left by a crash, or an earlier cut at the same place, must not
+    block a new one."""
     names = (path.with_name(f"{path.name}{suffix}{f'-{number}' if number else ''}") for number in count())
     return next(each for each in names if not os.path.lexists(each))
 

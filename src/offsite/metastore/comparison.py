@@ -1,7 +1,7 @@
-"""Is the command topic what was backed up? Command by command, in the topic's order, never by offset. Pure.
+"""Compares the command topic with the backup: command by command, in the topic's order, never by offset. Pure.
 
-Offsets say nothing: a topic that was restored has others, and the same commands. Only key and value count, for they
-are what a restore by ksqlDB's own tool keeps.
+Offsets prove nothing: a restored topic has the same commands at other offsets. Only key and value count, because a
+restore by ksqlDB's own tool keeps only key and value.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from offsite.metastore.reading import Command
 
 
 class Seen(Enum):
-    """What a command of the topic is to the file."""
+    """How a command of the topic relates to the file."""
 
     KNOWN = "known"
     UNDESCRIBED = "undescribed"
-    """It is in the file, and has no entry in the sidecar; or neither, where a file is without entries and the command
-    is one that has no line."""
+    """The command is in the file, without an entry in the sidecar; or, in a file without entries, the command has no
+    line at all."""
     NEW = "new"
-    """The file ends before it."""
+    """The file ends before the command."""
     DIFFERENT = "different"
-    """The file has another one in its place."""
+    """The file has another command in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first command that differs. `number` counts from 1 in the topic's order, `line` in the file, 0 for a command
-    without one; `offset` is where the topic has another."""
+    """The first differing command. `number` counts from 1 in the topic's order, `line` in the file, 0 for a command
+    without a line; `offset`: the differing command's offset in the topic."""
 
     number: int
     line: int
@@ -43,20 +43,20 @@ class Difference:
 
 
 class Comparison:
-    """Takes the commands of a topic one after the other, from its first."""
+    """Takes the commands of a topic one after the other, from the first."""
 
     def __init__(self, stored: Sequence[Command], *, by_bytes: bool = True) -> None:
-        """`by_bytes`: a line without an entry counts as the command only where we would write the very same line. Else
-        it does where it says the same, as ksqlDB's does with a colon in a key."""
+        """`by_bytes`: a line without an entry matches a command only if offsite would write the identical line.
+        Otherwise equal content is enough, such as ksqlDB's line with a colon in the key."""
         self._stored, self._by_bytes = stored, by_bytes
         self._met = 0
         self.taken = 0
         self.moved = False
-        """Whether a command that is in the file was met at another offset than its entry names."""
+        """Whether a command of the file was found at another offset than its entry names."""
         self.difference: Difference | None = None
 
     def take(self, record: Record) -> Seen:
-        """What the next command of the topic is. After a difference nothing more may be taken."""
+        """Compare the next command of the topic. After a difference no more commands may be taken."""
         self.taken += 1
         if self._met == len(self._stored):
             return Seen.NEW

@@ -1,4 +1,5 @@
-"""Copies of what a topic held before it was replaced: files as backups are, under names that no backup takes up."""
+"""Copies of a topic's content before its replacement: files in the form of backups, under names outside of the backups'
+names."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _SUFFIX = ".replaced"
 
 
 def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
-    """Write the commands into a new file in `folder`, and read it again. Raises `BackupFileDamaged` when it does not
-    hold them then, and what writing a file raises."""
+    """Write the commands into a new file in `folder`, and read the file again. Raises `BackupFileDamaged` if it does
+    not hold the commands, and what writing a file raises."""
     with BackupFile.create_named(folder, f"{header.topic}_{header.created_at_ms}{_SUFFIX}", header) as file:
         file.append(records)
     read = load(file.path)

@@ -1,4 +1,4 @@
-"""The folder of backup files: made for its owner alone, listed, and locked for one writer a topic."""
+"""The folder of backup files: created for its owner alone, listed, and locked for one writer per topic."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder where it is missing. Raises `BadOption` where it is no folder or may not be used, and what making
-    one raises."""
+    """Create the folder if missing. Raises `BadOption` if the path is no folder or may not be used, and what creating a
+    folder raises."""
     with wrapped("make", str(folder)):
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -27,8 +27,8 @@ def make_folder(folder: Path) -> None:
 
 
 def exposed(path: Path) -> str:
-    """A warning where others than the owner may read a file or folder: the commands of a metastore can hold secrets.
-    Empty where they may not."""
+    """A warning if others than the owner may read a file or folder: the commands of a metastore can hold secrets. Empty
+    if only the owner may."""
     mode = path.stat().st_mode
     if not mode & _OTHERS:
         return ""
@@ -36,7 +36,7 @@ def exposed(path: Path) -> str:
 
 
 def list_backups(folder: Path, topic: str) -> list[BackupName]:
-    """The backup files of a topic, the oldest first; none where there is no folder."""
+    """The backup files of a topic, oldest first; none without a folder."""
     return backups_of(topic, (each.name for each in folder.iterdir() if each.is_file())) if folder.is_dir() else []
 
 

@@ -1,15 +1,15 @@
 r"""One command as one line of text, `key:value`, for ksqlDB's own tools and for people. Pure.
 
 Two tools read such lines: ksqlDB (class BackupReplayFile) and Kafka's console producer (`parse.key`,
-`key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut it at its *first*
-colon, although a key is JSON text that may well hold one. So a command has a line only where both read back from it
-what the topic holds:
+`key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut the line at its
+*first* colon, although a key is JSON text that may contain a colon. So a command has a line only if both tools read
+from it the command's content:
 
-- its very bytes, as ksqlDB writes them, where that is so, as it nearly always is;
-- else the same JSON in other bytes: a colon inside the key as `\u003a`, white space that breaks lines as blanks;
-- else none: no value or no key (a null), an empty one, text that is not UTF-8, a line break in what is no JSON.
+- the exact bytes, as ksqlDB writes them, if possible, as nearly always;
+- else the same JSON in other bytes: a colon inside the key as `\u003a`, line-breaking white space as blanks;
+- else no line: a null or empty key or value, text that is not UTF-8, a line break outside of JSON.
 
-What is not in the line is in the sidecar: nothing is lost, and no line is broken.
+The sidecar holds everything that the line cannot: no data is lost, and no line is broken.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class Line(NamedTuple):
-    """`text` is without its line feed. `is_exact`: it holds the very bytes of key and value."""
+    """`text` is without the line feed. `is_exact`: the line holds the exact bytes of key and value."""
 
     text: bytes
     is_exact: bool
 
 
 def line_of(key: bytes | None, value: bytes | None) -> Line | None:
-    """The line of a command; None: it has none."""
+    """The line of a command; None if the command has none."""
     if not key or not value:
         return None
     shown_key, shown_value = _shown_key(key), _shown_value(value)
@@ -43,20 +43,21 @@ def line_of(key: bytes | None, value: bytes | None) -> Line | None:
 
 
 def parse_line(text: bytes) -> tuple[bytes, bytes] | None:
-    """The key and the value of a line, also of one that ksqlDB wrote with a colon inside the key; None: it is none."""
+    """The key and the value of a line, also of ksqlDB's line with a colon inside the key; None for other text."""
     if (found := _JSON_TEXT.match(text)) and text[found.end() : found.end() + 1] == SEPARATOR:
         return text[: found.end()], text[found.end() + 1 :]
     return cut_at_first_colon(text)
 
 
 def is_whole_line(text: bytes) -> bool:
-    """Whether a line of ksqlDB is surely all there: its value is a JSON object, and no beginning of one is."""
+    """Whether a line of ksqlDB is surely complete: its value is a JSON object, and no prefix of a JSON object is
+    one."""
     found = parse_line(text)
     return found is not None and isinstance(_json(found[1]), dict)
 
 
 def cut_at_first_colon(text: bytes) -> tuple[bytes, bytes] | None:
-    """How ksqlDB and the console producer read a line."""
+    """Read a line as ksqlDB and the console producer do."""
     key, separator, value = text.partition(SEPARATOR)
     return (key, value) if separator else None
 
@@ -87,7 +88,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _json(data: bytes) -> object:
-    """None for what is no JSON: a line break inside a text of it is none either."""
+    """None for text that is no JSON, including JSON with a line break inside a string."""
     try:
         return parse_json(data)
     except BadJson:

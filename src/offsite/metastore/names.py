@@ -1,8 +1,8 @@
 """Names of backup files and of command topics. Pure.
 
-Two forms: `TOPIC_SECONDS.bak`, as KLIP-31 has it, and `backup_TOPIC_MILLISECONDS`, as ksqlDB writes and finds it (class
-CommandTopicBackupImpl). ksqlDB looks for its file by a name in lower case, and so never finds that of a service whose
-id has upper-case letters; here letters count as they are, and where no file has them so, whatever their case.
+Two forms: `TOPIC_SECONDS.bak`, from KLIP-31, and `backup_TOPIC_MILLISECONDS`, as ksqlDB writes and finds it (class
+CommandTopicBackupImpl). ksqlDB searches for its file by a lower-case name, and so never finds the file of a service id
+with upper-case letters. Here letter case counts; if no file matches exactly, letter case is ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsite.model.untrusted.names import is_topic_name
 _KLIP = re.compile(r"(?P<topic>.+)_(?P<number>[0-9]{1,15})\.bak")
 _KSQLDB = re.compile(r"backup_(?P<topic>.+)_(?P<number>[0-9]{1,18})")
 _MADE_BEFORE_MS = 4_102_444_800_000
-"""The year 2100. A file that says to be of later would be the newest for ever, and is nobody's."""
+"""The year 2100. A file with a later time in its name would be the newest forever, and is foreign."""
 _COMMAND_TOPIC = re.compile(r"_confluent-ksql-(?P<service>.+)_command_topic")
 
 
@@ -28,7 +28,7 @@ class NameForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupName:
-    """The name of a backup file. `made_ms`: when it was begun, epoch ms, by the clock of the machine that did."""
+    """The name of a backup file. `made_ms`: when the file was begun, epoch ms, by the clock of its machine."""
 
     topic: str
     made_ms: int
@@ -40,14 +40,14 @@ class BackupName:
         return f"{self.topic}_{self.made_ms // 1000}.bak"
 
     def next(self) -> BackupName:
-        """The first name after this one."""
+        """The first name after this name."""
         step_ms = 1 if self.form is NameForm.KSQLDB else 1000
         return BackupName(topic=self.topic, made_ms=self.made_ms + step_ms, form=self.form)
 
 
 def parse_name(text: str) -> BackupName | None:
-    """None: it is not the name of a backup file (a sidecar's is none, nor that of a file ksqlDB works with, nor one
-    that we would write otherwise)."""
+    """None if the text is not the name of a backup file. Excludes sidecars, working files of ksqlDB, and non-canonical
+    names."""
     for form, pattern, unit_ms in ((NameForm.KSQLDB, _KSQLDB, 1), (NameForm.KLIP, _KLIP, 1000)):
         if found := pattern.fullmatch(text):
             name = BackupName(topic=found["topic"], made_ms=int(found["number"]) * unit_ms, form=form)
@@ -57,8 +57,8 @@ def parse_name(text: str) -> BackupName | None:
 
 
 def backups_of(topic: str, names: Iterable[str]) -> list[BackupName]:
-    """The backup files of a topic among the names of a folder, the oldest first. Where none has the topic's letters as
-    they are, those in other cases, if all of them agree."""
+    """The backup files of a topic among the names of a folder, oldest first. If no name has the topic's letter case:
+    names in other cases, if all agree."""
     found = sorted(filter(None, map(parse_name, names)), key=lambda name: (name.made_ms, name.form))
     exact = [name for name in found if name.topic == topic]
     alike = [name for name in found if name.topic.lower() == topic.lower()]
@@ -71,6 +71,6 @@ def topic_of_service(service_id: str) -> str:
 
 
 def service_of_topic(topic: str) -> str:
-    """The service id in the name of a command topic; empty where the topic is named otherwise."""
+    """The service id in the name of a command topic; empty for other names."""
     found = _COMMAND_TOPIC.fullmatch(topic)
     return found["service"] if found else ""

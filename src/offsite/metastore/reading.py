@@ -1,9 +1,9 @@
-"""A backup file and its sidecar, read as commands, with all that is wrong with them. Pure.
+"""Reads a backup file and its sidecar as commands, with all problems. Pure.
 
-Whatever is found is told, and reading goes on: one damaged line must not hide the thousands after it.
+Problems are reported, and reading goes on: one damaged line must not hide the thousands after it.
 
-What an editor changes around a command is no part of it: a byte order mark before the first line, a carriage return
-before a line break, a last line without one. That last line counts where nothing of it can be missing.
+An editor's changes around a command are no part of the command: a byte order mark before the first line, a carriage
+return before a line break, a last line without a line break. Such a last line counts if it is certainly complete.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class Command(NamedTuple):
-    """A command as it was stored. `number` counts from 1 in the topic's order, `line` in the file; line 0: it has none.
-    Not `described`, it has no entry in a sidecar: then its offset and time are `UNKNOWN`, and `text` is its line."""
+    """A command as stored. `number` counts from 1 in the topic's order, `line` in the file; line 0: without a line. Not
+    `described`: without an entry in a sidecar; offset and time are then `UNKNOWN`, and `text` is the line."""
 
     number: int
     line: int
@@ -33,7 +33,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where: `line` counts from 1 in the backup file, 0: it is about none of its lines."""
+    """A problem and its place: `line` counts from 1 in the backup file, 0: about no line."""
 
     line: int
     what: str
@@ -41,8 +41,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBackup:
-    """`chain` is that of the last entry, "" without a sidecar. `lines` and `entries` are the whole ones; `size_bytes`
-    and `sidecar_bytes` end where the last whole one does, `torn_bytes` and `torn_sidecar_bytes` come after it."""
+    """The content of a backup file and its sidecar. `chain`: of the last entry, "" without a sidecar. `lines` and
+    `entries`: complete ones only; `size_bytes` and `sidecar_bytes` end after the last complete one, `torn_bytes` and
+    `torn_sidecar_bytes` follow."""
 
     header: Header | None
     commands: Sequence[Command]
@@ -55,15 +56,15 @@ class ReadBackup:
     torn_bytes: int
     torn_sidecar_bytes: int
     without_line: Sequence[int]
-    """The entries, counted from 1, that have a line which is not in the file."""
+    """The entries, counted from 1, whose line is missing in the file."""
     lacks_break: bool
-    """Behind the last line break is a whole line: that of the first of them (then its bytes are the torn ones), or, of
-    a file without a sidecar, one that is told as a command."""
+    """After the last line break there is a complete line: the line of the first entry in `without_line` (its bytes are
+    then the torn ones), or, in a file without a sidecar, one that counts as a command."""
 
 
 def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:
-    """The commands in the bytes of a file and of its sidecar, None where there is no sidecar. Raises `BadEntry` when
-    the sidecar does not begin as one of ours."""
+    """The commands in the bytes of a file and of its sidecar, None without a sidecar. Raises `BadEntry` if the sidecar
+    has no valid beginning."""
     lines, torn = _whole_lines(data)
     if (
         is_ended := sidecar is None
@@ -123,7 +124,7 @@ class _Reader:
                 yield Command(number, self._line, plain, described=False, text=text)
 
     def _entries(self) -> Iterator[Stored | None]:
-        """Those of the sidecar; None for one that cannot be read, where a line is left for it."""
+        """The entries of the sidecar; None for an unreadable entry, if a line is left for it."""
         read: list[Stored | None] = []
         for number, data in enumerate(self._described[1:], 1):
             try:

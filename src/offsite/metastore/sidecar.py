@@ -1,9 +1,10 @@
-"""What a line cannot hold: a JSON line for each command, chained by hashes, beside the backup file. Pure.
+"""The content that a line cannot hold: one JSON line per command, chained by hashes, beside the backup file. Pure.
 
-The first line is the header. Each further one is a command in the topic's order: offset, time, headers; whether it has
-a line in the file; its bytes where that line does not hold them exactly. `chain` is the SHA-256 over the chain before,
-the entry itself and the command's line: so each byte of both files counts, and the first entry that is wrong names the
-line that is damaged. A chain without a key finds damage; who can write both files can also forge both.
+The first line is the header. Each further line is a command in the topic's order: offset, time, headers; whether the
+command has a line in the file; key and value if the line does not hold their exact bytes. `chain` is the SHA-256 over
+the previous chain, the entry itself and the command's line. So each byte of both files counts, and the first wrong
+entry names the damaged line. A chain without a key finds damage; anyone with write access to both files can also forge
+both.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ SUFFIX = ".meta.jsonl"
 
 
 class BadEntry(ValueError):
-    """A line of a sidecar that is not one of ours, or of a newer format."""
+    """A foreign line in a sidecar, or a line of a newer format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Of which topic the file is. `cluster_id` and `topic_id` are empty where they are not known, `replication_factor`
-    is 0. `configs`: the topic's own settings when the file was begun; empty where they may not be read."""
+    """The topic of the file. `cluster_id` and `topic_id` are empty if unknown, `replication_factor` is 0. `configs`:
+    the topic's own settings at the beginning of the file; empty without the right to read them."""
 
     topic: str
     cluster_id: str
@@ -68,7 +69,7 @@ _HEADER = ("topic", "cluster_id", "topic_id", "created_at_ms", "created_by", "re
 
 
 class Entry(NamedTuple):
-    """One command. `line`: its line in the file, None: it has none."""
+    """One command. `line`: its line in the file, None without one."""
 
     record: Record
     line: Line | None
@@ -80,31 +81,31 @@ def first_chain(header: bytes) -> str:
 
 
 def entry_of(record: Record, chain: str) -> Entry:
-    """The entry that follows one with `chain`."""
+    """The entry after an entry with `chain`."""
     line = line_of(record.key, record.value)
     return Entry(record, line, _chained(chain, _fields(record, line), line))
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Its line in the sidecar, without the line feed."""
+    """The entry's line in the sidecar, without the line feed."""
     return _text({**_fields(entry.record, entry.line), "chain": entry.chain})
 
 
 class Stored(NamedTuple):
-    """An entry as it was read: it becomes a command together with its line."""
+    """An entry as read; with its line it becomes a command."""
 
     fields: Mapping[str, JsonValue]
     chain: str
     has_line: bool
 
     def with_line(self, text: bytes | None) -> Entry:
-        """The entry. Raises `BadEntry` when the line is not the one that it was made for."""
+        """The entry. Raises `BadEntry` if the line does not belong to the entry."""
         record = _record(JsonObject(fields=self.fields, damaged=BadEntry), text)
         line = None if text is None else Line(text, "key" not in self.fields)
         return Entry(record, line, self.chain)
 
     def follows(self, chain: str, text: bytes | None) -> bool:
-        """Whether the chain before it and its line are those that it was made with."""
+        """Whether the entry was made with this previous chain and this line."""
         line = None if text is None else Line(text, is_exact=True)
         return _chained(chain, self.fields, line) == self.chain
 
