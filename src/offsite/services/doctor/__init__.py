@@ -1,2 +1,2 @@
-"""Checks of what usually goes wrong, each with a verdict and a cure. Nothing on the cluster is changed, and nothing is
-left in the store."""
+"""Checks for frequent problems, each with a verdict and a cure. Changes nothing on the cluster, and leaves nothing in
+the store."""

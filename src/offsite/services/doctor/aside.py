@@ -1,6 +1,6 @@
-"""Work that may hang, done aside: whoever waits for it waits so long and no longer.
+"""Runs work that may hang in separate threads, with a time limit for the waiting caller.
 
-Threads that are late are left behind. They are daemons, so they hold up no end of the process.
+Late threads are left behind. They are daemon threads, and do not delay the end of the process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ THREADS_MAX = 16
 
 
 class TooLateError(Exception):
-    """Something has not ended within its time."""
+    """A function did not return within its time."""
 
 
 def within(function: Callable[[], T], *, limit_s: float, name: str) -> T:
-    """The result of `function`, called in a thread of its own. Raises what it raises, and `TooLateError` when it
-    takes longer than `limit_s` seconds."""
+    """The result of `function`, called in a thread of its own. Raises the function's error, and `TooLateError` after
+    `limit_s` seconds."""
     ends: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     threading.Thread(target=_put_end, args=(function, ends), name=f"offsite-doctor-{name}", daemon=True).start()
     try:
@@ -40,8 +40,8 @@ def within(function: Callable[[], T], *, limit_s: float, name: str) -> T:
 def each_within(
     function: Callable[[ItemT], T], items: Iterable[ItemT], *, limit_s: float, clock: Clock
 ) -> Mapping[ItemT, T]:
-    """Item → what `function` says of it, asked of several at a time. Items that took too long are absent. `function`
-    raises nothing."""
+    """Item → result of `function`, called for several items at a time. Late items are absent. `function` must not
+    raise."""
     waiting: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[ItemT, T]] = queue.SimpleQueue()
     wanted = list(dict.fromkeys(items))

@@ -1,4 +1,4 @@
-"""Brokers: as they are named by who asks, as they name themselves, and as Spark's workers see them."""
+"""Brokers: at the addresses given by the user, at their advertised addresses, and from Spark's workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offsite.services.doctor.parts import Parts
 from offsite.services.doctor.reach import Reached, SeenByWorker, reach_each, reach_from_worker
 
 BROKERS_MAX = 200
-"""Brokers that are each tried; more are not seen in practice, and an answer may name any number."""
+"""Brokers probed at most. More do not occur in practice, and an answer may name any number."""
 WORKER_TASKS_MAX = 8
 ADVERTISED = (
     "set advertised.listeners of that broker to a name and port that this machine and the Spark workers reach: clients "
@@ -24,7 +24,7 @@ ADVERTISED = (
 
 
 def configuration(parts: Parts) -> Finding:
-    """Whether the configuration can be used as it stands. Raises `BadKafkaConfig`."""
+    """Whether the configuration is usable. Raises `BadKafkaConfig`."""
     cluster = parts.cluster
     config = cluster.config
     said = f"{len(config.bootstrap)} bootstrap addresses, {config.security_protocol}"
@@ -37,7 +37,7 @@ def configuration(parts: Parts) -> Finding:
 
 
 def bootstrap(parts: Parts) -> Finding:
-    """Whether the brokers that were named answer this machine."""
+    """Whether the given brokers answer this machine."""
     found = reach_each(parts.config, parts.config.bootstrap[:BROKERS_MAX], parts.clock)
     wrong = [each.error for each in found.values() if each.error is not None]
     if len(wrong) == len(found):
@@ -49,7 +49,7 @@ def bootstrap(parts: Parts) -> Finding:
 
 
 def advertised(parts: Parts) -> Finding:
-    """Whether each broker is reached by the name that it tells, and is of the same cluster there."""
+    """Whether each broker is reachable at its advertised address, and belongs to the same cluster."""
     metadata = parts.metadata
     brokers = _some(metadata.brokers.values())
     if not brokers:
@@ -67,7 +67,7 @@ def advertised(parts: Parts) -> Finding:
 
 
 def understood(parts: Parts) -> Finding:
-    """Whether the brokers understand what offsite asks them."""
+    """Whether the brokers support offsite's requests."""
     brokers = _some(parts.metadata.brokers.values())
     found = reach_each(parts.config, [each.address for each in brokers], parts.clock).values()
     answered = [each for each in found if each.error is None]
@@ -119,7 +119,7 @@ def _problem(found: Reached, cluster_id: str) -> str:
 
 
 def _is_own(parts: Parts, brokers: Iterable[Broker]) -> bool:
-    """Whether brokers call themselves localhost, to us who are elsewhere."""
+    """Whether brokers advertise localhost to a remote client."""
     return any(is_loopback(each.address.host) for each in brokers) and not any(map(_stays_here, parts.config.bootstrap))
 
 

@@ -1,7 +1,7 @@
-"""What a check is, and what it finds. Pure.
+"""A check and its result. Pure.
 
-`ok` is said of what was seen to work, never of what was not seen to fail: where nothing can be seen, a check is
-`skipped`, and says why.
+`ok` states that something was seen to work, never merely that nothing was seen to fail. If nothing can be seen, a check
+is `skipped`, with the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from offsite.model.untrusted.printable import printable
 PartsT_contra = TypeVar("PartsT_contra", contravariant=True)
 
 SAID_MAX = 600
-"""Characters of one sentence of ours: brokers and stores tell parts of it, and may tell anything."""
+"""Characters of one sentence: parts of it come from brokers and stores, which may send anything."""
 NAMED_MAX = 5
 """Brokers, topics or groups named in one sentence."""
 GENERAL, CONFIGURATION = OffsiteError.exit_code, UserError.exit_code
 KAFKA, STORE, RIGHTS = KafkaUnavailable.exit_code, StoreUnavailable.exit_code, Denied.exit_code
-"""Exit codes of a check that failed without an error that has one of its own."""
+"""Exit codes of failed checks without an error of their own."""
 _OWN_CODES = (UserError, NoRepository, KafkaUnavailable, StoreUnavailable, Denied)
 
 
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 
 class Need(StrEnum):
-    """What has to be given for a check."""
+    """A prerequisite of a check."""
 
     CLUSTER = "a cluster"
     REPOSITORY = "a repository"
@@ -45,8 +45,8 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found: a verdict, what was seen, and what to do about it (empty where nothing is to be done).
-    `exit_code`: of a failure, None for that of the check."""
+    """The result of one check: a verdict, the observation, and the cure (empty if there is nothing to do). `exit_code`:
+    of a failure, None for the check's own."""
 
     verdict: Verdict
     said: str
@@ -56,8 +56,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[PartsT_contra]):
-    """`after`: ids of checks without whose success this one could only fail for the same reason. `limit_s`: seconds
-    after which it has failed. `exit_code`: of a failure that is no error of another kind."""
+    """One check. `after`: ids of checks that must succeed first, because this check would fail for the same reason.
+    `limit_s`: seconds until the check has failed. `exit_code`: of a failure without an error of another kind."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class Check(Generic[PartsT_contra]):
 
 
 class NotMeasurable(Exception):  # an outcome, not an error
-    """Raised by a check that cannot see what it is about."""
+    """Raised by a check that cannot observe its subject."""
 
     def __init__(self, said: str, *, cure: str = "") -> None:
         super().__init__(said)
@@ -93,12 +93,12 @@ def skipped(said: str, *, cure: str = "") -> Finding:
 
 
 def of_error(error: OffsiteError) -> Finding:
-    """The failure that an error of ours is, with its id and the exit code of its kind."""
+    """The failure for an error of offsite, with the error's id and exit code."""
     code = error.exit_code if isinstance(error, _OWN_CODES) else None
     return failed(f"{error.id}: {error.message}", cure=error.hint, exit_code=code)
 
 
 def bounded(text: str) -> str:
-    """The `text` in one line that may be shown anywhere, cut where it is too long."""
+    """The `text` in one printable line, cut if too long."""
     line = printable(text)
     return line if len(line) <= SAID_MAX else f"{line[:SAID_MAX]}…"

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are made: what others stand on comes first."""
+"""All checks, in the order of execution: prerequisites come first."""
 
 from __future__ import annotations
 

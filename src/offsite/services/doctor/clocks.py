@@ -1,4 +1,4 @@
-"""Clocks: this machine's against the store's and the cluster's. Both are told only by what was written just now."""
+"""Clocks: compares this machine's clock with the store's and the cluster's, only by fresh writes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from offsite.services.doctor.parts import Parts
 
 GROUPS_TOPIC = "__consumer_offsets"
 ROUNDED_MS = 1_000
-"""Object stores tell whole seconds."""
+"""Object stores report whole seconds."""
 NOTICED_MS = 30_000
 CURE = "let NTP set the clocks of all machines"
 
 
 def of_store(parts: Parts) -> Finding:
-    """How far this machine's clock and the store's are apart: an object is put, and the store says when that was."""
+    """The difference between this machine's clock and the store's, measured by the modification time of a fresh
+    object."""
     began_ms = parts.clock.now_ms()
     key = parts.probe_key()
     try:
@@ -38,8 +39,8 @@ def of_store(parts: Parts) -> Finding:
 
 
 def of_cluster(parts: Parts) -> Finding:
-    """Whether the brokers' clocks are near: they stamp the commits of consumer groups, and tell whether there are some
-    behind a time. Kafka has no request that tells the time."""
+    """Whether the brokers' clocks are close. Brokers stamp the commits of consumer groups, and can find commits after a
+    given time. Kafka has no request for the time itself."""
     topic = parts.router.metadata([GROUPS_TOPIC]).topics.get(GROUPS_TOPIC)
     partitions = (
         [TopicPartition(topic=GROUPS_TOPIC, partition=each.partition) for each in topic.partitions] if topic else []
@@ -57,7 +58,7 @@ def of_cluster(parts: Parts) -> Finding:
 
 
 def _stamped_since(parts: Parts, partitions: Sequence[TopicPartition], time_ms: int) -> list[int]:
-    """The stamps of the first records at or after a time, of the partitions that have one."""
+    """The timestamps of the first records at or after a time, one for each partition with such a record."""
     shares = parts.router.by_leader(partitions)
     answers = parts.router.call_each({node: list_offsets_request(share, time_ms) for node, share in shares.items()})
     return [
@@ -69,7 +70,7 @@ def _stamped_since(parts: Parts, partitions: Sequence[TopicPartition], time_ms: 
 
 
 def _outside(time_ms: int, start_ms: int, end_ms: int) -> int:
-    """How far a time lies after `[start_ms, end_ms]`, negative before it, 0 within."""
+    """How far a time lies after `[start_ms, end_ms]`, negative before, 0 within."""
     return max(0, time_ms - end_ms) + min(0, time_ms - start_ms)
 
 

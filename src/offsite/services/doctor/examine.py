@@ -1,4 +1,4 @@
-"""The examination: all checks in their order, each within its time, whatever becomes of the others."""
+"""The examination: all checks in order, each within its time, independent of other checks' failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LACKING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """One check: `said` is what was seen, `cure` what to do about it (empty where nothing is to be done)."""
+    """One check: `said` is the observation, `cure` the remedy (empty if there is nothing to do)."""
 
     id: str
     verdict: Verdict
@@ -43,8 +43,8 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All checks, in the order in which they were made. `ok`: none of them failed. `exit_code`: 0, or that of the first
-    one that failed (2 configuration, 10 no repository, 15 Kafka, 16 store, 17 rights, 1 else)."""
+    """All checks, in the order of execution. `ok`: no check failed. `exit_code`: 0, or that of the first failed check
+    (2 configuration, 10 no repository, 15 Kafka, 16 store, 17 rights, 1 else)."""
 
     ok: bool
     checks: tuple[CheckReport, ...]
@@ -52,7 +52,7 @@ class Examination:
 
 
 OnReport = Callable[[str, CheckReport], None]
-"""Told the title and the outcome of each check as it ends."""
+"""Receives the title and the report of each check as it ends."""
 
 
 def examine(
@@ -62,8 +62,8 @@ def examine(
     parts: Parts | None = None,
     checks: tuple[Check[Parts], ...] = CHECKS,
 ) -> Examination:
-    """Make all checks. Raises nothing: what goes wrong is what is found. Nothing on the cluster is changed; what is put
-    into the store is removed again."""
+    """Run all checks. Raises nothing: problems become results. Changes nothing on the cluster, and removes its objects
+    from the store."""
     examined = parts or Parts(request)
     found: dict[str, Finding] = {}
     reports: list[CheckReport] = []

@@ -24,13 +24,13 @@ OPEN_FILES_MIN = 1024
 PROCESSES_MIN = 1024
 """Each thread counts, and Spark's JVM has hundreds."""
 LITTLE_BYTES = GIB
-"""A shuffle, a sandbox, or a segment per worker still fit into this much."""
+"""Enough for a shuffle, a sandbox, or a segment per worker."""
 NOTHING_BYTES = 64 * MIB
 _UNLIMITED = -1
 
 
 def versions(_: Parts) -> Finding:
-    """Whether the versions at hand are those that offsite is made for."""
+    """Whether offsite supports the installed versions."""
     try:
         spark = version("pyspark")
     except PackageNotFoundError:
@@ -44,13 +44,13 @@ def versions(_: Parts) -> Finding:
 
 
 def java(_: Parts) -> Finding:
-    """Whether there is a Java that Spark runs on. Raises `JavaMissing`."""
+    """Whether a Java for Spark is installed. Raises `JavaMissing`."""
     found = find_java()
     return ok(f"Java {found.major} at {found.launcher}")
 
 
 def limits(_: Parts) -> Finding:
-    """Whether enough files and processes may be opened."""
+    """Whether the limits of open files and processes are high enough."""
     try:
         import resource
     except ImportError:
@@ -68,7 +68,7 @@ def limits(_: Parts) -> Finding:
 
 
 def space(parts: Parts) -> Finding:
-    """Whether there is room where Spark keeps temporary files, and in the repository's folder."""
+    """Whether there is free space for Spark's temporary files, and in the repository's folder."""
     places = {"temporary files": Path(tempfile.gettempdir())}
     if parts.request.repo is not None and isinstance(parts.store, PosixStore) and parts.store.root.is_dir():
         places["repository"] = parts.store.root
@@ -82,8 +82,8 @@ def space(parts: Parts) -> Finding:
 
 
 def memory(_: Parts) -> Finding:
-    """Whether this machine can remember which heads it saw, and where: without that no store that was put back is
-    noticed, and nothing is collected that was let go."""
+    """Whether this machine can remember the heads it saw, and where. Without the memory no replaced store is noticed,
+    and no expired data is collected."""
     try:
         place = memory_root()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The folder of a metastore's backup files: whether it can be used, by its owner alone, and what is in it is whole."""
+"""The folder of a metastore's backup files: whether it is usable, private, and its files are whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsite.services.metastore.status import metastore_status
 
 
 def files(parts: Parts) -> Finding:
-    """Whether backups can be written there, and those that are there are sound."""
+    """Whether backups can be written into the folder, and the existing ones are sound."""
     check(parts.request.metastore is not None, "a check of a metastore is made where one was given")
     folder = Path(parts.request.metastore or "")
     if not folder.is_dir():

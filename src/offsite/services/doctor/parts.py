@@ -1,6 +1,6 @@
-"""What the checks look at: the cluster, the store and Spark, each made when a check first asks for it.
+"""The subjects of the checks: the cluster, the store and Spark, each created on first use.
 
-All of them are told to give up early: a doctor says that something does not answer, and does not wait until it does.
+All clients give up early: a doctor reports that a service does not answer, and does not wait for it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _CLOSE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorRequest:
-    """What to examine; what is not given is skipped. `topics`: those whose rights are needed, None for whatever can be
-    seen. `start_spark`: whether a JVM may be started. `write`: whether objects may be put into the store, and removed
+    """What to examine; a missing part is skipped. `topics`: the topics whose rights are needed, None for all visible
+    topics. `start_spark`: whether a JVM may be started. `write`: whether objects may be put into the store, and removed
     again. `metastore`: the folder of the backup files of command topics."""
 
     repo: str | None = None
@@ -64,7 +64,7 @@ class DoctorRequest:
 
 
 class Parts:
-    """The parts of one examination. `make_cluster` and `make_runner` stand for other ones in tests."""
+    """The subjects of one examination. Tests replace `make_cluster` and `make_runner`."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Parts:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """Raises `BadKafkaConfig`. Asks nothing of the cluster."""
+        """Raises `BadKafkaConfig`. Sends no request to the cluster."""
         return self._make_cluster()
 
     @cached_property
     def config(self) -> KafkaConfig:
-        """As given, but impatient."""
+        """The given configuration with short timeouts."""
         given = self.cluster.config
         return replace(given, request_timeout_ms=min(given.request_timeout_ms, ANSWER_MS))
 
@@ -101,12 +101,12 @@ class Parts:
 
     @cached_property
     def metadata(self) -> ClusterMetadata:
-        """The cluster with all topics that may be seen, and what we may do on them. Raises `KafkaUnavailable`."""
+        """The cluster with all visible topics, and the allowed operations. Raises `KafkaUnavailable`."""
         return self.router.metadata(None, operations=True)
 
     @cached_property
     def store(self) -> Store:
-        """Raises `BadRepositoryUrl`. Touches neither network nor disk."""
+        """Raises `BadRepositoryUrl`. Uses neither network nor disk."""
         store = open_store(self.request.repo or "")
         if isinstance(store, CloudStore):
             return replace(store, max_retries=2, retry_timeout_s=STORE_TRIES_S)
@@ -117,13 +117,13 @@ class Parts:
         return self._make_runner()
 
     def probe_key(self) -> str:
-        """The key of an object to put for a moment; removed by `remove_probes`, and by a later doctor at the latest."""
+        """The key of a temporary object; removed by `remove_probes`, or at the latest by a later doctor."""
         key = f"{DOCTOR_PREFIX}{random_id(16)}"
         self._probes.append(key)
         return key
 
     def remove_probes(self) -> None:
-        """Remove what was put, whatever became of it. What cannot be removed now is told in the journal."""
+        """Remove all temporary objects. A failure is logged."""
         while self._probes:
             key = self._probes.pop()
             try:
@@ -132,7 +132,7 @@ class Parts:
                 decided("sweep_failed", key=key, why=f"a later offsite doctor removes it: {error.message}")
 
     def close(self) -> None:
-        """End Spark, if it was begun, and remove what was put. Takes seconds at most."""
+        """End Spark, if started, and remove temporary objects. Takes seconds at most."""
         for name, end in (("probes", self.remove_probes), ("spark", self._end_spark)):
             try:
                 within(end, limit_s=_CLOSE_S, name=name)

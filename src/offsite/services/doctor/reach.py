@@ -1,6 +1,6 @@
-"""One look at one broker: whether it can be reached, what cluster it says it is of, what it understands.
+"""Probes one broker: reachability, cluster id, supported requests.
 
-Runs on the driver and in Spark tasks alike, with the same configuration, so that both tell of the same thing.
+Runs on the driver and in Spark tasks alike, with the same configuration, so the results are comparable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEEDED = {
     Api.CREATE_TOPICS: (topic_changes.CREATE_VERSION, topic_changes.CREATE_VERSION),
     Api.INCREMENTAL_ALTER_CONFIGS: (configs.ALTER_VERSION, configs.ALTER_VERSION),
 }
-"""What backups and restores cannot do without."""
+"""Requests that backups and restores cannot do without."""
 _WANTED = {
     Api.DESCRIBE_CLIENT_QUOTAS: (0, 0),
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
@@ -43,13 +43,13 @@ _WANTED = {
     Api.DESCRIBE_TRANSACTIONS: (0, 0),
     Api.LIST_TRANSACTIONS: (0, 0),
 }
-"""What consistent cuts, replayed transactions and the cluster's settings need besides."""
+"""Further requests for consistent cuts, replayed transactions and the cluster's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """An address that was tried. `error`: why no broker answered there, None where one did: of `cluster_id`, which
-    understands no request of ours in `lacking`, and does without those of `doing_without`."""
+    """The probe of an address. `error`: why no broker answered, None after an answer. The broker belongs to
+    `cluster_id`, lacks the necessary request in `lacking`, and lacks the optional requests in `doing_without`."""
 
     address: Address
     error: OffsiteError | None = None
@@ -60,14 +60,14 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenByWorker:
-    """What one Spark task saw: `reached` from `host`."""
+    """The probes of one Spark task on `host`."""
 
     host: str
     reached: tuple[Reached, ...]
 
 
 def reach(config: KafkaConfig, address: Address) -> Reached:
-    """Connect to `address`, log in, and ask what cluster it is of. Raises nothing."""
+    """Connect to `address`, log in, and request the cluster id. Raises nothing."""
     try:
         with closing(Connection.open(config, address)) as connection:
             version = connection.highest_version(Api.METADATA, metadata.LOWEST_VERSION, metadata.HIGHEST_VERSION)
@@ -85,20 +85,20 @@ def reach(config: KafkaConfig, address: Address) -> Reached:
 
 
 def reach_each(config: KafkaConfig, addresses: Iterable[Address], clock: Clock) -> Mapping[Address, Reached]:
-    """Address → what was seen there; several are tried at a time, for `ANYBODY_S` in all."""
+    """Address → probe; several addresses at a time, `ANYBODY_S` in all."""
     wanted = list(addresses)
     found = each_within(lambda each: reach(config, each), wanted, limit_s=ANYBODY_S, clock=clock)
     return {each: found.get(each) or _late(each) for each in wanted}
 
 
 def reach_from_worker(_: int, *, config: KafkaConfig, addresses: tuple[Address, ...]) -> SeenByWorker:
-    """The same, in a Spark task."""
+    """Probe all addresses from a Spark task."""
     found = reach_each(config, addresses, SystemClock())
     return SeenByWorker(host=platform.node(), reached=tuple(found.values()))
 
 
 def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
-    """What the broker has not, empty where it has it."""
+    """The missing request, empty if supported."""
     try:
         connection.highest_version(api, lowest, highest)
     except KafkaUnavailable as error:  # not yet, or no longer

@@ -1,6 +1,6 @@
-"""Rights on the cluster, by what brokers themselves say that we may do (KIP-430), and by asking.
+"""Rights on the cluster: from the allowed operations reported by brokers (KIP-430), and by requests.
 
-What is not seen proves no right and no lack of one: a list leaves out what we may not see.
+Absence proves neither a right nor a missing right: a list omits invisible entries.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
 """Codes of AclOperation."""
 _NAMES = {READ: "Read", DESCRIBE: "Describe", DESCRIBE_CONFIGS: "DescribeConfigs"}
 GROUPS_MAX = 200
-"""Groups whose offsets are asked for: more would be asked for as the same principal."""
+"""Groups whose offsets are requested: the principal is the same for all groups."""
 CONFIGS_MAX = 50
 
 
 def topics(parts: Parts) -> Finding:
-    """Whether the wanted topics may be described and read, and their settings too. Of topics that nobody named, those
-    that may not are only told."""
+    """Whether the selected topics may be described and read, with their settings. Without a selection, a topic without
+    rights is only a warning."""
     seen, wanted = _seen(parts), parts.request.topics
     chosen = _chosen(parts, seen)
     if wanted is not None and (missing := wanted.missing(seen)):
@@ -49,7 +49,7 @@ def topics(parts: Parts) -> Finding:
 
 
 def groups(parts: Parts) -> Finding:
-    """Whether consumer groups and their offsets can be read."""
+    """Whether consumer groups and their offsets are readable."""
     listed = parts.admin.groups.list()
     sees_all = parts.metadata.allows(DESCRIBE)
     if not listed and not sees_all:
@@ -64,7 +64,7 @@ def groups(parts: Parts) -> Finding:
 
 
 def log_dirs(parts: Parts) -> Finding:
-    """Whether brokers tell sizes."""
+    """Whether brokers report log sizes."""
     if not parts.metadata.allows(DESCRIBE):
         cure = "grant Describe on the cluster; without it plans tell no bytes, and no free space can be foreseen"
         return warning("the sizes of logs may not be seen", cure=cure)
@@ -83,7 +83,7 @@ def log_dirs(parts: Parts) -> Finding:
 
 
 def transactions(parts: Parts) -> Finding:
-    """Whether it can be read what became of transactions."""
+    """Whether the outcomes of transactions are readable."""
     topic = parts.router.metadata([STATE_TOPIC], operations=True).topics.get(STATE_TOPIC)
     cure = (
         f"grant Read and Describe on topic {STATE_TOPIC}: without them nobody can tell which transactions are whole, "
@@ -99,7 +99,7 @@ def transactions(parts: Parts) -> Finding:
 
 
 def outcomes(parts: Parts) -> Finding:
-    """Whether outcomes of transactions may be written. Backups never do that, so the lack of it is nothing bad."""
+    """Whether outcomes of transactions may be written. Backups never write them, so a missing right is no failure."""
     if parts.admin.may_write_outcomes():
         return ok("outcomes of transactions may be written: restores keep offsets of any log")
     return ok(
@@ -113,7 +113,7 @@ def _seen(parts: Parts) -> dict[str, TopicMetadata]:
 
 
 def _chosen(parts: Parts, seen: dict[str, TopicMetadata]) -> Sequence[TopicMetadata]:
-    """The wanted topics among those that are seen; all that are not Kafka's own, where nobody said."""
+    """The selected topics among the visible ones; without a selection all visible topics except Kafka's own."""
     internal = frozenset(name for name, each in seen.items() if each.internal)
     if (wanted := parts.request.topics) is None:
         return [seen[name] for name in sorted(set(seen) - internal)]
@@ -121,7 +121,7 @@ def _chosen(parts: Parts, seen: dict[str, TopicMetadata]) -> Sequence[TopicMetad
 
 
 def _missing(parts: Parts, names: Sequence[str]) -> Finding:
-    """Brokers say of a topic that was named whether it is hidden from us, or not there."""
+    """For a named topic, brokers report whether it is hidden or missing."""
     told = parts.router.metadata(list(names)).topics.values()
     hidden = sorted(each.name for each in told if each.error_code == TOPIC_AUTHORIZATION_FAILED)
     if hidden:

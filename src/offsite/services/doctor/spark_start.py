@@ -1,4 +1,4 @@
-"""Spark: whether it starts, does a task, and what its workers see of disks and of the store."""
+"""Spark: whether it starts and runs a task, and what its workers see of disks and of the store."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from offsite.stores.store import Store
 
 TASKS_MAX = 16
 APART_MS = 60_000
-"""A worker's clock that is off by more makes logs hard to read."""
+"""A worker's clock with a larger difference makes logs hard to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSeen:
-    """What a task tells of where it ran. `free_bytes`: on the fullest of the disks that Spark writes temporary files
-    to."""
+    """The facts about a worker, reported by a task. `free_bytes`: on the fullest disk for Spark's temporary files."""
 
     host: str
     python: str
@@ -39,7 +38,7 @@ class WorkerSeen:
 
 
 def look_around(_: int) -> WorkerSeen:
-    """The task: runs in a worker."""
+    """The task that runs in a worker."""
     return WorkerSeen(
         host=platform.node(),
         python=platform.python_version(),
@@ -51,7 +50,7 @@ def look_around(_: int) -> WorkerSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositorySeen:
-    """What a task read of the repository, or why it could not."""
+    """A task's reading of the repository, or why it failed."""
 
     host: str
     repository_id: str = ""
@@ -59,7 +58,7 @@ class RepositorySeen:
 
 
 def read_repository(_: int, *, store: Store) -> RepositorySeen:
-    """The task: runs in a worker."""
+    """The task that runs in a worker."""
     try:
         return RepositorySeen(host=platform.node(), repository_id=Repository.open(store).descriptor.repository_id)
     except OffsiteError as error:
@@ -67,7 +66,7 @@ def read_repository(_: int, *, store: Store) -> RepositorySeen:
 
 
 def start(parts: Parts) -> Finding:
-    """Start Spark, and run tasks that tell where they ran. Raises `JavaMissing`, `SparkFailed`, `BadOption`."""
+    """Start Spark, and run tasks that report their workers. Raises `JavaMissing`, `SparkFailed`, `BadOption`."""
     began_s, began_ms = parts.clock.monotonic_s(), parts.clock.now_ms()
     seen = parts.runner.run(range(min(TASKS_MAX, parts.runner.slots)), look_around)
     ended_ms, took_s = parts.clock.now_ms(), parts.clock.monotonic_s() - began_s
@@ -87,7 +86,7 @@ def start(parts: Parts) -> Finding:
 
 
 def store(parts: Parts) -> Finding:
-    """Whether workers read the repository that this machine reads."""
+    """Whether workers read the same repository as this machine."""
     expected = Repository.open(parts.store).descriptor.repository_id
     tasks = range(min(TASKS_MAX, parts.runner.slots))
     seen = parts.runner.run(tasks, partial(read_repository, store=parts.store))
@@ -101,6 +100,6 @@ def store(parts: Parts) -> Finding:
 
 
 def _local_folders() -> list[Path]:
-    """Spark tells its Python workers where its own files are."""
+    """Spark tells its Python workers the folders of its temporary files."""
     told = [Path(each) for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each]
     return [each for each in told if each.is_dir()] or [Path(tempfile.gettempdir())]

@@ -1,5 +1,5 @@
-"""The store: whether it lets us do what backups do, and keeps what backups stand on. By objects that are put for a
-moment, under names of their own."""
+"""The store: whether it permits the operations of backups, and keeps its promises. Uses temporary objects, under names
+of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offsite.stores.posix_store import PosixStore
 from offsite.stores.store import PutResult
 
 LEFT_AFTER_MS = 3_600_000
-"""An object of a doctor that is older was left by one that was killed: none takes an hour."""
+"""An older object of a doctor was left by a killed doctor: no doctor takes an hour."""
 LARGE_BYTES = 8 * MIB
 RACERS = 4
 RACE_S = 20.0
@@ -28,7 +28,7 @@ _PART_BYTES = MIB
 
 
 def repository(parts: Parts) -> Finding:
-    """Whether there is a repository that this offsite can read. Raises `RepositoryNotFound`, `FormatTooNew`."""
+    """Whether there is a repository readable by this offsite. Raises `RepositoryNotFound`, `FormatTooNew`."""
     found = Repository.open(parts.store)
     return ok(f"repository {found.descriptor.repository_id} at {parts.store.url}")
 
@@ -50,7 +50,7 @@ def rights(parts: Parts) -> Finding:
 
 
 def create_only(parts: Parts) -> Finding:
-    """Whether of several puts of one name exactly one wins, and stays. Raises `OverwritingStore`."""
+    """Whether exactly one of several puts of one name wins, and stays. Raises `OverwritingStore`."""
     check_place(parts)
     key = parts.probe_key()
     try:
@@ -94,7 +94,7 @@ def large(parts: Parts) -> Finding:
 
 
 def check_place(parts: Parts) -> None:
-    """Raises `NotMeasurable` for a folder that is no repository yet: `init` makes it, and nobody else writes there."""
+    """Raises `NotMeasurable` for a folder that is no repository yet: only `init` writes into such a folder."""
     if not isinstance(parts.store, PosixStore):
         return
     with suppress(Damaged):
@@ -107,7 +107,7 @@ def check_place(parts: Parts) -> None:
 
 
 def _unlike(parts: Parts, key: str, content: bytes) -> Iterable[str]:
-    """In what the store differs from what was put into it."""
+    """The differences between the stored and the written object."""
     store = parts.store
     if store.get(key) != content or store.get_range(key, 8, 8) != content[8:16]:
         yield "what was put is read back as something else"
@@ -143,7 +143,8 @@ def _race(parts: Parts, key: str, contents: list[bytes]) -> dict[bytes, PutResul
 
 
 def _sweep(parts: Parts) -> None:
-    """Remove what killed doctors left. Its age is told by the store's clock alone: by what was put just now."""
+    """Remove objects of killed doctors. Their age is measured only by the store's clock: against the object just
+    put."""
     found = [each for each in parts.store.list(PROBES_PREFIX) if each.key.startswith(DOCTOR_PREFIX)]
     now_ms = max((each.modified_ms for each in found), default=0)
     for each in found:
