@@ -1,4 +1,4 @@
-"""A backup file with its sidecar, open for appending: every append is on disk before it is reported.
+"""A backup file with its sidecar, open for appending: an append is on disk before its report.
 
 The line goes first and its entry second, each flushed to disk. So a crash leaves at most a torn line, or lines without
 entries. The next opening cuts off the torn line, and the regular comparison with the topic creates the missing entries.
@@ -44,7 +44,7 @@ def sidecar_of(path: Path) -> Path:
 
 def load(path: Path) -> ReadBackup:
     """The content of a backup file and its sidecar. Changes nothing. Raises `BadOption` without a file,
-    `BackupFileDamaged` if the sidecar has no valid beginning, and what reading a file raises."""
+    `BackupFileDamaged` if the sidecar has no valid beginning, and errors of reading a file."""
     if not path.is_file():
         raise BadOption(
             f"there is no file {path}", hint="offsite metastore status --location FOLDER lists what there is"
@@ -60,14 +60,14 @@ def load(path: Path) -> ReadBackup:
 
 
 def load_lines(path: Path) -> ReadBackup:
-    """The content of the lines, as if without a sidecar. Raises what reading a file raises."""
+    """The content of the lines, as if without a sidecar. Raises errors of reading a file."""
     with wrapped("read", str(path)):
         return read_backup(path.read_bytes(), None)
 
 
 def remove_begun(path: Path) -> bool:
     """Remove a file left by a crash before its first command. Returns False, and keeps the file, if it holds anything
-    or is not in the initial form. Raises what removing a file raises."""
+    or is not in the initial form. Raises errors of removing a file."""
     if path.is_symlink() or path.stat().st_size:
         return False
     try:
@@ -97,14 +97,14 @@ class BackupFile:
     folder."""
 
     def __init__(self, path: Path, chain: str) -> None:
-        """For existing files. Raises what opening a file raises."""
+        """For existing files. Raises errors of opening a file."""
         self.path, self._chain = path, chain
         self._file = _Appended(path)
         self._sidecar = _Appended(sidecar_of(path))
 
     @classmethod
     def create(cls, folder: Path, name: BackupName, header: Header) -> BackupFile:
-        """A new, empty file; under the next name if the name is taken. Raises what creating a file raises."""
+        """A new, empty file; under the next name if the name is taken. Raises errors of creating a file."""
         with wrapped("make", str(folder / str(name))):
             while (folder / str(name)).exists() or sidecar_of(folder / str(name)).exists():
                 name = name.next()
@@ -122,8 +122,8 @@ class BackupFile:
 
     @classmethod
     def open(cls, path: Path, header: Header) -> Opened:
-        """The file, with a torn end cut off; a damaged file stays as it is. `header`: for a new sidecar, if there is
-        none. Raises as `load`, and what writing a file raises."""
+        """The file, with a torn end cut off; a damaged file stays as it is. `header`: for a new sidecar, if none
+        exists. Raises as `load`, and errors of writing a file."""
         read = load(path)
         repairs = list(_mend_end(path, read))
         with wrapped("write", str(path)):
@@ -153,7 +153,7 @@ class BackupFile:
 
     def append(self, records: Sequence[Record]) -> None:
         """Append commands. On return the commands are on disk; on an error none is appended. Raises `BackupFileChanged`
-        if another program has written to the file, and what writing a file raises."""
+        if another program has written to the file, and errors of writing a file."""
         entries = self._entries(records, self._chain)
         self._file.append(b"".join(each.line.text + _BREAK for each in entries if each.line))
         self._describe(entries)
@@ -163,8 +163,8 @@ class BackupFile:
         self._describe(self._entries(records, self._chain))
 
     def describe_anew(self, header: Header, records: Sequence[Record]) -> None:
-        """Replace the sidecar, and keep the old one beside it: for a topic with the same commands at other offsets.
-        Raises `BackupFileDamaged` if the commands are not those of the file's lines, and as `append`."""
+        """Replace the sidecar, and keep the old sidecar as a copy: for a topic with the same commands at different
+        offsets. Raises `BackupFileDamaged` if the commands are not those of the file's lines, and as `append`."""
         self.check_untouched()
         sidecar, first = sidecar_of(self.path), header.encode()
         entries = self._entries(records, first_chain(first))

@@ -16,7 +16,7 @@ _SUFFIX = ".replaced"
 
 def keep_copy(folder: Path, header: Header, records: Sequence[Record]) -> Path:
     """Write the commands into a new file in `folder`, and read the file again. Raises `BackupFileDamaged` if it does
-    not hold the commands, and what writing a file raises."""
+    not hold the commands, and errors of writing a file."""
     with BackupFile.create_named(folder, f"{header.topic}_{header.created_at_ms}{_SUFFIX}", header) as file:
         file.append(records)
     read = load(file.path)

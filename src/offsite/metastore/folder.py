@@ -18,8 +18,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder if missing. Raises `BadOption` if the path is no folder or may not be used, and what creating a
-    folder raises."""
+    """Create the folder if missing. Raises `BadOption` if the path is no folder or may not be used, and errors of
+    creating a folder."""
     with wrapped("make", str(folder)):
         folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):

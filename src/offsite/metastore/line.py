@@ -2,8 +2,8 @@ r"""One command as one line of text, `key:value`, for ksqlDB's own tools and for
 
 Two tools read such lines: ksqlDB (class BackupReplayFile) and Kafka's console producer (`parse.key`,
 `key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut the line at its
-*first* colon, although a key is JSON text that may contain a colon. So a command has a line only if both tools read
-from it the command's content:
+*first* colon, although a key is JSON text, possibly with a colon. So a command has a line only if both tools read from
+it the command's content:
 
 - the exact bytes, as ksqlDB writes them, if possible, as nearly always;
 - else the same JSON in other bytes: a colon inside the key as `\u003a`, line-breaking white space as blanks;

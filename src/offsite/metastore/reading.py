@@ -58,8 +58,8 @@ class ReadBackup:
     without_line: Sequence[int]
     """The entries, counted from 1, whose line is missing in the file."""
     lacks_break: bool
-    """After the last line break there is a complete line: the line of the first entry in `without_line` (its bytes are
-    then the torn ones), or, in a file without a sidecar, one that counts as a command."""
+    """A complete line follows the last line break: the line of the first entry in `without_line` (with the torn bytes),
+    or, in a file without a sidecar, a line that counts as a command."""
 
 
 def read_backup(data: bytes, sidecar: bytes | None) -> ReadBackup:

@@ -69,8 +69,8 @@ class Backup:
 
     def asked_now_ms(self) -> int:
         """The time (epoch ms) from which relative times such as `2h-ago` count back: the clock of the backup's own
-        store, wherever records lie. With a separate record store the backup's store may deny the write that reads its
-        clock; this machine's clock is used in that case."""
+        store, wherever records lie. With a separate record store the backup's store may deny the write behind a reading
+        of its clock. In such a case this machine's clock counts."""
         return self.store.now_ms() if self.records_at is None else reading_now_ms(self.store)
 
     @property
@@ -87,7 +87,7 @@ class Backup:
 
     def keeping_records(self, place: Store) -> Backup:
         """This backup with its restore records in `place`, a store for records alone. Raises `RestoreRefused`,
-        `DamagedObject`, and what the store raises."""
+        `DamagedObject`, and errors of the store."""
         from offsite.repository.restores.elsewhere import check_records_of  # most looks at a backup have no such place
 
         check_records_of(place, self.descriptor)
@@ -228,8 +228,8 @@ class Backup:
         return replace(state, is_own=True)
 
     def lost_commit(self, head: BackupState) -> int | None:
-        """The newest lost commit after `head`, the end of the log: its sealed catalog proves that the commit existed.
-        The end of the log alone cannot show a loss. None also if the log has gone on."""
+        """The newest lost commit after `head`, the end of the log, as proven by a sealed catalog. The end of the log
+        alone cannot show a loss. None also if the log has gone on."""
         lost = max(self.catalog.sealed(after=head.seq), default=None)
         return None if lost is None or self.store.head(self.layout.commit_key(head.seq + 1)) else lost
 

@@ -94,8 +94,8 @@ class Position:
     """How far a partition is backed up: every offset below `end` is in a segment, in a hole, or never existed.
 
     `log_start`: the first offset in the source's log. `end`: the next offset to read. `leader_epoch`: the epoch of the
-    leader that reported the log's end; -1 if unknown. `last_batch`: the last batch in the backup; None if there is
-    none, or if an earlier version wrote the commit.
+    leader that reported the log's end; -1 if unknown. `last_batch`: the last batch in the backup; None if none exists,
+    or if an earlier version wrote the commit.
     """
 
     partition_id: PartitionId
@@ -312,14 +312,14 @@ class Changes:
 
     @property
     def is_to_judge(self) -> bool:
-        """Whether the commit must be judged before it is believed (decision 0043): it removes data, or sets or removes
-        pins."""
+        """Whether the commit removes data, or sets or removes pins. Such a commit is judged before anyone believes it
+        (decision 0043)."""
         return self.lets_go or bool(self.pinned or self.unpinned)
 
     @property
     def is_upkeep(self) -> bool:
         """Whether the commit only maintains stored data (roll-up, compaction, retention, pin). The source was not read,
-        so the commit is no sign that the backup is alive."""
+        so the commit is no sign of life of the backup."""
         says_of_source = (self.accounted, self.positions, self.topics, self.cut_back, self.holes)
         return (self.takes_away or bool(self.removed or self.forgotten)) and not any(says_of_source)
 
@@ -345,7 +345,7 @@ class Changes:
 class Commit:
     """One commit as stored. `committed_at_ms` is the store's clock, never below that of the previous commit. `catalog`:
     the hash of the seal of the previous commit's catalog, empty if the writer stored none; None in commits of earlier
-    versions, which did not state it."""
+    versions."""
 
     backup: str
     seq: int

@@ -92,7 +92,7 @@ class CommitLog:
         return SealedCommit(stored=StoredCommit(commit=commit, hash=commit_hash(data)), data=data)
 
     def get(self, seq: int) -> StoredCommit | None:
-        """Commit `seq`, or None if there is none."""
+        """Commit `seq`, or None if none exists."""
         key = self.layout.commit_key(seq)
         data = self._bytes(key)
         return None if data is None else self._decoded(key, data)

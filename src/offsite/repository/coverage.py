@@ -1,8 +1,8 @@
 """Accounts for the offsets of a partition; shared by writer, reader and verify. Pure.
 
-A commit that moves a position past offsets accounts for them by segments, holes and proven gaps. A segment accounts for
-the offsets from its first batch to the end of its last batch. The segment's range alone proves nothing: where no batch
-is, a gap must give the reason.
+A commit accounts for the offsets behind a moved position by segments, holes and proven gaps. A segment accounts for the
+offsets from its first batch to the end of its last batch. The segment's range alone proves nothing: where no batch is,
+a gap must give the reason.
 
 Later commits may remove segments. A merge loses nothing: the new segments cover the old ones. Any other removal is a
 hole of the restore points that held the data.
@@ -52,7 +52,7 @@ def is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
 
 
 def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator[Unaccounted]:
-    """The offsets that `changes` move positions over without accounting for them.
+    """The offsets passed over by positions of `changes` without an account.
 
     `before`: the accounted end of each known partition (see `BackupState.accounted_ends`). A new partition starts at
     its log start, a truncated log at the cut.
@@ -69,9 +69,9 @@ def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator
 
 
 class CoverageWalk:
-    """Walks through the commits of a backup in order, without a state. `is_accounted`: a commit promised to account for
-    all offsets that it passes over (`CommitChanges.accounted`). Commits of earlier versions gave no promise; none of
-    them follows a commit with the promise."""
+    """Walks through the commits of a backup in order, without a state. `is_accounted`: a commit promised an account of
+    all passed offsets (`CommitChanges.accounted`). Commits of earlier versions gave no promise; none of them follows a
+    commit with the promise."""
 
     def __init__(self) -> None:
         self._before: dict[PartitionId, int] = {}
@@ -100,8 +100,8 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
     """Ranges of the segments of `point`, below its positions, that no segment of `served` covers. `served` is the same
     point with the segments that hold its data now, in `head`.
 
-    The ranges become holes, so that a reader never takes them for never written. Excluded: data in front of the point's
-    need removed by retention, and records that a compaction found to be superseded.
+    The ranges become holes; otherwise a reader would take them for never written. Excluded: data in front of the
+    point's need removed by retention, and records that a compaction found to be superseded.
     """
     for partition, segments in point.segments.items():
         end, begin = point.positions[partition].end, head.beginning_of(point, partition)
@@ -118,9 +118,9 @@ def removed_since(point: BackupState, served: BackupState, *, head: BackupState)
 def let_go_of_needed(
     point: BackupState, *, head: BackupState, of: Collection[TopicIncarnation] | None = None
 ) -> Iterator[RecordedHole]:
-    """Ranges that `point` needs, of the data its topics held at the time, and that `head` records as expired. No writer
-    of offsite expires needed data, so the ranges must not pass for retention. `incarnations`: topics to check instead
-    of the live topics."""
+    """Ranges needed by `point`, of the data of its topics at the time, and recorded as expired by `head`. No writer of
+    offsite expires needed data, so the ranges must not pass for retention. `incarnations`: topics to check instead of
+    the live topics."""
     wanted = point.alive() if of is None else of
     for partition, position in point.positions.items():
         begin = min(head.beginning_of(point, partition), position.end)

@@ -29,7 +29,7 @@ class BackupDescriptor:
 
     `fidelity`: for an imported backup, a sentence for each property of the source missing in the archive.
     `declared_by`: the uid of the declared resource whose agent created the backup, empty if no agent did; None: created
-    by an earlier version, which did not record it.
+    by an earlier version.
     """
 
     name: str

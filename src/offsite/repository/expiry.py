@@ -68,5 +68,5 @@ def beginning(spans: Sequence[Span], end: int) -> int:
 
 
 def refuse(expired: ExpiredRange, why: str) -> DamagedCommit:
-    """The error for a commit that expires what cannot be expired."""
+    """The error for a commit with an impossible expiry."""
     return damaged_commit(f"{expired.partition_id} [{expired.start}, {expired.end}) cannot have been let go: {why}")

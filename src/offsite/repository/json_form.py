@@ -1,7 +1,7 @@
 """The byte form of a repository's JSON objects: canonical, each with its own digest, and the reader.
 
-Objects of earlier versions have no digest; only an object that names their hash vouches for them. They contain only
-members known to those versions, so an object whose digest was lost to a flipped bit is not taken for an old object.
+Objects of earlier versions have no digest; only an object that names their hash vouches for them. Old objects contain
+only members known to their versions. So a newer object is not taken for an old one after a flipped bit in its digest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Finds the leftovers of unfinished runs in a repository, by age and by the needs of readers. Deletes nothing.
 
-An object needed by a living run must never count as a leftover. A backup or an import commits at its end, and its
-objects are in no commit until then, however long the run takes. So an object counts only if it is older than
-`LEFTOVER_AFTER_MS` by the store's clock, and one of two conditions holds: it is older than the newest commit (whose
-writer was first: an older run can no longer commit), or no younger object of its kind exists (a living run writes
-objects every day). All other work of a run takes moments, or has a record that marks it as unfinished.
+An object needed by a living run must never count as a leftover. A backup or an import commits at its end. Its objects
+are in no commit before, however long the run takes. So an object counts only if older than `LEFTOVER_AFTER_MS` by the
+store's clock, and under one of two conditions: the object is older than the newest commit (an older run can no longer
+commit), or no younger object of the same kind exists (a living run writes objects every day). All other work of a run
+takes moments, or has a record of its own until the end.
 
 The reading order matters: first the objects, then the commits. An object committed in between counts as committed.
 """

@@ -31,11 +31,11 @@ from offsite.repository.state import BackupState, segment_partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Offsets of a partition that an object holds or held: those of the batches of a segment that was live at commit
+    """Offsets of a partition held by an object, now or formerly: the offsets of the batches of a segment live at commit
     `commit`.
 
-    A segment's range may be wider at both ends. The margins hold no batch, so after a cut no history owns them, and no
-    commit would ever replace or expire them.
+    A segment's range may be wider at both ends. The margins hold no batch. After a cut no history owns the margins, and
+    no commit would ever replace or expire the margins.
     """
 
     partition: PartitionId
@@ -156,15 +156,14 @@ def _figures(segments: Iterable[Segment]) -> tuple[int, ...]:
 
 def own_object(gone: Gone) -> Replaced:
     """The object of an unpacked segment. Of a segment parted by a cut: the removed part. While another history lists
-    the rest, the object is needed, and only another statement can remove it from that list."""
+    the rest, the object is needed, until another statement removes the rest from the list."""
     body = gone.segment.as_written
     return Replaced(key=body.key, index_key=body.index_key, held=(_held(gone.segment, gone.known_at),))
 
 
 def packs_begun_at(log: CommitLog, seq: int) -> dict[str, Replaced]:
-    """The packs begun when commit `seq` was the newest, by key, each with all content listed by commits. The commits
-    belong to the run that wrote the pack: they follow `seq`, up to the first commit that ends a pass. Raises
-    `DamagedCommit`."""
+    """The packs begun when commit `seq` was the newest, by key, each with all content listed by commits. The commits of
+    the pack's run follow `seq`, up to the first complete commit. Raises `DamagedCommit`."""
     found: dict[str, list[Held]] = {}
     while (stored := log.get(seq + 1)) is not None:
         seq = stored.commit.seq
@@ -187,8 +186,8 @@ class CollectedHint:
     expired is deleted, except for the commits `pending`, rising.
 
     A number too low costs a search without result; a number too high leaves objects behind. Commits up to `upto` are no
-    longer judged (see `services.collect.agreement`). Therefore the hint is written before the backup exists, so that a
-    stranger with only the right to create objects cannot write it.
+    longer judged (see `services.collect.agreement`). Therefore the hint is written before the backup exists: a stranger
+    with only the right to create objects comes too late.
     """
 
     upto: int = 0
@@ -205,7 +204,7 @@ NOTHING_COLLECTED = encode_object({"format": FORMAT, "upto": 0})
 
 
 def collected_hint(backup: Backup) -> CollectedHint:
-    """The hint of the last collection; an empty hint if there was none."""
+    """The hint of the last collection; an empty hint if none existed."""
     key = backup.layout.collected_key
     try:
         data = backup.store.get(key)

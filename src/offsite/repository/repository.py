@@ -289,7 +289,7 @@ def check_create_only(store: Store) -> None:
     new content. The store must refuse if the object exists from an earlier check; otherwise the check puts once more.
 
     The object stays, a random word with its digest, so later checks need one put and no delete. Two checks at once do
-    not disturb each other. Raises `OverwritingStore`, and what the store raises.
+    not disturb each other. Raises `OverwritingStore`, and errors of the store.
     """
     for _ in range(2):
         content = encode_object({"format": FORMAT, "word": random_id(16)})

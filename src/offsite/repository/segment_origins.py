@@ -1,5 +1,4 @@
-"""Finds the commits that brought the data of segments. A segment of a roll-up takes its data from the segments it was
-merged of.
+"""Finds the commits that brought the data of segments. A segment of a roll-up takes its data from the merged segments.
 
 The search goes from the newest commit down, because a roll-up names the segments that it replaced, not the reverse.
 """

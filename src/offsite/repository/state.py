@@ -28,7 +28,7 @@ from offsite.repository.segments.segment import Segment, SegmentList
 
 FIRST_SEQ = 1
 CUTS_MAX = 16
-"""The newest consistent cuts kept in a state. A search for a usable cut reads them one by one."""
+"""The newest consistent cuts kept in a state. A search for a usable cut reads one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,8 @@ class BackupState:
 
     Excluded from comparison: `cuts`, the newest cuts, ascending, including cuts of older positions (states stored by an
     earlier version know only `cut`); `loose_commits` and `loose_entries`, the amount committed since the newest catalog
-    named by a commit; `is_own`: the run that holds the state made its newest commit; `accounted`: a commit promised to
-    account for all offsets that it moves positions past (see `CommitChanges.accounted`), so every later commit must do
-    so.
+    named by a commit; `is_own`: the run that holds the state made its newest commit; `accounted`: a commit promised an
+    account of all passed offsets (see `CommitChanges.accounted`), and every later commit must keep the promise.
     """
 
     backup: str

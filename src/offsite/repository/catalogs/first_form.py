@@ -25,8 +25,8 @@ _STATE = b"offsite.state"
 
 
 def decode_state(data: bytes, *, key: str) -> BackupState:
-    """Read the catalog object `key`, except for the history. Segments stay in columns until first use; a row that is no
-    segment raises an error then. Raises `DamagedObject`."""
+    """Read the catalog object `key`, except for the history. Segments stay in columns until first use; an invalid row
+    raises an error on use. Raises `DamagedObject`."""
     read = from_parquet(data, key)
     described = (read.schema.metadata or {}).get(_STATE, b"")
     table = whole_rows(read.replace_schema_metadata(None), key)

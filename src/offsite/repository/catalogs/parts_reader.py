@@ -35,8 +35,8 @@ class PartsReader:
     """Reads the parts of the catalog of commit `seq`.
 
     `is_strict`: damage is an error. Otherwise all commits are folded once: other parts may be damaged too, and older
-    catalogs share them, so no catalog is used. `shared`: for a caller that reads many catalogs in a row, so each part
-    is read once.
+    catalogs share them, so no catalog is used. `shared`: for a caller that reads many catalogs in a row: parts are read
+    once.
     """
 
     log: CommitLog

@@ -1,7 +1,7 @@
 """Decides which parts a new catalog reuses, and writes all other segments into one new part.
 
 The new part takes the new segments, the segments of the newest parts not much larger than all later parts together, and
-of every part with more than half of its rows gone. So parts stay few, and a segment is written again only when the
+of every part with more than half of its rows gone. So parts stay few, and a segment is written again only after the
 later parts have grown to half of its part: a handful of times in years, not once per catalog.
 """
 

@@ -26,8 +26,8 @@ def repositories_above(store: Store) -> Iterator[Store]:
 
 
 def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
-    """Return if `store` is a place for records of this backup. Raises `RestoreRefused`, `DamagedObject`, and what the
-    store raises."""
+    """Return if `store` is a place for records of this backup. Raises `RestoreRefused`, `DamagedObject`, and errors of
+    the store."""
     key = BackupLayout(backup=descriptor.name).records_of_key
     try:
         next(store.list("", start_after="~"), None)  # a folder that is not there would say that it is empty

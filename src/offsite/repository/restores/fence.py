@@ -32,7 +32,7 @@ class PartitionFence:
 
     def take(self, *, by: str) -> int:
         """The next number, owned by the caller alone. Every earlier attempt is superseded from now on. `by` names the
-        owner, for people. Raises `WriterFenced` if no numbers are left, and what the store raises."""
+        owner, for people. Raises `WriterFenced` if no numbers are left, and errors of the store."""
         number = self._newest() + 1
         while number <= ATTEMPTS_MAX:
             if self._create(number, by):

@@ -32,8 +32,8 @@ class Reader:
 
 
 def readers_of(store: Store, backup: BackupLayout) -> Iterator[Reader]:
-    """The restores that read the backup. Raises `DamagedObject`, and what the store raises: the answer is unknown in
-    that case."""
+    """The restores that read the backup. Raises `DamagedObject`, and errors of the store: the answer is unknown in that
+    case."""
     mine = ProcessIdentity.mine()
     for record in unfinished_restores(store, backup):
         terms = LeaseTerms(store=store, lease=RestoreLayout(backup=backup, restore=record.restore).lease)

@@ -135,8 +135,8 @@ class Frame:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndex:
     """The content of the sidecar of `segment_key`; no frames and no markers for a segment without a sidecar. `open`:
-    the transactions with data in the segment and no marker after the data; None: written by a version that did not
-    record them."""
+    the transactions with data in the segment and no marker after the data; None: written by a version without such a
+    record."""
 
     segment_key: str
     frames: tuple[Frame, ...]
@@ -214,7 +214,7 @@ def _check_rise(markers: Markers, key: str, *, after: int) -> None:
 
 
 def _frames(item: JsonObject, key: str) -> tuple[Frame, ...]:
-    """The frames, which must follow each other from the beginning on."""
+    """The frames, checked to be consecutive from the beginning on."""
     frames = tuple(
         Frame(first_offset=first, raw_position=raw, stored_position=stored, timestamp_max_ms=time_ms, raw_crc=crc)
         for first, raw, stored, time_ms, crc in item.integer_rows("frames", width=5)

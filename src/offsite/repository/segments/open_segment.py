@@ -69,7 +69,7 @@ class OpenSegment:
             low = high
 
     def finish(self, log_range: LogRange, topic_id: str) -> Segment:
-        """Close the object, as the batches of `log_range`. Raises `ObjectTaken`, or what the store raises."""
+        """Close the object, as the batches of `log_range`. Raises `ObjectTaken`, or errors of the store."""
         self._body.end_frame()
         sidecar = self._put_index()
         _check_ours(self._object.close(), self.key)
@@ -140,8 +140,8 @@ class OpenSegment:
         )
 
     def _put_index(self) -> str | None:
-        """Store the sidecar if needed, and return its hash. The sidecar is stored before the segment, so a segment
-        never lacks its sidecar."""
+        """Store the sidecar if needed, and return its hash. The sidecar is stored before the segment; a segment never
+        lacks a sidecar."""
         if len(self._frames) < 2 and not self._has_transactions:
             return None
         index = SegmentIndex(

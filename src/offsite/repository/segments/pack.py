@@ -3,8 +3,8 @@ partitions, and an object for each would cost more than its bytes.
 
 Segments and their sidecars lie back to back in a pack, each whole, hashed and compressed as in an object of its own;
 commits record the positions. A later roll-up merges them into segments with objects of their own, readable by Kafka's
-tools. A pack becomes durable and visible as a whole when closed, and like any segment it counts only once a commit
-lists it.
+tools. A pack becomes durable and visible as a whole when closed. A packed segment, like any segment, counts only once
+listed by a commit.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class PackWriter:
         return tuple(map(self._placed, segments))
 
     def close(self) -> None:
-        """Make the pack durable and visible; does nothing if nothing was written. Raises `ObjectTaken`, and what the
-        store raises."""
+        """Make the pack durable and visible; does nothing if nothing was written. Raises `ObjectTaken`, and errors of
+        the store."""
         if self._object is not None and self._object.close() is PutResult.OTHER:
             raise ObjectTaken(
                 f"{self.key} exists with other content", hint="run the command again: it takes a new name"

@@ -60,7 +60,7 @@ class PartedSegment:
 
 def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
     """Split `segment` at offset `at`. Reads the segment. Raises `SourceTruncated` if `at` lies inside a batch,
-    `DamagedObject`, and what the store raises."""
+    `DamagedObject`, and errors of the store."""
     below, above, border = LogStats(), LogStats(), None
     from offsite.repository.segments.reader import SegmentReader  # codecs, hashes: not for those who only list parts
 

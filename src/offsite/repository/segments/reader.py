@@ -25,7 +25,7 @@ from offsite.repository.segments.segment import Segment
 from offsite.stores.store import Store
 
 MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
-"""Limit of one frame, which ends with the batch that fills it."""
+"""Limit of a frame, including the batch that fills the frame."""
 _MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # what does not shrink grows a little
 _MAX_OBJECT_BYTES = 1 << 40
 _READ_AHEAD = 3
@@ -67,9 +67,9 @@ class SegmentReader:
     def chunks(self, *, start: int | None = None, end: int | None = None) -> Iterator[Chunk]:
         """The batches with a base offset in `[start, end)`, all by default, in order.
 
-        The caller owns the data of a chunk and may write to it. Raises `DamagedObject` with object, topic and range (a
-        segment of one frame and each indexed frame are checked before they are yielded), and what the store raises.
-        With a damaged index the frames lose their early check, not their data: batches and object are still checked.
+        The caller owns the data of a chunk and may write to it. Raises `DamagedObject` with object, topic and range
+        (segments of one frame and indexed frames are checked before the yield), and errors of the store. With a damaged
+        index the frames lose their early check, not their data: batches and object are still checked.
         """
         segment = self.segment
         low = segment.lowest_offset if start is None else start

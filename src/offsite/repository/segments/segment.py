@@ -49,7 +49,7 @@ class Segment:
     """Batches with a base offset in `[start, end)` of one partition of one topic incarnation, back to back.
 
     `key` is relative to the repository root. `hash` (`blake3:<hex>`) covers the stored bytes. `first_offset`: the first
-    base offset; lies below `start` if the log itself started inside that batch, with its earlier records already
+    base offset; lies below `start` if the log itself started inside the batch, with the earlier records already
     removed. `last_offset`: the last offset of the last batch; may be `end` or greater if the batch crosses the border.
     `records` excludes the `control_batches`. `timestamp_max_ms` is exact (-1 if no record has a time);
     `base_timestamp_min_ms` is the least base timestamp of the batches, and no lower bound for records with decreasing
@@ -60,8 +60,8 @@ class Segment:
     `index_position`, `index_bytes` long. None: segment and sidecar are objects of their own, `key` and `index_key`.
 
     `whole`: the segment as written, if only a part counts here because of a truncation inside the segment (see
-    `SegmentPart`). Offsets, counts, times and `raw_bytes` are then those of the part; the fields about place and
-    content of the stored bytes are those of the whole.
+    `SegmentPart`). Offsets, counts, times and `raw_bytes` belong to the part; the fields about place and content of the
+    stored bytes belong to the whole.
     """
 
     key: str

@@ -1,6 +1,6 @@
 """Writes the batches of one range into segments: streamed, hashed, indexed, rotated by size.
 
-A segment counts only once a commit lists it. Until then its object is an orphan that can be collected.
+A segment counts only once listed by a commit. Before, the object is an orphan, open to collection.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class SegmentWriter:
     def append(self, chunk: Chunk) -> None:
         """Take whole batches with rising base offsets inside the range. `chunk.data` may be reused afterwards.
 
-        The first batch of all, and the first after `skip_to`, may begin before its segment if it ends inside: the log
-        then started inside the batch.
+        The first batch of all, and the first after `skip_to`, may begin before the segment and end inside: the log
+        started inside the batch.
         """
         if not chunk.batches:
             return

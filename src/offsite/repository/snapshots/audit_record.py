@@ -1,9 +1,9 @@
-"""The audit of deletions: who deleted what, when, and by which rule. One line per deletion, in small objects, kept
-forever. The objects lie in the backup concerned, beside the ledger of a set of generations, or in an archive.
+"""The audit of deletions: author, subject, time and rule. One line per deletion, in small objects, kept forever. The
+objects lie in the backup concerned, beside the ledger of a set of generations, or in an archive.
 
-The line is written before the deletion, so no deletion lacks its line, wherever a process is killed. A line therefore
-states a planned deletion. For a commit that removes data, the line holds the writer's mark, and the commit log shows
-whether the commit was made. An object may have several lines, if a deletion was interrupted and repeated.
+The line is written before the deletion: no deletion lacks a line, wherever a process is killed. A line therefore states
+a planned deletion. For a commit that removes data, the line holds the writer's mark, and the commit log shows whether
+the commit was made. An object may have several lines, if a deletion was interrupted and repeated.
 
 Anyone with write access can forge lines. Readers report lines as statements of the place, not as facts.
 """
@@ -69,7 +69,7 @@ class AuditLayout(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """One planned deletion: restore points, a range of a partition, an object, a generation, or a file of an archive
-    (`kind`), named by `what`, with the `rule` behind the deletion and the bytes that it frees in the store."""
+    (`kind`), named by `what`, with the `rule` behind the deletion and the bytes freed in the store."""
 
     kind: str
     what: str
@@ -103,7 +103,7 @@ def note_deletions(  # noqa: PLR0913  # all by keyword but what goes, and where 
     store: AuditStore, layout: AuditLayout, deletions: Sequence[Deletion], *, by: str, commit: int, writer: str = ""
 ) -> None:
     """Write the lines of planned deletions, before any deletion. `by`: the kind of work; `commit`: the newest commit;
-    `writer`: the mark of the commit to follow. Raises what the store raises: nothing may be deleted in that case."""
+    `writer`: the mark of the commit to follow. Raises errors of the store: nothing may be deleted in that case."""
     who, at_ms = ProcessIdentity.mine().text, store.now_ms()
     for first in range(0, len(deletions), LINES_PER_OBJECT):
         lines = (

@@ -1,6 +1,6 @@
 """A cluster's settings as one small object beside the commits, stored again only when they change.
 
-The commit names the object's key and hash, so nobody can slip rules into a restore unnoticed.
+The commit names the object's key and hash, and nobody can slip rules into a restore unnoticed.
 """
 
 from __future__ import annotations

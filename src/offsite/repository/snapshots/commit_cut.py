@@ -81,8 +81,8 @@ class CommitCut:
 
     `classes`: the class of each topic by name. `left_out` names at most the first hundred of `left_out_count`.
     `refused`: why the cut must not be used, empty if usable. `participants`: the participants whose positions the cut
-    was compared with, and keeps. `behind`: groups below records that the source deleted before they were read, if
-    known. `exactly_once`: groups seen to commit in transactions, now or earlier.
+    was compared with, and keeps. `behind`: groups below records deleted by the source before any backup, if known.
+    `exactly_once`: groups seen to commit in transactions, now or earlier.
     """
 
     partitions: tuple[CutPartition, ...] = ()

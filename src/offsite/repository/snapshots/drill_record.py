@@ -67,7 +67,7 @@ def decode_drill_record(data: bytes, key: str) -> DrillRecord:
 
 
 def proven_of(item: JsonObject) -> bool | None:
-    """Whether a report states that the backup was proven. Raises what `document` raises."""
+    """Whether a report states that the backup was proven. Raises errors of `document`."""
     return None if item.fields.get("proven") is None else item.flag("proven")
 
 

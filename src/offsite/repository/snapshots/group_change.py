@@ -142,7 +142,7 @@ def try_open_changes(
 def open_change(
     store: Store, backup: BackupLayout, name: str, *, undone_in: Sequence[Store] = ()
 ) -> GroupChange | None:
-    """The change of that name; None if there is none or it was undone. Raises `DamagedObject`, `FormatTooNew`."""
+    """The change of that name; None if none exists or it was undone. Raises `DamagedObject`, `FormatTooNew`."""
     layout = GroupChangeLayout(backup=backup, change=name)
     data = store.get(layout.record_key)
     if data is None or any(place.head(layout.undone_key) is not None for place in (store, *undone_in)):

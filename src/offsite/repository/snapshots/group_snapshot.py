@@ -1,9 +1,9 @@
 """Group snapshots: the committed offsets at one moment as one Parquet object, one row per (group, topic, partition).
 
-A snapshot's name ends with the first digits of its own hash, so a reader of the commit notices damage. Columns, sorted
-by group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries), `partition` (int32),
-`offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: no committed offset. Groups that are gone are
-named beside the rows, with the first commit without them: their offsets are in the snapshot of the commit before.
+A snapshot's name ends with the first digits of its hash; a reader of the commit notices damage. Columns, sorted by
+group, topic, partition: `group`, `kind`, `state`, `topic`, `topic_id` (text, dictionaries), `partition` (int32),
+`offset` (int64), `leader_epoch` (int32), `metadata` (text). Offset -1: no committed offset. Gone groups are named
+beside the rows, with the first commit without the group: the last offsets are in the snapshot of the commit before.
 pyarrow is imported on use.
 """
 

@@ -1,4 +1,4 @@
-"""Small objects beside the commits. A commit names their keys and hashes, so nobody can slip in other objects."""
+"""Small objects beside the commits. A commit names the keys and hashes, and nobody can slip in foreign objects."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class DeclaredPosition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointParticipant:
     """A participant of a checkpoint, with its state saved. Without `positions` the participant reads no topic of the
-    cluster. With `can_replay` it continues from its positions after a restore; without, it must stand where the cut
-    ends."""
+    cluster. With `can_replay` the participant continues from its positions after a restore; otherwise it must stand at
+    the cut's ends."""
 
     name: str
     can_replay: bool = False
@@ -57,7 +57,7 @@ def participants_to_json(participants: Iterable[CheckpointParticipant]) -> dict[
 
 
 def participants_from_json(item: JsonObject) -> tuple[CheckpointParticipant, ...]:
-    """Raises what `document` raises for fields that differ from their stored form."""
+    """Raises errors of `document` for fields that differ from their stored form."""
     if _FIELD not in item.fields:
         return ()
     return tuple(

@@ -1,6 +1,5 @@
-"""The record of a check: a backup was verified, to which depth, with which result. One small object per check, named by
-its time in seconds. The last check of a depth is among the records with the last name, apart from the name's random
-end."""
+"""The record of a check of a backup: depth and result. One small object per check, named by its time in seconds. The
+last check of a depth is among the records with the last name, apart from the name's random end."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class VerifyRecord:
 
 
 def put_verify_record(store: Store, layout: BackupLayout, record: VerifyRecord) -> None:
-    """Store the record. Raises what the store raises."""
+    """Store the record. Raises errors of the store."""
     key = layout.verify_key(record.depth, dated_id(record.verified_at_ms))
     store.put_if_absent(key, encode_object({"format": FORMAT, **verify_fields(record)}))
 
@@ -77,7 +76,7 @@ def verify_fields(record: VerifyRecord) -> dict[str, JsonValue]:
 
 
 def verify_record(item: JsonObject) -> VerifyRecord:
-    """The record written by `verify_fields`. Raises what `document` raises."""
+    """The record written by `verify_fields`. Raises errors of `document`."""
     return VerifyRecord(
         depth=item.text("depth"),
         verified_at_ms=item.count("verified_at_ms"),

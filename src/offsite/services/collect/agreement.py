@@ -1,13 +1,13 @@
 """Decides whether a collector believes a commit that removes restore points or records. See decision 0043.
 
-Anyone with the right to create objects can create a commit that removes everything. So the commit's word is not enough.
-Data is deleted because of the commit only if its audit lines exist and this installation has known the commit for a
-while. In addition this installation made the commit itself by the policy in force here, or its own plan shows that the
-policy removes the same data. A person may also accept commits up to a number.
+Anyone with the right to create objects can create a commit and remove everything by its word. So the commit's word is
+not enough. Data is deleted because of the commit only if its audit lines exist and this installation has known the
+commit for a while. In addition this installation made the commit itself by the policy in force here, or a plan of its
+own removes the same data by the policy. A person may also accept commits up to a number.
 
-All other removed data stays, with the commit's number and the reason. The data of the restore points dropped by a
-disbelieved commit also stays, even if a later commit removes it. So does the data of a pinned point whose pin such a
-commit removed.
+All other removed data stays, with the commit's number and the reason. The data of restore points dropped by a
+disbelieved commit also stays, against the word of any later commit. The same holds for a pinned point after a
+disbelieved removal of its pin.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ NOTHING_IN_FORCE = InForce()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCommit:
-    """A commit that causes no deletion: its author according to its audit lines (empty without lines), and why the
-    commit is not believed. `waits`: only the waiting time has not passed."""
+    """A commit without effect on collection: its author according to the audit lines (empty without lines), and the
+    reason for disbelief. `waits`: only the waiting time has not passed."""
 
     commit: int
     who: str
@@ -70,8 +70,7 @@ class KeptCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """`disbelieved`: the commit is not believed, with the reason; `needed` then lists data that must not be deleted
-    because of any commit."""
+    """`disbelieved`: the reason for disbelief; `needed`: data protected from deletion by any commit."""
 
     kept: KeptCommit | None = None
     needed: tuple[tuple[PartitionId, Span], ...] = ()
@@ -89,7 +88,7 @@ def commit_to_judge(backup: Backup, seq: int) -> tuple[BackupState, StoredCommit
 def judged(  # noqa: PLR0913  # what is judged, by what
     backup: Backup, stored: StoredCommit, base: BackupState, *, in_force: InForce, clock: Clock, grace_ms: int
 ) -> Generator[None, None, Judged]:
-    """Judge a commit that follows `base`. Raises `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    """Judge the commit after `base`. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
     seq, memory = stored.commit.seq, LetGoMemory(backup=backup)
     if seq <= in_force.accepted or not (stored.commit.changes.lets_go or loosened(stored, base)):
         return Judged()
@@ -112,7 +111,7 @@ def judged(  # noqa: PLR0913  # what is judged, by what
 
 
 def tell_kept(kept: Sequence[KeptCommit]) -> None:
-    """Log the disbelieved commits, except for those that only wait."""
+    """Log the disbelieved commits, except for waiting ones."""
     for each in kept:
         if not each.waits:
             cure = f"where it is right: offsite collect run --accept-upto {each.commit}, or the same --retain here"

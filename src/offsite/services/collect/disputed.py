@@ -1,8 +1,8 @@
 """The content of a backup before disbelieved commits; consulted before the whole backup is removed.
 
-A collector keeps the data removed by such a commit (see `agreement`). A backup compared with its replacement must not
-look empty because of such a commit either: anyone with the right to create objects can create a commit that removes
-everything or a pin, or a catalog that omits data.
+A collector keeps the data removed by such a commit (see `agreement`). A backup must not look empty because of such a
+commit either, when compared with its replacement. Anyone with the right to create objects can create a commit with
+removals of data or pins, or an incomplete catalog.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Disputed:
 
 
 def disputed(backup: Backup, *, in_force: InForce, clock: Clock, grace_ms: int = LEFT_AFTER_MS) -> Iterator[Disputed]:
-    """The commits of `backup` that remove data or pins, have not been judged or were not believed by a collection, and
-    are neither made nor believed by this machine. Raises `DamagedObject` if a catalog contradicts the commits,
-    `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    """The commits of `backup` with removals of data or pins, not yet judged or not believed by a collection, and
+    neither made nor believed by this machine. Raises `DamagedObject` if a catalog contradicts the commits,
+    `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
     head, hint, catalogs = backup.state(), collected_hint(backup), CatalogCheck(backup)
     hint = hint if hint.upto <= head.seq else CollectedHint()
     state = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)

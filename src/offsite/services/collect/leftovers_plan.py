@@ -1,19 +1,19 @@
 """Decides, step by step, which leftovers of unfinished runs in a backup may be deleted. See decision 0022.
 
 An old object without a reference is no proof: a run may be slow. An object may be deleted only if a later run has
-positively passed it over. A run names its objects in the commits up to the one that completes its pass, and each commit
-follows the commit before. So once a *complete* commit exists, no run that began earlier can commit any more, and the
-run that made the commit has named all of its objects. A concurrent roll-up or compaction commits its objects within the
-grace time. A data object may be deleted if
+positively passed over the object. A run names its objects in its commits up to the complete one, and commits follow one
+another. So once a *complete* commit exists, no earlier run can commit any more, and the run of the commit has named all
+of its objects. A concurrent roll-up or compaction commits its objects within the grace time. A data object may be
+deleted if
 
-- no commit names it, of all existing commits from the first on: an object named by one commit and removed by another is
-  the business of `services.collect.plan`;
-- it was written before such a complete commit, by the store's clock and with a margin;
-- that commit itself is older than the grace time, and so is the object.
+- no commit names the object, of all existing commits from the first on: an object named by one commit and removed by
+  another is the business of `services.collect.plan`;
+- the object was written before such a complete commit, by the store's clock and with a margin;
+- the commit and the object are both older than the grace time.
 
 A catalog without a seal may be deleted if a newer catalog was sealed longer ago than the grace time and no seal names
-the object. The content of a folder of a restore, drill or group change without its record may be deleted if nothing in
-the folder was touched for that time.
+the object. The folder of a restore, drill or group change without a record may be deleted if untouched for the grace
+time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _PassedOver:
 
 
 def planned_leftovers(backup: Backup, *, clock: Clock, grace_ms: int) -> Generator[None, None, LeftoversPlan]:
-    """The plan, made in steps. Raises `DamagedCommit`, `ClocksDiffer`, and what the store raises."""
+    """The plan, made in steps. Raises `DamagedCommit`, `ClocksDiffer`, and errors of the store."""
     found = find_orphans(backup)
     head = backup.state()
     now_ms = check_clocks(backup.store.now_ms(), clock, place=backup.store.url)

@@ -1,8 +1,8 @@
-"""Deletes the leftovers of a backup in steps: those planned by `leftovers_plan`, after reading the commits made since.
+"""Deletes the leftovers of a backup in steps, by the plan of `leftovers_plan`, after reading the commits made since.
 
 Each deletion stands alone, so a pass may be interrupted anywhere, and two concurrent passes delete the same objects.
-Even if a run believed to be over came back, its commit would fail loudly: a commit first checks that each segment
-exists, and the body of a segment is deleted before its index.
+Even if a run believed to be over came back, its commit would fail loudly: a commit first checks the existence of all
+segments, and the body of a segment is deleted before its index.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> L
 def leftover_steps(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS
 ) -> Generator[None, None, LeftoversCollected]:
-    """One pass with frequent pauses, for a run that follows. `grace_ms` is at least a day. Raises `DamagedCommit` and
-    `CommitsGone` if the history is damaged, `ClocksDiffer`, `StoreDenied` without any right to delete, and what the
-    store raises."""
+    """One pass with frequent pauses, for a following run. `grace_ms` is at least a day. Raises `DamagedCommit` and
+    `CommitsGone` if the history is damaged, `ClocksDiffer`, `StoreDenied` without any right to delete, and errors of
+    the store."""
     plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))
     return (yield from _carried_out(backup, plan, clock))
 
@@ -111,7 +111,7 @@ class _Deletions:
     locked: list[str] = field(default_factory=list)
 
     def delete(self, each: Orphan) -> None:
-        """Delete the object, unless it was replaced since it was found, or its record has appeared."""
+        """Delete the object, unless replaced since the plan, or completed by a record."""
         layout, key = self.backup.layout, each.info.key
         check(not key.startswith(layout.commits_prefix) and lies_below(key, layout.prefix), f"{key} is no leftover")
         if self.backup.store.head(key) != each.info or self._has_record(each):

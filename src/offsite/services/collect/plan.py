@@ -1,13 +1,13 @@
 """Plans a collection, step by step: superfluous objects to delete, and replacements to read.
 
-An object may be deleted if a commit states that the object was replaced or expired, and if that commit is old: older
-than the grace time by the store's clock, older than every running restore, and part of a catalog named by a later
-commit, so that one damaged commit cannot restore a state with the object. The object must not be needed, live or in a
-branch, by the newest state or by the state at the end of that time; and segments of the newest state must cover the
-object's former content, except for expired data. An expiry counts once its commit is believed (see `agreement`); until
-then each pass examines the commit again.
+An object may be deleted if an old commit states its replacement or expiry. Old means: older than the grace time by the
+store's clock, older than every running restore, and part of a catalog named by a later commit, because otherwise one
+damaged commit could bring back a state with the object. Neither the newest state nor the state at the end of the grace
+time may need the object, live or in a branch; and segments of the newest state must cover the object's former content,
+except for expired data. An expiry counts once its commit is believed (see `agreement`); before, each pass examines the
+commit again.
 
-A generator makes the plan and pauses often: a run that follows plans between its rounds.
+A generator makes the plan and pauses often: a following run plans between its rounds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SEGMENTS_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectableObject:
-    """An object that may be deleted: a pack, a segment's body, or its index. `body`: the key of the index's body."""
+    """A deletable object: a pack, a segment's body, or a segment's index. `body`: the key of the index's body."""
 
     key: str
     body: str
@@ -59,9 +59,8 @@ class CollectableObject:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPlan:
     """`objects` may be deleted, once `replacements`, segments of `head` with the same data, were read and found sound.
-    The objects are all those replaced or expired by commits up to `upto`, except for the commits `pending`, which will
-    be examined again. `is_last`: no later commit is old enough. `disbelieved`: commits that remove data and are not
-    believed."""
+    The objects were replaced or expired by commits up to `upto`, except for the commits `pending`, due for another
+    examination. `is_last`: no later commit is old enough. `disbelieved`: disbelieved commits with removals."""
 
     head: BackupState
     upto: int
@@ -83,9 +82,9 @@ class CollectionPlan:
 def planned(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS, in_force: InForce = NOTHING_IN_FORCE
 ) -> Generator[None, None, CollectionPlan]:
-    """The plan for the commits after the last collection, and for the commits not believed then. Raises
-    `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and what the store raises, always
-    before any change."""
+    """The plan for the commits after the last collection, and for the commits disbelieved before. Raises
+    `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and errors of the store, always before
+    any change."""
     paused = Pauses(clock)
     head = backup.state()
     hint = collected_hint(backup)
@@ -127,14 +126,14 @@ def planned(
 
 
 def _newest_old_enough(backup: Backup, head: BackupState, grace_ms: int) -> int:
-    """The newest commit whose replaced objects may be deleted, according to the state; 0 if there is none."""
+    """The newest commit with deletable objects, according to the state; 0 if none exists."""
     now_ms, living_ms = backup.store.now_ms(), living_since_ms(backup)
     found = head.history.latest_at((now_ms if living_ms is None else min(now_ms, living_ms)) - grace_ms)
     return 0 if found is None else min(found.seq, head.seq - head.loose_commits)
 
 
 class _Candidates:
-    """The partly or wholly replaced or expired objects, by key, and the numbers of the commits that stated it."""
+    """The partly or wholly replaced or expired objects, by key, and the numbers of the stating commits."""
 
     def __init__(self, backup: Backup) -> None:
         self._layout, self._packs = backup.layout, _Packs(backup)
@@ -158,8 +157,8 @@ class _Candidates:
 def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of it
     backup: Backup, walk: ReplacedWalk, until: int, grace_ms: int, candidates: _Candidates, paused: Pauses
 ) -> Generator[None, None, list[int]]:
-    """Take the objects replaced by commits up to `until`. Returns the numbers of commits that remove data, or set or
-    remove pins; nothing is taken from these."""
+    """Take the objects replaced by commits up to `until`. Returns the numbers of commits with removals or pins; nothing
+    is taken from such commits."""
     lets_go: list[int] = []
     before_ms = backup.store.now_ms() - grace_ms
     catalogs = CatalogCheck(backup)
@@ -184,14 +183,14 @@ def _walked(  # noqa: PLR0913, PLR0917  # from where to where, and what comes of
 @dataclass(slots=True)
 class CatalogCheck:
     """Compares each catalog on the walk with the commits. Anyone with the right to create objects can create a catalog
-    that omits points: retention would remove their data in good faith, and no commit would show it."""
+    without some points: retention would remove the points' data in good faith, without a trace in the commits."""
 
     backup: Backup
     _shared: SharedParts = field(default_factory=SharedParts)
 
     def check(self, state: BackupState, following: StoredCommit) -> None:
-        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also if there is
-        no readable catalog, because no reader continues from it. Raises `DamagedObject`."""
+        """Return if the catalog of `state`, as named by the commit `following`, agrees with `state`; also without a
+        readable catalog, because no reader continues from an unreadable one. Raises `DamagedObject`."""
         catalog, key = self.backup.catalog, self.backup.layout.seal_key(state.seq)
         try:
             kept = catalog.read_named(state.seq, following, shared=self._shared) if state.seq else None
@@ -208,8 +207,8 @@ class CatalogCheck:
 
 @dataclass(slots=True)
 class _Disbelieved:
-    """The disbelieved commits (`commits`), the spans that must not be deleted because of them (`spans`), and the
-    commits to examine again (`pending`)."""
+    """The disbelieved commits (`commits`), the spans of their removals (`spans`), and the commits to examine again
+    (`pending`)."""
 
     kept: list[KeptCommit] = field(default_factory=list)
     spans: dict[PartitionId, list[Span]] = field(default_factory=dict)
@@ -301,7 +300,7 @@ def _there(backup: Backup, found: dict[str, Replaced], paused: Pauses) -> Genera
 
 
 def spared(keys: Iterable[str], state: BackupState) -> Iterator[frozenset[str]]:
-    """The `keys` whose object `state` needs, some at a time, so that the caller may pause in between."""
+    """The `keys` of objects needed by `state`, some at a time, for a caller with pauses."""
     wanted = frozenset(keys)
     lists = [*state.segments.values(), *(branch.segments for branch in state.branches)]
     needed: set[str] = set()
@@ -326,8 +325,8 @@ def _spare_needed(there: dict[str, _There], state: BackupState, paused: Pauses) 
 
 @dataclass(slots=True, kw_only=True)
 class _Wanted:
-    """Chooses the segments of `head` with the data of the objects to delete. Expired data needs no holder, if it
-    expired according to `at_end`, the state of the last commit that is old enough, and is not `disbelieved`."""
+    """Chooses the segments of `head` with the data of the objects to delete. Expired data needs no holder, if expired
+    according to `at_end`, the state of the last old enough commit, and not `disbelieved`."""
 
     head: BackupState
     at_end: BackupState

@@ -1,11 +1,11 @@
-"""The collection of a backup: deletes superfluous objects, after reading the segments that hold the same data.
+"""The collection of a backup: deletes superfluous objects, after reading the segments with the same data.
 
 A pass goes in small steps: plan, read, check the newest state again, delete, and note the progress. It may be
 interrupted anywhere, also by `kill -9`. Only objects are deleted, each superfluous on its own, and the next pass finds
 the rest by the same commits. Two concurrent processes delete the same objects.
 
-A pass that found damage deletes nothing: the old object may be the only sound copy, and with a store that damages
-objects every copy counts.
+A pass that finds damage deletes nothing: the old object may be the only sound copy, and on a damaging store every copy
+counts.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RULE = "commits replaced it or let it go, and no restore point needs it"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """The result of a pass: deleted objects and bytes, and `upto`, the commit up to which replaced objects are deleted.
-    `is_last`: no later commit is old enough. `locked`: keys protected by the store, skipped. `kept`: commits that
-    remove data and are not believed; nothing was deleted because of them."""
+    `is_last`: no later commit is old enough. `locked`: keys protected by the store, skipped. `kept`: disbelieved
+    commits with removals; nothing was deleted because of their word."""
 
     objects: int
     bytes: int
@@ -85,7 +85,7 @@ def steps(
     in_force: InForce = NOTHING_IN_FORCE,
 ) -> Generator[None, None, Collected]:
     """One pass, with a pause after each step. Raises `DamagedObject` if a replacement is damaged, `DamagedCommit` and
-    `CommitsGone` if the history is (nothing was deleted in these cases), and what the store raises."""
+    `CommitsGone` if the history is (nothing was deleted in these cases), and errors of the store."""
     plan = yield from planned(backup, clock=clock, grace_ms=grace_ms, in_force=in_force)
     return (yield from _carried_out(backup, plan, runner=runner, on_progress=None, step_bytes=STEP_BYTES))
 
@@ -115,7 +115,7 @@ def _carried_out(
 
 
 def _note(backup: Backup, plan: CollectionPlan) -> None:
-    """Write the progress; for a backup begun by an earlier version also if there is none yet."""
+    """Write the progress; for a backup begun by an earlier version also if none exists yet."""
     hint = CollectedHint(upto=plan.upto, pending=plan.pending)
     if hint != collected_hint(backup) or backup.store.head(backup.layout.collected_key) is None:
         note_collected(backup, hint.upto, hint.pending)

@@ -38,7 +38,7 @@ def get_stretches(backup: Backup) -> Stretches:
 
 
 def put_stretches(backup: Backup, regions: Iterable[Region]) -> None:
-    """Note that the stretches of `regions` were compacted, each at once. A failure is logged and ignored."""
+    """Note the compacted stretches of `regions`, each compacted at once. A failure is logged and ignored."""
     known = dict(get_stretches(backup))
     for region in regions:
         others = (span for span in known.get(region.partition, ()) if span[1] <= region.start or region.end <= span[0])

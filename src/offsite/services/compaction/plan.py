@@ -24,9 +24,8 @@ ALL_TOPICS = TopicSelection(include=("*",), internal=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
-    """The compacted topics to include, and the ratio of new bytes in a region that makes a compaction due (None: the
-    topic's own `min.cleanable.dirty.ratio`). `max_bytes`: raw bytes at once, unless one region is larger; None: all due
-    regions."""
+    """The compacted topics to include, and the ratio of new bytes in a region due for compaction (None: the topic's own
+    `min.cleanable.dirty.ratio`). `max_bytes`: raw bytes at once, unless one region is larger; None: all due regions."""
 
     selection: TopicSelection = ALL_TOPICS
     min_dirty_ratio: float | None = None
@@ -35,8 +34,8 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """The `regions` of `head`, the newest state, that are due; `not_due`: the number of other regions. `is_all`: no
-    other region is due. `restore_runs`: no region is due, because a running restore must find its data unchanged."""
+    """The due `regions` of `head`, the newest state; `not_due`: the number of further regions. `is_all`: no further
+    region is due. `restore_runs`: no region is due, because a running restore must find its data unchanged."""
 
     request: CompactionRequest
     head: BackupState

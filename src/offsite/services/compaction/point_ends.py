@@ -32,9 +32,8 @@ _RETENTION = "delete.retention.ms"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """The facts of a restore point for compaction: the ends of the partitions, and the compacted topics. `unsettled`:
-    for each partition, the first offset whose transactions are not settled. A consistent cut leaves transactions out,
-    so the records they replaced are still needed; and of an open transaction, a later point may leave out the records
-    from its first record on."""
+    for each partition, the first offset of unsettled transactions. A consistent cut leaves transactions out, and the
+    replaced records are still needed. Of an open transaction, a later point may leave out all records."""
 
     seq: int
     committed_at_ms: int
@@ -60,7 +59,7 @@ class PointEnds:
 
     def ends(self, partition: PartitionId) -> tuple[Span, ...]:
         """The ends of points, for each run from its first end to its last, and the ends of their checkpoints. A point
-        with a consistent cut ends from the first record on that the cut leaves out."""
+        with a consistent cut ends from the cut's first left-out record on."""
         cuts = (end for taken in self._head.checkpoints for known, end in taken.ends if known == partition)
         unsettled = (
             (min(point.unsettled[partition], point.ends[partition]), point.ends[partition])
@@ -71,14 +70,15 @@ class PointEnds:
         return (*(span for _, span in self._spans(partition)), *((end, end) for end in cuts), *unsettled)
 
     def above(self, partition: PartitionId) -> int:
-        """The offset below which some kept point recorded the topic as not compacted, and so needs every record."""
+        """Below the returned offset some kept point recorded the topic as not compacted, and needs every record."""
         known = partition.incarnation
         spans = (span for run, span in self._spans(partition) if any(known not in point.compacted for point in run))
         return max((high for _, high in spans), default=0)
 
     def tombstones_below(self, partition: PartitionId, *, start: int, configs: Mapping[str, str]) -> int:
-        """The offset below which tombstones are older than `delete.retention.ms` at the oldest point that reads data
-        from `start` on: they were backed up that long before the point, by the store's clock. 0: none."""
+        """Tombstones below the returned offset are older than `delete.retention.ms` at the oldest point that reads data
+        from `start` on. Their age is the time from their backup to the point, by the store's clock. 0: no tombstone is
+        old enough."""
         oldest = next((run[0] for run, (_, high) in self._spans(partition) if high > start), None)
         retention_ms = whole_number(configs.get(_RETENTION, str(_DAY_MS)))
         if oldest is None or retention_ms is None:
@@ -87,7 +87,7 @@ class PointEnds:
         return self._at(before).ends.get(partition, 0) if before else 0
 
     def _newest_at(self, time_ms: int, *, upto: int) -> int:
-        """The number of the newest commit up to `upto` made at or before `time_ms`, kept or not; 0: there is none."""
+        """The number of the newest commit up to `upto` made at or before `time_ms`, kept or not; 0: none exists."""
         if (time_ms, upto) not in self._newest:
             times = _CommitTimes(self._backup.log, upto)
             self._newest[time_ms, upto] = bisect_right(times, time_ms)
@@ -119,7 +119,7 @@ class PointEnds:
         return self._points[seq]
 
     def _unsettled(self, state: BackupState) -> dict[PartitionId, int]:
-        """By partition, the first offset that a point's cut may leave out. An unreadable cut cannot be restored, so it
+        """By partition, the first offset possibly left out by a point's cut. An unreadable cut cannot be restored, and
         holds back nothing."""
         if state.cut is None:
             return {}

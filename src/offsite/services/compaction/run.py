@@ -1,8 +1,7 @@
 """The compaction of a backup: one commit replaces segments with all records by segments with the latest records.
 
-The replaced objects stay for readers that have planned to read them, and are collected later (see `services.collect`).
-A crash leaves a commit or none. If another writer commits meanwhile, the work is committed on top, provided that the
-segments read are unchanged.
+The replaced objects stay for readers with a plan, and are collected later (see `services.collect`). A crash leaves a
+commit or none. If another writer commits meanwhile, the work is committed on top, if the segments read are unchanged.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Compacted:
     bytes_after: int = 0
 
     def with_region(self, region: Region, segments: Sequence[Segment]) -> Compacted:
-        """The result with one more region, of which `segments` are left."""
+        """The result with one more region, now with `segments`."""
         return replace(
             self,
             regions=self.regions + 1,
@@ -76,8 +75,8 @@ class Compacted:
 def compact(
     backup: Backup, plan: CompactionPlan, *, runner: Runner, on_progress: OnProgress | None = None
 ) -> Compacted:
-    """Carry out `plan`, in as many commits as needed. An unreadable region stays as it is, and is reported. Raises
-    `CommitLost` if other writers keep committing first, and what the store and Spark raise."""
+    """Carry out `plan`, in as many commits as needed. An unreadable region stays unchanged, and is reported. Raises
+    `CommitLost` if other writers keep committing first, and errors of the store and of Spark."""
     done = Compacted(state=plan.head)
     for regions in _jobs(plan.regions):
         done = _compact(backup, regions, done, runner=runner, on_progress=on_progress)
@@ -172,8 +171,8 @@ def _committed(
 
 
 def _commit(backup: Backup, state: BackupState, made: Sequence[_Replacement]) -> BackupState:
-    """A region that hardly shrank keeps its segments. The compaction is recorded all the same: readers only learn that
-    records may be missing in a compacted range."""
+    """A hardly smaller region keeps its segments. The compaction is recorded all the same: in a compacted range records
+    may be missing."""
     replacing = [each for each in made if each.pays_off]
     regions = [each.region for each in made]
     changes = Changes(

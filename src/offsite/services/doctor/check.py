@@ -1,7 +1,7 @@
 """A check and its result. Pure.
 
-`ok` states that something was seen to work, never merely that nothing was seen to fail. If nothing can be seen, a check
-is `skipped`, with the reason.
+`ok` states an observed success, never a mere lack of failures. A check without an observation is `skipped`, with the
+reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsite.model.untrusted.printable import printable
 PartsT_contra = TypeVar("PartsT_contra", contravariant=True)
 
 SAID_MAX = 600
-"""Characters of one sentence: parts of it come from brokers and stores, which may send anything."""
+"""Characters of a sentence: brokers and stores contribute parts, and may send anything."""
 NAMED_MAX = 5
 """Brokers, topics or groups named in one sentence."""
 GENERAL, CONFIGURATION = OffsiteError.exit_code, UserError.exit_code
@@ -45,7 +45,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check: a verdict, the observation, and the cure (empty if there is nothing to do). `exit_code`:
+    """The result of one check: a verdict, the observation, and the cure (empty if nothing is to be done). `exit_code`:
     of a failure, None for the check's own."""
 
     verdict: Verdict
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[PartsT_contra]):
-    """One check. `after`: ids of checks that must succeed first, because this check would fail for the same reason.
+    """One check. `after`: ids of checks that must succeed first, because the check would fail for the same reason.
     `limit_s`: seconds until the check has failed. `exit_code`: of a failure without an error of another kind."""
 
     id: str
@@ -69,7 +69,7 @@ class Check(Generic[PartsT_contra]):
 
 
 class NotMeasurable(Exception):  # an outcome, not an error
-    """Raised by a check that cannot observe its subject."""
+    """Raised by a check without an observation."""
 
     def __init__(self, said: str, *, cure: str = "") -> None:
         super().__init__(said)

@@ -33,7 +33,7 @@ _LACKING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """One check: `said` is the observation, `cure` the remedy (empty if there is nothing to do)."""
+    """One check: `said` is the observation, `cure` the remedy (empty if nothing is to be done)."""
 
     id: str
     verdict: Verdict
@@ -52,7 +52,7 @@ class Examination:
 
 
 OnReport = Callable[[str, CheckReport], None]
-"""Receives the title and the report of each check as it ends."""
+"""Receives title and report at the end of each check."""
 
 
 def examine(

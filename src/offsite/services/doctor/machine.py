@@ -82,8 +82,8 @@ def space(parts: Parts) -> Finding:
 
 
 def memory(_: Parts) -> Finding:
-    """Whether this machine can remember the heads it saw, and where. Without the memory no replaced store is noticed,
-    and no expired data is collected."""
+    """Whether this machine can remember seen heads, and where. Without the memory no replaced store is noticed, and no
+    expired data is collected."""
     try:
         place = memory_root()
         place.mkdir(parents=True, exist_ok=True, mode=0o700)

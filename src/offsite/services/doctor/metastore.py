@@ -1,4 +1,4 @@
-"""The folder of a metastore's backup files: whether it is usable, private, and its files are whole."""
+"""The folder of a metastore's backup files: usable, private, with whole files."""
 
 from __future__ import annotations
 

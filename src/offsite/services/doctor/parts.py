@@ -1,6 +1,6 @@
 """The subjects of the checks: the cluster, the store and Spark, each created on first use.
 
-All clients give up early: a doctor reports that a service does not answer, and does not wait for it.
+All clients give up early: a doctor reports a silent service, and does not wait.
 """
 
 from __future__ import annotations

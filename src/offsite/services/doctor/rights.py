@@ -99,7 +99,8 @@ def transactions(parts: Parts) -> Finding:
 
 
 def outcomes(parts: Parts) -> Finding:
-    """Whether outcomes of transactions may be written. Backups never write them, so a missing right is no failure."""
+    """Whether outcomes of transactions may be written. Backups never write outcomes, and a missing right is no
+    failure."""
     if parts.admin.may_write_outcomes():
         return ok("outcomes of transactions may be written: restores keep offsets of any log")
     return ok(

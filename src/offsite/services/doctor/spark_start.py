@@ -1,4 +1,4 @@
-"""Spark: whether it starts and runs a task, and what its workers see of disks and of the store."""
+"""Spark: start, tasks, and the workers' view of disks and of the store."""
 
 from __future__ import annotations
 

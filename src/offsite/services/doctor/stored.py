@@ -1,5 +1,5 @@
-"""The store: whether it permits the operations of backups, and keeps its promises. Uses temporary objects, under names
-of their own."""
+"""The store: permissions for the operations of backups, and promises. Uses temporary objects, under names of their
+own."""
 
 from __future__ import annotations
 

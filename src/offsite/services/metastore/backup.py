@@ -39,7 +39,7 @@ def warnings_of(place: MetastorePlace) -> list[str]:
 
 
 def alarm(view: BackupView) -> CommandsLost | None:
-    """The error for a topic that lost commands held by its file; None without a loss."""
+    """The error for a loss of commands held by the file; None without a loss."""
     if not view.verdict.is_alarm:
         return None
     file = view.older or view.file

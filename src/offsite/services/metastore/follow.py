@@ -1,4 +1,4 @@
-"""A backup that follows its topic: woken by the broker for new commands, and checking the topic itself every second."""
+"""A backup that follows a topic: woken by the broker for new commands, and checking the topic itself every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsite.services.metastore.view import BackupView
 from offsite.services.outages import Outages
 
 LOOK_EVERY_S = 1.0
-"""Seconds between two checks of the topic itself: whether it exists, is the same, and still has all of its commands."""
+"""Seconds between two checks of the topic itself: existence, identity, completeness."""
 LOOK_AGAIN_S = 0.2
 _WAIT_MAX_MS = 500
 

@@ -1,10 +1,9 @@
 """The live backup of a command topic: compares the newest file with the topic, then follows the topic.
 
-A command lost by the topic is never removed from a file. A topic that is gone, empty, or shorter than its file is an
-alarm, and the file stays as it is. A topic with a different command than the file has another history: the topic was
-created again or trimmed. A new file then begins with all commands of the topic, and the old file stays. If the topic
-has the same id, it has lost commands held only by the old file: an alarm until the topic is created again, as a restore
-does.
+A command lost by the topic is never removed from a file. A missing, empty, or shortened topic is an alarm, and the file
+stays unchanged. A topic with a different command than the file has another history: the topic was created again or
+trimmed. A new file then begins with all commands of the topic, and the old file stays. If the topic has the same id, it
+has lost commands held only by the old file: an alarm until the topic is created again, as a restore does.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ class LiveBackup:
         return self._show(self._lost(Verdict.EMPTIED if is_empty else Verdict.SHORTENED))
 
     def _read_on(self, topic: CommandTopic) -> Portion:
-        """The commands since the last read. Brokers before 2.8 have no topic ids: then the last command must still be
-        at its offset, or the topic is a different topic of the same name. Raises as `CommandSource.read`."""
+        """The commands since the last read. Brokers before 2.8 have no topic ids: without an id, the last command must
+        still be at its offset, or the topic is a different topic of the same name. Raises as `CommandSource.read`."""
         if topic.topic_id is not None:
             return self._source.read(self._position, topic_id=topic.topic_id)
         if self._last is None:
@@ -211,8 +210,7 @@ class LiveBackup:
         return None
 
     def _new_file(self, topic: CommandTopic) -> None:
-        """Begin a new file, named later than all others, whatever the clock says: the newest file is the one that
-        continues."""
+        """Begin a new file, named later than all existing files, whatever the clock says: the newest file continues."""
         newest = max((name.made_ms for name in list_backups(self._folder, topic.name)), default=0)
         made_ms = max(self._clock.now_ms(), newest + _LATER_MS)
         name = BackupName(topic=topic.name, made_ms=made_ms, form=self._form)
@@ -316,8 +314,8 @@ class LiveBackup:
 
 
 def _missing_of(older: ReadBackup, newest: ReadBackup) -> int:
-    """The number of commands of the older file missing in the newest file; 0 if the older file does not prove that its
-    topic held them: a new file began because of its damage, or it was another tool's."""
+    """The number of commands of the older file missing in the newest file; 0 if the older file is no proof for the
+    topic's commands: a damaged file, or a file of another tool."""
     if older.problems or not all(each.described for each in older.commands):
         return 0
     held, holds = (Counter((each.record.key, each.record.value) for each in read.commands) for read in (older, newest))

@@ -24,7 +24,7 @@ DEFAULT_SERVICE = "default_"
 
 
 class Switch(StrEnum):
-    """Whether backups are wanted. `UNSAID`: the properties do not say so, which means off, as in KLIP-31."""
+    """Whether backups are wanted. `UNSAID`: absent from the properties, meaning off, as in KLIP-31."""
 
     ON = "on"
     OFF = "off"

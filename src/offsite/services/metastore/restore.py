@@ -42,8 +42,8 @@ _REPLACING = {"READ": 3, "WRITE": 4, "DELETE": 6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreRestoreResult:
-    """The result of a restore. `copy`: the copy of the topic's old content, None if there was none. `verified`: the
-    topic was read again, and holds exactly these commands, at their original offsets if `same_offsets`."""
+    """The result of a restore. `copy`: the copy of the topic's old content, None if none existed. `verified`: the topic
+    was read again, and holds exactly these commands, at their original offsets if `same_offsets`."""
 
     topic: str
     commands: int
@@ -71,7 +71,7 @@ def read_existing(source: CommandSource, admin: ClusterAdmin) -> Existing | None
 def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> MetastoreRestoreResult:
     """Carry out the plan. Raises `KafkaNotAuthorized` if not all operations are allowed, before any change;
     `PlanChanged` if the topic differs from the plan; `TargetDisturbed` if the topic does not hold the written commands
-    afterwards; and what Kafka raises."""
+    afterwards; and errors of Kafka."""
     source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
     copy = None
     if plan.is_there_already and plan.lacking:
@@ -176,8 +176,8 @@ def _write(plan: MetastoreRestorePlan, transactions: OrderedTransactions, *, now
 
 def _batches(records: Sequence[Record], now_ms: int) -> list[bytearray]:
     """One batch per command, as ksqlDB writes them: the plan sizes the topic for the largest command. Broker timestamps
-    become create timestamps. Commands without a time get the current time, and so do commands dated in the future,
-    because brokers refuse them (message.timestamp.after.max.ms), with the old topic already deleted."""
+    become create timestamps. Commands without a time, and commands dated in the future, get the current time: brokers
+    refuse future times (message.timestamp.after.max.ms), with the old topic already deleted."""
     dated = [each._replace(timestamp_type=CREATE_TIME, timestamp_ms=_time_ms(each, now_ms)) for each in records]
     return [batch for each in dated for batch in batches_of([renumber([each])], codec=_PLAIN)]
 

@@ -70,7 +70,7 @@ def plan_restore(
     source: CommandSource, file: Path, *, existing: Existing | None, brokers: int, skip_incompatible: bool
 ) -> MetastoreRestorePlan:
     """The plan for a cluster with `brokers` brokers. Raises `BackupFileDamaged`, `BadOption` for a file without
-    commands, and what reading the file raises."""
+    commands, and errors of reading the file."""
     read = load(file)
     _check_sound(file, read)
     odd = [(each.number, why) for each in read.commands if (why := incompatible(each.record))]
@@ -120,7 +120,7 @@ def _check_sound(file: Path, read: ReadBackup) -> None:
 
 
 def _configs(existing: Existing | None, read: ReadBackup, records: Sequence[Record]) -> dict[str, str]:
-    """The settings of the existing topic, or else those at the beginning of the file, without settings that lose
+    """The settings of the existing topic, or else of the topic at the beginning of the file, without settings that lose
     commands."""
     told = read.header.configs if read.header else {}
     configs = {**(existing.configs if existing else told), **KEEPS_ALL}

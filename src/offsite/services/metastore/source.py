@@ -49,8 +49,8 @@ class CommandSource:
         self._where = TopicPartition(topic=topic, partition=0)
 
     def find(self) -> CommandTopic | None:
-        """The topic; None if all brokers report that it does not exist. Raises `NoCommandTopic` if it has more than one
-        partition, `KafkaNotAuthorized`, `KafkaUnavailable`."""
+        """The topic; None if missing according to all brokers. Raises `NoCommandTopic` for more than one partition,
+        `KafkaNotAuthorized`, `KafkaUnavailable`."""
         presence = self._admin.presence([self.topic])[self.topic]
         if presence is Presence.DELETED:
             return None
@@ -85,7 +85,7 @@ class CommandSource:
 
     def read(self, start: int, *, topic_id: UUID | None) -> Portion:
         """The commands from offset `start` to the last stable offset. Raises `SourceTruncated` if the log no longer has
-        them, `TopicReplaced`, `NoSuchTopic`, and what a reader raises."""
+        them, `TopicReplaced`, `NoSuchTopic`, and errors of a reader."""
         seen_end = self.end()
         stable = self._admin.end_offsets([self._where], isolation=READ_COMMITTED)[self._where]
         if stable < start:

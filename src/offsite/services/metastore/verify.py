@@ -13,9 +13,9 @@ from offsite.services.metastore.source import CommandSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreVerifyReport:
-    """The result of a check. `described`: the file has a sidecar, so each byte was checked; without a sidecar only the
-    form. `problems` name the line, 0 for none. `against`: the topic compared with, empty for none. `difference`: the
-    first differing command. `missing` and `more`: the commands at the end only in the file, or only in the topic.
+    """The result of a check. `described`: the file has a sidecar, and every byte was checked; without a sidecar only
+    the form. `problems` name the line, 0 for none. `against`: the topic compared with, empty for none. `difference`:
+    the first differing command. `missing` and `more`: the commands at the end only in the file, or only in the topic.
     `unchecked`: lines at the end of the file without an entry in the sidecar, left by a crash or added by another
     program."""
 
@@ -33,7 +33,7 @@ class MetastoreVerifyReport:
 
 def verify_file(file: Path, source: CommandSource | None = None) -> MetastoreVerifyReport:
     """Read the file, its sidecar, and with `source` the topic. Changes nothing. Raises `BackupFileDamaged` if the
-    sidecar is unreadable as a whole, and what reading a topic raises."""
+    sidecar is unreadable as a whole, and errors of reading a topic."""
     read = load(file)
     problems = list(read.problems)
     if read.torn_bytes:

@@ -11,7 +11,7 @@ class Verdict(StrEnum):
     CURRENT = "current"
     """The file has all commands of the topic, and no more."""
     EMPTY = "empty"
-    """Neither the topic, if there is one, nor a file has a command."""
+    """Neither the topic, if any, nor a file has a command."""
     GONE = "gone"
     """The topic is gone, and the file has commands."""
     EMPTIED = "emptied"
@@ -30,10 +30,10 @@ class Verdict(StrEnum):
 class BackupView:
     """The state of a backup. `commands`: in the file; `appended`: by this process; `missing`: no longer in the topic.
     `last_command_ms`: the time of the newest command; `seen_ms`: when the topic was last read to its end; both epoch
-    ms, -1 for never. `flush_s`: seconds until the newest commands were on disk. `diverged`: the difference that made
-    this process begin a new file; `repairs`: repaired damage; empty for none. `older`: the file with the missing
-    commands, if not `file`. `undecided`: unreadable offsets from the oldest open transaction on, and since when there
-    are any (epoch ms, -1 for none). `is_there`: whether the topic exists."""
+    ms, -1 for never. `flush_s`: seconds until the newest commands were on disk. `diverged`: the reason for a new file
+    begun by this process; `repairs`: repaired damage; empty for none. `older`: the file with the missing commands, if
+    not `file`. `undecided`: unreadable offsets from the oldest open transaction on, and since when (epoch ms, -1 for
+    none). `is_there`: whether the topic exists."""
 
     topic: str
     verdict: Verdict

@@ -1,1 +1,1 @@
-"""Retention: which restore points are kept, and which data expires because no restore point needs it."""
+"""Retention: keeps restore points by a policy, and expires data needed by no restore point."""

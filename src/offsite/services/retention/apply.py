@@ -1,13 +1,12 @@
-"""Carries out a retention: one commit that names the expired points and ranges, and nothing else. Objects are deleted
-later.
+"""Carries out a retention: one commit with the expired points and ranges, and nothing else. Objects are deleted later.
 
 The commit takes effect at one moment: its forgotten restore points stop being points, and its expired ranges are no
-longer held. A crash before the commit changes nothing; a crash after it leaves objects for the next collection (see
-`services.collect`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
+longer held. A crash before the commit changes nothing; a crash after the commit leaves objects for the next collection
+(see `services.collect`, decision 0022). A line for each deletion is written before the commit (see `audit_record`).
 
 Another writer may commit between the plan and the commit. The points shown in the plan still go, and newer data stays:
 a new choice could drop a point shown as kept, because a newer point took its place. Only a new pin, restore or
-truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never other ones.
+truncation requires a new plan, as of the same moment; the new plan may drop fewer points, never additional points.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from offsite.services.retention.policy import RetentionPolicy, rule_of
 from offsite.services.steps import ended
 
 ATTEMPTS = 10
-"""How often to plan again after losing to another writer: a run that follows commits every few seconds."""
+"""How often to plan again after losing to another writer: a following run commits every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The result of a retention: the executed plan, the state after it, and the number of its commit, None if there was
-    nothing to do."""
+    """The result of a retention: the executed plan, the state afterwards, and the number of the commit, None without
+    any change."""
 
     plan: RetentionPlan
     state: BackupState

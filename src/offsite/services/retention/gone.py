@@ -1,4 +1,4 @@
-"""Finds the segments that no kept restore point needs, and the ranges of offsets that expire with them. Pure.
+"""Finds the segments needed by no kept restore point, and the ranges of expiring offsets. Pure.
 
 A range covers adjacent expired segments, and no offset needed by a kept point, not even offsets without a segment: a
 point is served by the data after the last expired range below its end. The newest segment of a live partition always
@@ -129,7 +129,7 @@ class Gone:
         )
 
     def _lists(self, partition_id: PartitionId) -> Iterator[tuple[KnownHistory, Branch | None, tuple[Segment, ...]]]:
-        """The segment lists of a partition, each with its history: the live list, and those of closed branches."""
+        """The segment lists of a partition, each with its history: the live list, and the lists of closed branches."""
         branches = self.branches.by_partition.get(partition_id, ())
         today = self.head.segments.get(partition_id)
         yield KnownHistory(partition_id=partition_id, cuts=len(branches)), None, today.read() if today else ()
@@ -137,7 +137,7 @@ class Gone:
             yield KnownHistory(partition_id=partition_id, cuts=cuts), branch, branch.segments.read()
 
     def _free(self, partition_id: PartitionId, branch: Branch | None, listed: Sequence[Segment]) -> Iterator[Segment]:
-        """The segments that the backup itself does not hold: a continuing log keeps its newest segment."""
+        """The segments not held back by the backup itself: a continuing log keeps its newest segment."""
         goes_on = branch is None and partition_id in self._alive
         end = self.head.positions[partition_id].end if branch is None else branch.end
         for segment in listed[:-1] if goes_on else listed:

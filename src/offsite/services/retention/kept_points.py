@@ -1,8 +1,8 @@
-"""Chooses the restore points that a policy keeps, with the rule. Pure; reads only a few lines of the history.
+"""Chooses the restore points kept by a policy, with the rule. Pure; reads only a few lines of the history.
 
 Buckets are hours, days, weeks, months and years in UTC. Of each of the last N buckets with a restore point, the newest
-complete point stays: an interrupted pass is no point to restore. If a bucket has no complete point near its end, its
-newest point stays, so that no bucket is lost. N counts only buckets with a point, so a paused backup loses nothing;
+complete point stays: an interrupted pass is no point to restore. If a bucket has no complete point near its end, the
+newest point stays, and no bucket is lost. N counts only buckets with a point, and a paused backup loses nothing;
 maintenance commits, such as retention's own, do not count.
 
 Ages count back from a given moment (see `reckoning`), not from now. A store's clock may have been wrong. Commit times
@@ -60,7 +60,7 @@ _LAST_MS = 253_402_300_799_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPoints:
-    """Restore points `first` to `last` (commit numbers, both inclusive), their number, and the rule that keeps them."""
+    """Restore points `first` to `last` (commit numbers, both inclusive), their number, and the rule."""
 
     first: int
     last: int

@@ -6,14 +6,14 @@ partition was alive at the time, if its end lies after the first offset, and if 
 Ends and log starts only rise from point to point, as long as the log is not truncated.
 
 The search examines pairs of points. If both points need data of the same partition, and its topic had the same settings
-all the way between, then all points between need data. If neither point can need data, by the end of the later or the
-log start of the earlier, then no point between needs data. Otherwise the search examines the point in the middle. Where
-the assumption fails (a truncation in between, a log start that went back unnoticed, changed settings), the search
-continues down to single points, or keeps unexamined points. So it may keep too many points. It never drops a point
-without having examined it or two points around it with the same need.
+all the way between, all points between need data. If neither point can need data, by the end of the later or the log
+start of the earlier, no point between needs data. Otherwise the search examines the point in the middle. Where the
+assumption fails (a truncation in between, a log start that went back unnoticed, changed settings), the search continues
+down to single points, or keeps unexamined points. So the search may keep too many points. The search drops a point only
+after an examination of the point, or of two surrounding points with the same need.
 
-A point without any need, such as a commit of empty topics, has no value of its own: it expires with the next later
-point that expires.
+A point without any need, such as a commit of empty topics, has no value of its own: the point expires with the next
+later expiring point.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _Point = dict[PartitionId, _Asked]
 
 @dataclass(slots=True)
 class Expiring:
-    """The ranges of each partition's histories that are to expire now, as held by the newest state."""
+    """The ranges of each partition's histories due to expire now, as held by the newest state."""
 
     head: BackupState
     now_ms: int
@@ -102,7 +102,7 @@ class Expiring:
         return self._below[known, limits]
 
     def next_ms(self) -> int:
-        """The earliest time at which more data may expire by age; 0 if there is none."""
+        """The earliest time of a further expiry by age; 0 if none exists."""
         found: list[int] = []
         for each in self.head.positions:
             limits, segments = self.limits(each), self.head.segments.get(each)
@@ -132,8 +132,8 @@ class Expiring:
 def needing_expired(
     history: History, expiring: Expiring, read: ReadState, *, most: int = STATES_MAX
 ) -> Generator[None, None, list[Span]]:
-    """The commit numbers `[start, end)` of restore points that need expiring data, rising. Pauses after each state
-    read, and reads `most` states. Raises what `read` raises."""
+    """The commit numbers `[start, end)` of restore points in need of expiring data, rising. Pauses after each state
+    read, and reads `most` states. Raises errors of `read`."""
     if not expiring.partitions or not history:
         return []
     search = _Search(history, expiring, read, most)

@@ -1,4 +1,4 @@
-"""The offsets that restore points need of each partition, in the history known to each point. Pure.
+"""The needs of restore points: offsets of each partition, in the history known to each point. Pure.
 
 A point needs `[log start, end)` of a live partition, as stated in its commit. A run of points kept without a break
 needs the union: from the log start of the first point to the end of the last, because both only rise as long as the log
@@ -6,7 +6,8 @@ is not truncated. A truncation splits the run: the needs before belong to the cl
 and at the cuts describe a run of millions of points.
 
 A partition is live as of a point if its topic is the latest of its name and not known to be deleted. A partition
-created within the run is needed as a whole, as is one that moved within the run without being live at its beginning.
+created within the run is needed as a whole. The same holds for a partition moved within the run, but not live at the
+run's beginning.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Branches:
 
 
 class Alive:
-    """The live partitions as of one state. Includes partitions of topics without a description, because nothing says
-    that the topic is gone."""
+    """The live partitions as of one state. Includes partitions of topics without a description, because nothing proves
+    the topic gone."""
 
     def __init__(self, state: BackupState) -> None:
         self._topics = state.topics

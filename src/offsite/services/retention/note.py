@@ -1,5 +1,5 @@
-"""A note of the last retention of a backup: its policy, and what may expire next. A hint for display, overwritten each
-time, never trusted, and never the basis of a decision."""
+"""A note of the last retention of a backup: the policy, and the next expiry. A hint for display, overwritten each time,
+never trusted, and never the basis of a decision."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BY = "retention"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionNote:
-    """Commit `commit` removed everything that the policy `rule` did not keep, at `at_ms`. `kept_points` and
-    `kept_bytes` stayed; of these, commit `next_commit` may expire at `next_ms` at the earliest (0: no time known)."""
+    """Commit `commit` removed everything not kept by the policy `rule`, at `at_ms`. `kept_points` and `kept_bytes`
+    stayed; commit `next_commit` may expire next, at `next_ms` at the earliest (0: no time known)."""
 
     at_ms: int
     commit: int
@@ -51,7 +51,7 @@ def put_note(backup: Backup, plan: RetentionPlan, commit: int) -> None:
 
 
 def get_note(backup: Backup) -> RetentionNote | None:
-    """The note; None if there is none, or the note is unreadable."""
+    """The note; None if none exists, or the note is unreadable."""
     key = backup.layout.retention_key
     try:
         data = backup.store.get(key)

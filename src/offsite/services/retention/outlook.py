@@ -1,5 +1,4 @@
-"""A backup's retention at a glance, for status, metrics and pages: what is kept, why, and what expires next. Reads no
-data."""
+"""A backup's retention at a glance, for status, metrics and pages: kept points, reasons, next expiry. Reads no data."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from offsite.services.retention.report import DONE, audit_reports
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOutlook:
     """The retention of a backup. `applied_ms`: when retention last removed something (epoch ms by the store's clock, 0:
-    never), by which `rule`, in which commit. `restore_points` are kept; a person has `pinned` some of them. Of the rest
-    `next_commit` may expire next, at `next_ms` at the earliest (0: no time known). `waiting_bytes`: expired, and not
-    yet collected."""
+    never), `rule`: the policy; `applied_commit`: the commit. `restore_points` are kept, `pinned` of the points by a
+    person. Of the rest `next_commit` may expire next, at `next_ms` at the earliest (0: no time known). `waiting_bytes`:
+    expired, and not yet collected."""
 
     applied_ms: int
     applied_commit: int
@@ -30,7 +29,7 @@ class RetentionOutlook:
 
 
 def retention_outlook(backup: Backup, state: BackupState) -> RetentionOutlook | None:
-    """The outlook of a backup; None without any retention and without pins. Raises what the store raises."""
+    """The outlook of a backup; None without any retention and without pins. Raises errors of the store."""
     note = get_note(backup)
     if note is None and not state.pins:
         return None

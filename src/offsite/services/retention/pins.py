@@ -24,8 +24,8 @@ REASON_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedPoint:
-    """A pinned restore point: when it was committed, why it is kept, and until when (epoch ms by the store's clock; 0:
-    forever). `holds`: the end has not come; the next retention after the end removes the pin."""
+    """A pinned restore point: commit time, reason, and end of the pin (epoch ms by the store's clock; 0: forever).
+    `holds`: the end has not come; the next retention after the end removes the pin."""
 
     commit: int
     committed_at_ms: int

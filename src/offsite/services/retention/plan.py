@@ -1,9 +1,8 @@
-"""The plan of a retention: the restore points that stay and why, the points that go, and the data that expires with
-them.
+"""The plan of a retention: kept restore points with reasons, dropped points, and expiring data.
 
-A generator makes the plan and pauses after each piece of work, because a run that follows plans between its rounds. A
-plan is a value: what it shows is what will be done. Ages count back from the newest complete restore point, and nothing
-expires while the source is silent for longer than the floor (see `reckoning`).
+A generator makes the plan and pauses after each piece of work, because a following run plans between its rounds. A plan
+is a value: shown in full before execution. Ages count back from the newest complete restore point, and nothing expires
+while the source is silent for longer than the floor (see `reckoning`).
 """
 
 from __future__ import annotations
@@ -63,15 +62,15 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What stays and what goes of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`. Ages
-    count back from `from_ms` (0: no restore point is complete).
+    """The retention of a backup at `now_ms`, by the store's clock (epoch ms), in the state `head`. Ages count back from
+    `from_ms` (0: no restore point is complete).
 
-    `kept_points`: the restore points that stay, rising, each with its rule. `forgotten`: the commit numbers `[start,
-    end)` of `points` points that go. `expired`: the ranges that no kept point needs, with `segments` segments;
-    `removed_bytes` become free in the store once the objects are collected, `kept_bytes` stay. `unpinned`: ended pins.
-    `next_commit`: the oldest point not kept by a fixed rule; `next_ms`: its earliest expiry (0: no time known, newer
-    points decide). `below_floor`, `clock_step`: why the plan needs force. `notes`: remarks for the user. `needs` and
-    `may_go` are the basis of the decision.
+    `kept_points`: the kept restore points, rising, each with its rule. `forgotten`: the commit numbers `[start, end)`
+    of `points` dropped points. `expired`: the ranges needed by no kept point, with `segments` segments; `removed_bytes`
+    become free in the store once the objects are collected, `kept_bytes` stay. `unpinned`: ended pins. `next_commit`:
+    the oldest point not kept by a fixed rule; `next_ms`: its earliest expiry (0: no time known, newer points decide).
+    `below_floor`, `clock_step`: why the plan needs force. `notes`: remarks for the user. `needs` and `may_go` are the
+    basis of the decision.
     """
 
     head: BackupState = field(repr=False)
@@ -111,7 +110,7 @@ def planned(  # noqa: PLR0913  # all by keyword but what is planned for, and by 
 ) -> Generator[None, None, RetentionPlan]:
     """The plan for the newest state, or for `head`, an earlier state.
 
-    `now_ms`: as of that moment, by the commits made until then (None: the store's now). `cluster_retention`: the
+    `now_ms`: as of the given moment, by the commits made before (None: the store's now). `cluster_retention`: the
     topics' retention according to the cluster itself, by name. Changes nothing. Raises `ClocksDiffer`, `DamagedCommit`,
     and `DamagedObject` if restores cannot be read.
     """
@@ -164,7 +163,7 @@ class _Planning:
         return self._reckoning.from_ms if self._reckoning else 0
 
     def kept_points(self) -> Generator[None, None, tuple[KeptPoints, ...]]:
-        """The restore points that stay."""
+        """The kept restore points."""
         head, history = self._head, self._head.history
         complete = self._reckoning.complete if self._reckoning else None
         default = _consistent(self._backup, head)
@@ -242,7 +241,7 @@ class _Planning:
         return found
 
     def _mirrored(self) -> Generator[None, None, list[Chosen]]:
-        """All points that need no data expired by the topics' own retention."""
+        """All points without a need for data expired by the topics' own retention."""
         history = self._head.history
         self._expiring = Expiring(head=self._head, now_ms=self._from_ms, told=self._told)
         needing = yield from needing_expired(history, self._expiring, self._state)
@@ -281,8 +280,8 @@ class _Planning:
         return stored.commit
 
     def _may_go(self, known: KnownHistory, segment: Segment) -> bool:
-        """Whether an unneeded segment expires. In a backup that mirrors its topics, only segments expired by the
-        topics' retention; records deleted by a person stay until then."""
+        """Whether an unneeded segment expires. In a mirroring backup only segments expired by the topics' retention;
+        records deleted by a person stay until their expiry."""
         if self._nothing_goes:
             return False
         if self._expiring is None or self._policy.max_bytes is not None:
@@ -309,7 +308,7 @@ class _Planning:
 
     def _clock_step(self, forgotten: Sequence[Span]) -> str:
         """Why the times of dropped restore points may be wrong. Of each run only the newest point is judged, because
-        the points before it are older."""
+        earlier points are older."""
         if not forgotten or self._reckoning is None or self._is_by_size_alone:
             return ""
         history = self._head.history
@@ -344,8 +343,8 @@ class _Planning:
 
 
 def _consistent(backup: Backup, head: BackupState) -> int | None:
-    """The commit that a restore uses by default if newer commits are skipped for a consistent cut; None if no commit is
-    skipped, or if it is unknown."""
+    """The default commit of a restore, if newer commits are skipped for a consistent cut; None if no commit is skipped,
+    or if unknown."""
     try:
         default = default_point(backup.store, head)
     except OffsiteError as error:

@@ -1,7 +1,7 @@
 """The retention policy of a backup, as written by a person.
 
 Without a rule a backup mirrors its topics: data expires with the topics' own retention. With rules the restore points
-named by a rule are kept, and all others go.
+named by a rule are kept, and all remaining points go.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def parse_policy(**given: Unpack[PolicyWords]) -> RetentionPolicy:
 
 
 def parse_retain(text: str) -> RetentionPolicy | None:
-    """The policy in one text, for a run that follows: `mirror`, or rules separated by commas
+    """The policy in one text, for a following run: `mirror`, or rules separated by commas
     (`keep-age=7d,keep-monthly=84`); None for `off`. Raises `BadOption`."""
     if text == OFF:
         return None

@@ -1,13 +1,13 @@
-"""The moment from which ages count back, and its evidence: never a clock alone. Pure, apart from requested commits.
+"""The reference moment for ages, and its evidence: never a clock alone. Pure, apart from requested commits.
 
-Ages count back from the newest complete restore point. So neither a source that is down, nor a paused backup, nor a
-later jump of the clock makes any point older. The time of that point comes from a clock too. The records in the point
-serve as witnesses, because other clocks dated them: if the newest record is less than a day older than the point, ages
-count from that record. Otherwise only the rhythm of the backup can confirm the time: a pause much longer than the usual
-pauses may be a jump of the clock.
+Ages count back from the newest complete restore point. So neither a source outage, nor a paused backup, nor a later
+jump of the clock makes any point older. The time of the newest complete point comes from a clock too. The records in
+the point serve as witnesses, because records are dated by other clocks: if the newest record is less than a day older
+than the point, ages count from the record. Otherwise only the rhythm of the backup can confirm the time: a pause much
+longer than the usual pauses may be a jump of the clock.
 
-A clock that was behind shows in the same way: the records of a commit are dated long after the commit. Commit times
-never go back, so a later commit without records of its own has the time of the commit before.
+A clock behind the real time shows in the same way: the records of a commit are dated long after the commit. Commit
+times never go back, and a later commit without records of its own has the time of the commit before.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def jump_ahead(history: History, newest_gone: int, reckoning: Reckoning) -> str:
 
 
 def was_behind(history: History, newest_gone: int, read: Callable[[int], Commit]) -> str:
-    """Why the clock may have been behind at restore point `newest_gone`, so that the point is younger than it looks;
-    else empty. `read` returns a commit by number."""
+    """Why the clock may have been behind at restore point `newest_gone`, and the point younger than dated; else empty.
+    `read` returns a commit by number."""
     high = bisect_left(history, newest_gone, key=attrgetter("seq"))
     for at in range(high, max(-1, high - _LOOKED_BACK), -1):
         line = history[at]

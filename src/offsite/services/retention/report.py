@@ -46,7 +46,7 @@ class LetGoRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What stays and what goes. `kept`: runs of restore points, each with its rule. `removed_bytes` become free in the
+    """The retention of a backup. `kept`: runs of restore points, each with its rule. `removed_bytes` become free in the
     store once the objects are collected. `next_commit` may expire at `next_ms` at the earliest (epoch ms; 0: no time
     known). Ages count back from `from_ms`. `commit`: the commit of the retention; None: nothing was done.
     `below_floor`, `clock_step`: why the plan needs force."""
@@ -75,8 +75,8 @@ class RetentionReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
     """A line of the audit. `state`: whether the line's commit was made (`done`, `not done`); for an object, whether the
-    object is gone; else `to be done`. `problem`: why the line is unreadable; all other fields are then without meaning.
-    """
+    object is gone; else `to be done`. `problem`: why the line is unreadable; in such a line all other fields are
+    without meaning."""
 
     at_ms: int = 0
     who: str = ""
@@ -130,7 +130,7 @@ def retention_report(plan: RetentionPlan, *, commit: int | None = None) -> Reten
 
 
 def audit_reports(backup: Backup, *, after: int = -1) -> Iterator[AuditReport]:
-    """The audit lines after commit `after`, each with whether it was done, according to the commits and the store."""
+    """The audit lines after commit `after`, each with its state, according to the commits and the store."""
     outcomes = _Outcomes(backup)
     for line in read_audit(backup.store, backup.layout, after=after):
         if isinstance(line, UnreadableLine):

@@ -16,9 +16,9 @@ ReadNeeds = Callable[[Span], Generator[None, None, Found]]
 def first_that_fits(
     fixed: Sequence[Span], kept: Sequence[Span], *, max_bytes: int, needed: NeededBytes, read: ReadNeeds
 ) -> Generator[None, None, int]:
-    """The commit number from which on all points of `kept_runs` stay, so that together with the points of `fixed` they
-    need at most `max_bytes`. After the end of all runs, if `fixed` alone needs more. Runs rise, and have a point at
-    every number."""
+    """The first commit number of the points of `kept_runs` within the limit: all points from the number on, together
+    with the points of `fixed`, need at most `max_bytes`. A number after all runs, if `fixed` alone needs more. Runs
+    rise, and have a point at every number."""
     for run in fixed:
         needed.add((yield from read(run)))
     for first, end in reversed(kept):

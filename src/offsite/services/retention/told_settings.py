@@ -1,5 +1,4 @@
-"""The source's retention of its topics, according to the cluster itself: including defaults, which no commit
-records."""
+"""The source's retention of its topics, according to the cluster itself: including defaults, unknown to commits."""
 
 from __future__ import annotations
 
@@ -25,8 +24,9 @@ class SettingsOfTopics(Protocol):
 
 
 def read_told(cluster: SettingsOfTopics, backup: Backup, state: BackupState) -> Mapping[str, Retention]:
-    """The retention of the topics of `state` that the cluster still has, by name. Topics that may not be described are
-    left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`."""
+    """The retention of the topics of `state` still present in the cluster, by name. Topics without the right to
+    describe are left out. Raises `OtherCluster` if the cluster is not the source of `backup`, and `KafkaUnavailable`.
+    """
     wanted, found = backup.descriptor.cluster_id, cluster.cluster().cluster_id
     if found != wanted:
         raise OtherCluster(

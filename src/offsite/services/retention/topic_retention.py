@@ -1,13 +1,13 @@
-"""Applies the topics' own retention to a backup that mirrors its topics: by time and by size, as a broker would. Pure.
+"""Applies the topics' own retention to a mirroring backup: by time and by size, as a broker would. Pure.
 
 A broker deletes whole segments from the beginning of a partition: a segment with its newest record older than
-`retention.ms`, or with at least `retention.bytes` after it; never the active segment. The same rules apply to the
-segments of the backup, and only below the log start last reported by the leader. So the source has already deleted the
-data, whatever a clock or a setting says. A deleted topic has no active segment and reports no log start; its records
-stay for `retention.ms` after its deletion was found.
+`retention.ms`, or with at least `retention.bytes` behind the segment; never the active segment. The same rules apply to
+the segments of the backup, and only below the log start last reported by the leader. So the source has already deleted
+the data, whatever a clock or a setting says. A deleted topic has no active segment and reports no log start; its
+records stay for `retention.ms` after its deletion was found.
 
 A shortened setting, by mistake or malice, must not empty the backup too. So data needed by a restore point expires only
-if it is too old by the current settings *and* by the topic's settings at the point's time. An unknown setting at that
+if too old by the current settings *and* by the topic's settings at the point's time. An unknown setting of the point's
 time counts as Kafka's default; an unknown current setting expires nothing.
 """
 
@@ -36,8 +36,8 @@ def limits_then(shape: TopicShape) -> Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartition:
-    """The stored data of a history of a partition: its `segments`, and whether the source continues it (`position` of
-    the newest commit, else None). `deleted_ms`: when its end was found."""
+    """The stored data of a history of a partition: its `segments`, and whether the source continues the history
+    (`position` of the newest commit, else None). `deleted_ms`: when the deletion was found."""
 
     segments: Sequence[Segment]
     position: Position | None
