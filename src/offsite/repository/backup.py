@@ -88,7 +88,7 @@ class Backup:
     def keeping_records(self, place: Store) -> Backup:
         """This backup with its restore records in `place`, a store for records alone. Raises `RestoreRefused`,
         `DamagedObject`, and errors of the store."""
-        from offsite.repository.restores.elsewhere import check_records_of  # most looks at a backup have no such place
+        from offsite.repository.restores.elsewhere import check_records_of  # rarely needed
 
         check_records_of(place, self.descriptor)
         return replace(self, records_at=LookingStore(place) if isinstance(self.store, LookingStore) else place)
@@ -192,6 +192,7 @@ class Backup:
         `leftovers`); a crash after the commit leaves nothing. At the end, temporary files of killed processes are
         removed.
         """
+        # 1. No commit behind `base` may be lost: its number must not be used twice.
         if not base.is_own and (lost := self.lost_commit(base)):
             seal = self.layout.seal_key(lost)
             raise DamagedCommit(
@@ -199,13 +200,16 @@ class Backup:
                 hint="bring the commits back from the store's versions or from a copy; where there never were as many, "
                 f"somebody else put {seal} there: look at it, and delete it",
             )
-        if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # a state may be held for months
+        # 2. `base` itself must still be there.
+        if base.is_own and self.store.head(self.layout.commit_key(base.seq)) is None:  # maybe months old
             raise CommitsGone(
                 f"commit {base.seq} of {self.descriptor.name} was made by this run and is gone: another store is in "
                 "its place, or an older state of it",
                 hint="bring the commits back, mount the right store, and run again",
             )
+        # 3. The store must show every new segment.
         self._check_stored(changes.segments)
+        # 4. Write a catalog of `base` if due: the commit names its seal.
         kept = self.catalog.write(base) if self.catalog.is_due(base) else Kept(seal="", state=base)
         base = kept.state
         now_ms = self.store.now_ms()
@@ -218,11 +222,13 @@ class Backup:
             changes=news(changes, base),
             catalog=kept.seal,
         )
+        # 5. Fold the new commit before it is written, and refuse what a reader would refuse.
         sealed = self.log.sealed(commit)
-        state = fold(base, [sealed.stored])  # what a reader would refuse, or doubt, must not be written
+        state = fold(base, [sealed.stored])  # never write a commit that readers would refuse
         for hole in _unaccounted(state) - _unaccounted(base):
             where = f"{hole.partition_id} [{hole.start}, {hole.end})"
             raise Bug(f"commit {commit.seq} of {commit.backup} would pass over {where} without saying what is there")
+        # 6. Append: from here on the commit counts.
         check(self.log.append(sealed).hash == state.head_hash, f"the hash of commit {commit.seq}")
         self._sweep(before_ms=now_ms - UNFINISHED_AFTER_MS)
         return replace(state, is_own=True)

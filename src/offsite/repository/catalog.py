@@ -108,14 +108,14 @@ class Catalog:
         reader = self._reader(state.seq)
         try:
             return Keeping.of(state, reader)
-        except Damaged as error:  # a part of an older catalog: no reason not to back up
+        except Damaged as error:  # damage of an older catalog must not stop a backup
             warned("catalog_unusable", backup=state.backup, commit=state.seq, why=error.message)
             told = {known: SegmentList(tuple(found)) for known, found in state.segments.items()}
             return Keeping.of(replace(state, segments=told), reader)
 
     def is_due(self, state: BackupState) -> bool:
         """Whether the commits since the last valid catalog would take a reader long enough to justify a new catalog."""
-        most = max(ENTRIES_PER_CATALOG, len(state.positions) // 2)  # a catalog itself has an entry for each partition
+        most = max(ENTRIES_PER_CATALOG, len(state.positions) // 2)  # a catalog has an entry per partition
         return state.loose_commits >= COMMITS_PER_CATALOG or state.loose_entries >= most
 
     def read(self, seq: int) -> BackupState:

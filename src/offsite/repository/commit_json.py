@@ -93,7 +93,7 @@ def _check_names(commit: Commit, key: str) -> None:
     """Check that every object named by a commit lies in the commit's own backup, in the folder of its kind."""
     layout = BackupLayout(backup=commit.backup)
     changes = commit.changes
-    for segment in changes.segments:  # the rest of the key was compared with what the segment says
+    for segment in changes.segments:  # segment_from_json compared the rest of the key
         if not segment.key.startswith(layout.topics_prefix):
             raise damaged_commit(f"{key}: it names {segment.key!r}, which is no segment of backup {commit.backup}")
         if segment.pack is not None and not layout.is_pack(segment.pack):

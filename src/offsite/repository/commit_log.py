@@ -152,7 +152,7 @@ class CommitLog:
         expected = after + 1
         for info in listed:
             if (seq := parse_commit_key(info.key)) is None:
-                continue  # of a backup whose name only looks like this one's
+                continue  # a foreign object below the prefix
             for missing in range(expected, min(seq, (seq if upto is None else upto) + 1, expected + _MISSING_MAX)):
                 yield missing, damaged_commit(f"{self.layout.commit_key(missing)} is missing, {info.key} is there")
             if upto is not None and seq > upto:
@@ -180,7 +180,7 @@ class CommitLog:
     def _bytes(self, key: str) -> bytes | None:
         try:
             return self.store.get(key)
-        except DamagedObject as error:  # something else lies in its place
+        except DamagedObject as error:  # an irregular object in the commit's place
             raise damaged_commit(error.message) from error
 
     def _existing(self, key: str) -> StoredCommit:

@@ -63,7 +63,7 @@ def unaccounted(changes: Changes, before: Mapping[PartitionId, int]) -> Iterator
         start = before.get(position.partition_id, position.log_start)
         covering = spans.get(position.partition_id, ())
         if len(covering) == 1 and covering[0][0] <= start and position.end <= covering[0][1]:
-            continue  # nearly all of them
+            continue  # the usual case
         for low, high in uncovered(start, position.end, sorted(covering)):
             yield Unaccounted(partition_id=position.partition_id, start=low, end=high)
 

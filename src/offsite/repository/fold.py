@@ -85,26 +85,33 @@ class Folding:
         """Apply one commit. Raises `DamagedCommit` if the commit does not follow."""
         commit, changes = stored.commit, stored.commit.changes
         self._check_follows(commit)
+        # 1. What is passed over is seen only before positions move.
         passed_over = self._passed_over(changes)
+        # 2. Truncations first: all other changes belong to the new histories.
         for cut in changes.cut_back:
             self.cut_back(cut)
+        # 3. Topics and positions.
         for shape in changes.topics:
             self._describe(shape, commit.seq)
         for position in changes.positions:
             self._move(position)
+        # 4. Removed and expired segments make room for the new ones.
         self._remove_all(commit)
         for expired in changes.expired:
             self._expire(expired)
         self._forget_holes({each.partition_id for each in changes.expired if each.branch == LIVE})
+        # 5. New segments.
         for segment in changes.segments:
             self._add(segment, commit)
         for compacted in changes.compacted:
             self._compact(compacted)
+        # 6. Holes, pins, checkpoint.
         self._holes.extend((*changes.holes, *passed_over))
         self._explain(changes.explained)
         self._pin(commit)
         if changes.checkpoint is not None:
             self._checkpoints[changes.checkpoint.id] = self._known_by_commit(changes.checkpoint)
+        # 7. The facts that each commit replaces.
         is_catalogued = bool(commit.catalog)
         consistent = changes.cut or (None if changes.outdates_cut else self._state.cut)
         completed_at_ms = self._completed_at_ms(commit)

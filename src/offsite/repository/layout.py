@@ -357,7 +357,7 @@ def folders_below(store: Store, prefix: str) -> Iterator[str]:
         name, slash, _ = info.key.removeprefix(prefix).partition("/")
         if slash:
             yield name
-        past = f"{prefix}{name}0" if slash else info.key  # behind everything in it: `0` follows `/`
+        past = f"{prefix}{name}0" if slash else info.key  # after the whole folder: `0` follows `/`
 
 
 def parse_pack_key(key: str) -> int | None:

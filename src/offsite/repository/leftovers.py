@@ -203,7 +203,7 @@ def _unsealed(backup: Backup) -> Iterator[Orphan]:
     sealed = {seq for info in infos if (seq := parse_catalog_key(info.key)) is not None}
     read = {key for seq in sealed for key in (layout.catalog_key(seq), layout.history_key(seq), layout.seal_key(seq))}
     yield from (Orphan(kind="catalog", info=info) for info in infos if info.key not in read | {layout.hint_key})
-    # read after the seals: the first catalog to name a part is its own
+    # Parts are listed after the seals. The first catalog that names a part is the part's own.
     parts = own(backup.store.list(layout.parts_prefix))
     yield from (Orphan(kind="catalog", info=info) for info in parts if parse_part_key(info.key) not in sealed)
 

@@ -90,7 +90,7 @@ class ReplacedWalk:
 
     def _replaced_by(self, stored: StoredCommit, *, believed: bool) -> Iterator[Segment]:
         changes = stored.commit.changes
-        if not changes.removed or changes.cut_back:  # no roll-up cuts a log back
+        if not changes.removed or changes.cut_back:  # a roll-up never truncates
             return
         removed = set(changes.removed)
         for made in changes.segments:

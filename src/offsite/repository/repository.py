@@ -97,7 +97,7 @@ class Repository:
         data = store.get(ROOT_KEY)
         if data is None:
             hint = f"make one: offsite init {store.url}"
-            with suppress(StoreUnavailable, StoreDenied):  # there is no such folder, or nobody may list it
+            with suppress(StoreUnavailable, StoreDenied):  # no such folder, or no right to list
                 if (above := next(repositories_above(store), None)) is not None:
                     hint = f"it lies in a repository, which is {above.url}: name that one"
                 elif (lost := _lost_root(store)) is not None:
@@ -152,7 +152,7 @@ class Repository:
             return self._same_or_refused(descriptor)
         marks = (layout.removed_key, layout.removing_key)
         if result is PutResult.CREATED and any(self.store.head(key) is not None for key in marks):
-            self.store.delete(layout.descriptor_key)  # it was being removed meanwhile: ours is nobody's yet
+            self.store.delete(layout.descriptor_key)  # a removal ran meanwhile: undo the creation
             raise _removed_lately(layout)
         return Backup(store=self.store, descriptor=descriptor, on_damage=self.on_damage)
 
@@ -186,14 +186,14 @@ class Repository:
                 return True
             if any(self.store.head(key) is not None for key in (layout.removed_key, layout.removing_key)):
                 return False
-        except (DamagedObject, StoreDenied):  # a pipe or a link in its place, or nobody may look: `backup` says so
+        except (DamagedObject, StoreDenied):  # `backup` reports the irregular object
             return True
         return next(own(self.store.list(layout.commits_prefix)), None) is not None
 
     def _check_store(self) -> None:
         try:
             check_create_only(self.store)
-        except StoreDenied as error:  # rights that were given before there was such a check
+        except StoreDenied as error:  # rights granted before the check existed
             warned("unchecked", why=error.message, store=self.store.url)
 
     def _note_uncollected(self, layout: BackupLayout) -> None:
@@ -254,8 +254,8 @@ def _keys_outside(store: Store, prefixes: Collection[str]) -> Iterator[str]:
         start_after, past = past, None
         for info in store.list("", start_after=start_after):
             prefix = "/".join((*info.key.split("/")[:2], ""))
-            if prefix in prefixes and info.key.startswith(prefix):  # a marker `backups/a/` is listed without its slash
-                past = f"{prefix[:-1]}0"  # after everything in it: `0` follows `/`
+            if prefix in prefixes and info.key.startswith(prefix):  # markers are listed without the slash
+                past = f"{prefix[:-1]}0"  # after the whole folder: `0` follows `/`
                 break
             yield info.key
 
@@ -269,7 +269,7 @@ def _lost_root(store: Store) -> DamagedObject | None:
     """The error if backups exist and the repository object is missing."""
     keys = (info.key for info in own(store.list(BACKUPS_PREFIX)))
     first = next((key for key in keys if parse_commit_key(key) is not None or key.endswith("/backup.json")), None)
-    if first is None:  # nothing, or a place for records alone
+    if first is None:  # empty, or a place for records alone
         return None
     return DamagedObject(
         f"{ROOT_KEY} is gone from {store.url}, backups are there ({first})",

@@ -52,7 +52,7 @@ def find_origins(commits: Iterable[StoredCommit], keys: Iterable[str]) -> dict[s
         for segment in stored.commit.changes.segments:
             for root in wanted.pop(segment.key, ()):
                 if where.setdefault(root, segment_partition(segment)) != segment_partition(segment):
-                    continue  # keys do not tell incarnations of a topic apart
+                    continue  # keys do not name the incarnation
                 if parts := list(_made_of(segment, replaced)):
                     for key in parts:
                         wanted.setdefault(key, []).append(root)

@@ -114,7 +114,7 @@ def decode_partitions(
     state = state_from_json(item)
     return replace(
         state,
-        accounted=state.accounted or any(position.is_exact for position in positions),  # both came with one version
+        accounted=state.accounted or any(position.is_exact for position in positions),  # one version added both
         positions=LayeredMap({each.partition_id: each for each in positions}),
         segments=LayeredMap(segments),
     )

@@ -74,6 +74,7 @@ class Merged:
 
 def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
     """The parts for a catalog of `segments`. Raises `DamagedObject`."""
+    # 1. Count the rows still live in each part, and the segments in no part.
     live = Counter[CatalogPart]()
     fresh = 0
     for found in segments.values():
@@ -81,8 +82,10 @@ def merge(segments: Mapping[PartitionId, SegmentList]) -> Merged:
         for extent in _extents(found):
             live[extent.part] += len(extent)
     fresh -= live.total()
+    # 2. Choose the parts to reuse: the first ones, up to the first that is due for a merge.
     parts = sorted(live, key=lambda part: part.ref.key if part.ref is not None else "")
     kept = frozenset(parts[: _kept(parts, live, fresh)])
+    # 3. Rewrite the partitions with any segment outside of the reused parts.
     changed = sorted(known for known, found in segments.items() if not _is_kept(found, kept))
     moved = tuple(Moved.of(known, segments[known], kept) for known in changed)
     return Merged(

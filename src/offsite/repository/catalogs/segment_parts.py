@@ -90,12 +90,12 @@ class CatalogPart:
     def _near(self, low: int, high: int) -> tuple[Segment, ...]:
         """A few rows, decoded together with the following rows: a walk through the partitions in order needs the
         following rows next, and one row takes as long as ten."""
-        begin, decoded = self._window  # of one moment: others may read it at once
+        begin, decoded = self._window  # one read: concurrent callers replace the pair
         if not begin <= low <= high <= begin + len(decoded):
             try:
                 begin, decoded = self._window = low, segments_of(self.rows(low, min(low + _ROWS_AT_ONCE, len(self))))
             except Damaged:
-                return segments_of(self.rows(low, high))  # what is damaged may be one of the others
+                return segments_of(self.rows(low, high))  # the damaged row may be outside of the range
         return decoded[low - begin : high - begin]
 
     def figures(self, low: int, high: int) -> SegmentFigures:

@@ -30,12 +30,12 @@ def check_records_of(store: Store, descriptor: BackupDescriptor) -> None:
     the store."""
     key = BackupLayout(backup=descriptor.name).records_of_key
     try:
-        next(store.list("", start_after="~"), None)  # a folder that is not there would say that it is empty
+        next(store.list("", start_after="~"), None)  # a missing folder must raise, not look empty
         is_repository, data = store.head(ROOT_KEY) is not None, store.get(key)
     except StoreUnreachable as error:
         error.hint = f"{error.hint}; a new place for records is an empty folder, which you make"
         raise
-    if (above := next(repositories_above(store), None)) is not None:  # its folders would be taken for backups
+    if (above := next(repositories_above(store), None)) is not None:  # its folders would look like backups
         raise RestoreRefused(
             f"{store.url} lies in the repository {above.url}", hint="name an empty folder or prefix elsewhere"
         )

@@ -67,7 +67,7 @@ def restore_producer_id(store: Store, layout: RestoreLayout, new: Callable[[], i
     data = store.get(key)
     if data is None:
         store.put_if_absent(key, encode_object({"format": FORMAT, "producer_id": new()}))
-        data = store.get(key)  # another may have been quicker
+        data = store.get(key)  # another process may have been faster
     if data is None:
         raise DamagedObject(f"{key} was written and is not there", hint="run the same command again")
     return parse_json_object(data, source=key, damaged=DamagedObject).integer("producer_id")

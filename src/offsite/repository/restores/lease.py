@@ -71,7 +71,7 @@ class LeaseTerms:
         try:
             yield claim
         finally:
-            with suppress(OffsiteError):  # then it runs out
+            with suppress(OffsiteError):  # without an end the lease expires
                 self.end(claim)
 
     def beat(self, claim: LeaseClaim) -> None:

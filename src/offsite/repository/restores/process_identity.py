@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-_STATE, _START_TIME = 0, 19  # of /proc/<pid>/stat, behind the name in parentheses
+_STATE, _START_TIME = 0, 19  # fields of /proc/<pid>/stat after the name in parentheses
 _DEAD = frozenset("ZXx")
 
 

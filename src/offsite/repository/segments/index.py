@@ -31,7 +31,7 @@ from offsite.repository.json_form import FORMAT, encode_canonical, parse_part
 _NAME = b'"markers":['
 _WIDTH = 5
 _BLOCK_MARKERS = 16_384
-_MAX_ROW_BYTES = 1 * KIB  # five numbers of 64 bits take a tenth of it
+_MAX_ROW_BYTES = 1 * KIB  # five 64-bit numbers take a tenth
 MAX_REST_BYTES = 8 * MIB
 """Limit of the text without the markers: frames of 4 MiB and open transactions, some 50 bytes each. As objects the text
 takes up to 40 times the memory."""

@@ -62,7 +62,7 @@ def part_segment(segment: Segment, at: int, store: Store) -> PartedSegment:
     """Split `segment` at offset `at`. Reads the segment. Raises `SourceTruncated` if `at` lies inside a batch,
     `DamagedObject`, and errors of the store."""
     below, above, border = LogStats(), LogStats(), None
-    from offsite.repository.segments.reader import SegmentReader  # codecs, hashes: not for those who only list parts
+    from offsite.repository.segments.reader import SegmentReader  # loads codecs and hashes only when needed
 
     for chunk in SegmentReader(store=store, segment=segment).chunks():
         headers = [header for header in chunk.batches if header.base_offset < at]

@@ -26,7 +26,7 @@ from offsite.stores.store import Store
 
 MAX_FRAME_BYTES = FRAME_BYTES + MAX_EXPANDED_BYTES
 """Limit of a frame, including the batch that fills the frame."""
-_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # what does not shrink grows a little
+_MAX_STORED_BYTES = MAX_FRAME_BYTES + 1 * MIB  # incompressible data grows a little
 _MAX_OBJECT_BYTES = 1 << 40
 _READ_AHEAD = 3
 """Pieces requested at once: hides the latency of an object store, bounds the memory."""
@@ -74,7 +74,7 @@ class SegmentReader:
         segment = self.segment
         low = segment.lowest_offset if start is None else start
         high = segment.end if end is None else end
-        if segment.whole is not None:  # its object holds batches on both sides that are another history's
+        if segment.whole is not None:  # the object also holds batches of another history
             low, high = max(low, segment.lowest_offset), min(high, segment.end)
         body = segment.as_written
         pieces = _plan(body, self._frames(), low, high)
@@ -191,7 +191,7 @@ def _fetched(store: Store, segment: Segment, pieces: Sequence[StoredBytes]) -> I
                 under_way.append(pool.submit(fetch, pieces[number + _READ_AHEAD]))
             yield piece, data
     finally:
-        # Never waits: a reader that is dropped half-way may be collected where waiting for a thread hangs the process.
+        # Never wait: the garbage collector may close a dropped reader where waiting for a thread hangs the process.
         pool.shutdown(wait=False, cancel_futures=True)
 
 

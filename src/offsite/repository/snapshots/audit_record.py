@@ -122,7 +122,7 @@ def read_audit(
     start_after = layout.audit_key(after, "ffffffff") if after >= 0 else ""
     for info in store.list(layout.audit_prefix, start_after=start_after):
         if not _NAME.fullmatch(info.key.removeprefix(layout.audit_prefix)):
-            continue  # put there by somebody else
+            continue  # a foreign object
         if upto is not None and info.key > layout.audit_key(upto, "ffffffff"):
             return
         if info.size_bytes > _OBJECT_BYTES_MAX:

@@ -148,7 +148,7 @@ def open_change(
     if data is None or any(place.head(layout.undone_key) is not None for place in (store, *undone_in)):
         return None
     change = _change(data, layout.record_key)
-    return change if change.change == name else None  # it may speak of another one
+    return change if change.change == name else None  # the record may name another change
 
 
 def _change(data: bytes, key: str) -> GroupChange:

@@ -22,7 +22,7 @@ def read_parquet(data: bytes) -> pa.Table:
     try:
         with closing(_opened(data)) as file:
             return file.read(use_threads=False)
-    except UnicodeError as error:  # names of columns that are no text
+    except UnicodeError as error:  # invalid column names
         raise pa.ArrowInvalid(str(error)) from error
 
 
@@ -34,7 +34,7 @@ class ParquetGroups:
         self._data = data
         self._damaged = damaged
         self._metadata: parquet.FileMetaData | None = None
-        self._metadata = self._with(lambda file: file.metadata)  # milliseconds of each read, where groups are many
+        self._metadata = self._with(lambda file: file.metadata)  # saves milliseconds per read with many groups
         self.rows: tuple[int, ...] = self._with(
             lambda file: tuple(file.metadata.row_group(number).num_rows for number in range(file.num_row_groups))
         )

@@ -149,7 +149,7 @@ def _unknown(memory: LetGoMemory, stored: StoredCommit, *, now_ms: int, wait_ms:
     left_ms = wait_ms - max(0, now_ms - seen_ms)
     if left_ms > 0:
         why = f"it is new to this machine: in {format_duration(left_ms / 1000)} it is looked at"
-        if now_ms - stored.commit.committed_at_ms > 2 * wait_ms:  # so to a machine that forgets, again and again
+        if now_ms - stored.commit.committed_at_ms > 2 * wait_ms:  # the machine keeps forgetting
             return f"{why}; where you read this after each start: give it a folder that stays, XDG_STATE_HOME", False
         return why, True
     return "", False

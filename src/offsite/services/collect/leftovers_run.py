@@ -65,19 +65,23 @@ def _carried_out(backup: Backup, plan: LeftoversPlan, clock: Clock) -> Generator
     unfinished = backup.store.sweep_unfinished(before_ms=plan.before_ms)
     if not plan.objects:
         return LeftoversCollected(unfinished=unfinished, kept=len(plan.kept))
-    backup.store.delete(backup.layout.never_key)  # who may not delete at all is told first
+    # 1. Check the right to delete.
+    backup.store.delete(backup.layout.never_key)  # without the right to delete: fail first
     yield
     head = backup.state()
+    # 2. The log must still contain the plan's head.
     if gone := missing(backup, head, head_of(plan.head)):
         raise CommitsGone(gone, hint="bring the commits back; nothing was deleted")
+    # 3. Spare the objects named by commits made since the plan.
     wanted = {each.info.key for each in plan.objects}
     named = yield from named_by(backup.log.read(after=plan.head.seq, upto=head.seq), wanted, clock)
     named |= wanted & {key for each in head.stored_segments() for key in (each.object_key, each.index_key) if key}
     deletions = _Deletions(backup)
     doomed = [each for each in _bodies_first(plan.objects) if each.info.key not in named]
     seen = head.seq
+    # 4. Delete in batches, each with its audit lines before.
     for first in range(0, len(doomed), _DELETED_AT_ONCE):
-        since = tuple(backup.log.read(after=seen))  # a slow roll-up or compaction may have come back at a pause
+        since = tuple(backup.log.read(after=seen))  # a slow roll-up may have committed at a pause
         named |= yield from named_by(since, wanted, clock)
         seen = since[-1].commit.seq if since else seen
         some = [each for each in doomed[first : first + _DELETED_AT_ONCE] if each.info.key not in named]
@@ -118,7 +122,7 @@ class _Deletions:
             return
         try:
             self.backup.store.delete(key)
-        except StoreDenied:  # the right to delete was asked for before: the store protects this one
+        except StoreDenied:  # the right was checked before: the store protects the object
             self.locked.append(key)
         else:
             self.objects += 1

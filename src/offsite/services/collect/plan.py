@@ -86,16 +86,19 @@ def planned(
     `DamagedCommit`, `DamagedObject` if restores cannot be read, `ClocksDiffer`, and errors of the store, always before
     any change."""
     paused = Pauses(clock)
+    # 1. Begin where the last collection ended, and end before the first commit that is too young.
     head = backup.state()
     hint = collected_hint(backup)
-    hint = hint if hint.upto <= head.seq else CollectedHint()  # said of commits that are gone, or by nobody
+    hint = hint if hint.upto <= head.seq else CollectedHint()  # about lost commits, or forged
     until = max(hint.upto, _newest_old_enough(backup, head, grace_ms))
     if until <= hint.upto and not hint.pending:
         return CollectionPlan(head=head, upto=hint.upto)
+    # 2. Walk through the commits: replaced objects become candidates.
     begin = backup.catalog.state(upto=hint.upto) if hint.upto else BackupState(backup=head.backup)
     walk = ReplacedWalk(begin)
     candidates = _Candidates(backup)
     lets_go = yield from _walked(backup, walk, until, grace_ms, candidates, paused)
+    # 3. Judge the commits with removals: only those believed add candidates.
     disbelieved = _Disbelieved()
     for seq in (*hint.pending, *lets_go):
         if candidates.is_full:
@@ -103,9 +106,11 @@ def planned(
             continue
         yield from _look_again(backup, seq, candidates, disbelieved, in_force=in_force, clock=clock, grace_ms=grace_ms)
         yield
+    # 4. Drop candidates that are gone already, or needed by the state at the walk's end or by the newest.
     there = yield from _there(backup, candidates.by_key, paused)
-    for state in (walk.state, head):  # what is needed at the end of that time may still be read
+    for state in (walk.state, head):  # a reader may still use the older state
         yield from _spare_needed(there, state, paused)
+    # 5. Keep those with all data held by live segments, or expired.
     wanted = _Wanted(head=head, at_end=walk.state, disbelieved=disbelieved.spans)
     chosen: list[CollectableObject] = []
     for each in there.values():
@@ -149,7 +154,7 @@ class _Candidates:
         replaced = self._packs.of(gone.segment) if packed else own_object(gone)
         if replaced is not None and all(map(self._layout.is_stored_body, replaced.keys)):
             earlier = self.by_key.get(replaced.key, replaced)
-            held = {*earlier.held, *replaced.held}  # parts of one that was parted by a cut, each in its history
+            held = {*earlier.held, *replaced.held}  # both parts of a segment split by a cut
             self.by_key[replaced.key] = replace(replaced, held=tuple(held))
             self.named_by.setdefault(replaced.key, set()).add(seq)
 

@@ -95,7 +95,7 @@ def _carried_out(
 ) -> Generator[None, None, Collected]:
     locked: tuple[str, ...] = ()
     if plan.objects:
-        backup.store.delete(backup.layout.never_key)  # who may not delete is told before hours of reading, not after
+        backup.store.delete(backup.layout.never_key)  # without the right to delete: fail before hours of reading
         for some in _shares(plan.replacements, step_bytes):
             if not _are_sound(backup, some, runner, on_progress):
                 return Collected(objects=0, bytes=0, upto=0, is_last=False)

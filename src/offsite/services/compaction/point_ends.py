@@ -96,7 +96,7 @@ class PointEnds:
     def _spans(self, partition: PartitionId) -> Iterator[tuple[tuple[Point, Point], Span]]:
         for first, last in self._runs:
             if partition in last.ends:
-                # 0: it was first backed up within the run. A log that was cut back within it ended there as well.
+                # 0: first backed up within the run. A truncation within the run ends points at the cut, too.
                 ends = [last.ends[partition], first.ends.get(partition, 0)]
                 found = self._branches.get(partition, ())
                 ends += [branch.at for branch in found if first.seq < branch.commit <= last.seq]
@@ -168,7 +168,7 @@ def kept_runs(history: History) -> Iterator[Span]:
     first = last = None
     for low, high in _pieces(history):
         if last is not None and low != last + 1:
-            yield first, last  # type: ignore[misc]  # both are known together
+            yield first, last  # type: ignore[misc]  # set together
             first = None
         first, last = low if first is None else first, high
     if first is not None and last is not None:

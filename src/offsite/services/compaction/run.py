@@ -96,7 +96,7 @@ def _jobs(regions: Sequence[Region]) -> Iterator[list[Region]]:
         yield job
 
 
-def _compact(  # what is done, how far it is, and with what
+def _compact(  # the work, the result so far, the tools
     backup: Backup,
     regions: Sequence[Region],
     done: Compacted,

@@ -34,7 +34,7 @@ def within(function: Callable[[], T], *, limit_s: float, name: str) -> T:
         raise TooLateError(name) from None
     if error is not None:
         raise error
-    return result  # type: ignore[return-value]  # without an error there is one
+    return result  # type: ignore[return-value]  # set if there is no error
 
 
 def each_within(
@@ -63,7 +63,7 @@ def each_within(
 def _put_end(function: Callable[[], T], ends: queue.SimpleQueue[tuple[T | None, BaseException | None]]) -> None:
     try:
         ends.put((function(), None))
-    except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+    except BaseException as error:  # noqa: BLE001  # raised in the waiting thread
         ends.put((None, error))
 
 

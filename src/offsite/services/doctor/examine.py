@@ -98,7 +98,7 @@ def _made(check: Check[Parts], parts: Parts) -> Finding:
         return failed(said, cure="see whether what it asks is overloaded, or cannot be reached; then ask again")
     except OffsiteError as error:
         return of_error(error)
-    except Exception as error:  # noqa: BLE001  # a mistake of ours is told as what this check found
+    except Exception as error:  # noqa: BLE001  # a bug becomes the check's result
         journal.failed("doctor", check=check.id, why=journal.safe_line(error), trace=journal.safe_trace(error))
         said = f"{Bug.id}: a mistake of offsite: {journal.safe_line(error)}"
         return failed(said, cure="its place is in the log: --log-file FILE", exit_code=Bug.exit_code)

@@ -80,7 +80,7 @@ def reach(config: KafkaConfig, address: Address) -> Reached:
             )
     except OffsiteError as error:
         return Reached(address=address, error=error)
-    except (OSError, UnicodeError) as error:  # a name that no resolver takes
+    except (OSError, UnicodeError) as error:  # an unresolvable name
         return Reached(address=address, error=KafkaUnavailable(f"{address} cannot be reached: {type(error).__name__}"))
 
 
@@ -101,7 +101,7 @@ def _lack(connection: Connection, api: Api, lowest: int, highest: int) -> str:
     """The missing request, empty if supported."""
     try:
         connection.highest_version(api, lowest, highest)
-    except KafkaUnavailable as error:  # not yet, or no longer
+    except KafkaUnavailable as error:  # too old, or too new
         return error.message
     return ""
 

@@ -30,7 +30,7 @@ def incompatible(record: Record, *, version: int = VERSION) -> str:
     told = command.get("version")
     if told is None or (type(told) is int and told <= version):
         return ""
-    is_number = type(told) is int and told < _TOLD_MAX  # the rest can be megabytes, and anybody's
+    is_number = type(told) is int and told < _TOLD_MAX  # other values can be megabytes, and hostile
     return f"it is of version {told}, ksqlDB knows {version}" if is_number else "its version is no number of a version"
 
 

@@ -35,7 +35,7 @@ def follow_topic(
             outages.worked()
             following.take_news()
         except (SourceTruncated, TopicReplaced, NoSuchTopic):
-            clock.sleep(LOOK_AGAIN_S)  # what it is now is seen by the next look
+            clock.sleep(LOOK_AGAIN_S)  # the next check finds the new state
         except OffsiteError as error:
             outages.wait(error)
 

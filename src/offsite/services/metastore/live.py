@@ -79,7 +79,7 @@ class LiveBackup:
             portion = self._read_on(self._found_topic)
             self._take(portion.records)
         except OffsiteError:
-            self._topic = None  # the next look begins with the first command
+            self._topic = None  # the next check starts at the first command
             raise
         self._position, self.seen_end = portion.end, portion.seen_end
         self._last = portion.records[-1] if portion.records else self._last
@@ -116,7 +116,7 @@ class LiveBackup:
 
     def _begin(self, topic: CommandTopic) -> None:
         self.close()
-        self._topic, self._seen, self._is_gone = None, [], False  # until there is a file, the next look begins anew
+        self._topic, self._seen, self._is_gone = None, [], False  # without a file, the next check starts over
         self._start = self._position = self._source.start()
         self._last = None
         self._open_newest(topic)

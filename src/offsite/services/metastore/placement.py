@@ -40,7 +40,7 @@ class Placement:
 def place(records: Sequence[Record]) -> Placement:
     """How to write `records` into an empty log."""
     known = list(takewhile(lambda record: record.offset != UNKNOWN, records))
-    rest = records[len(known) :]  # a crash may have left the last lines without what tells of them
+    rest = records[len(known) :]  # a crash may leave lines without entries
     if why := _why_not(known, rest):
         return Placement(transactions=_each_alone(records), same_offsets=False, filled=0, why=why)
     transactions: list[Transaction] = []
@@ -49,7 +49,7 @@ def place(records: Sequence[Record]) -> Placement:
         gap = run[0].offset - end
         transactions += [Transaction(records=())] * gap
         transactions.append(Transaction(records=tuple(run)))
-        end = run[-1].offset + 2  # its marker comes right behind it
+        end = run[-1].offset + 2  # the marker takes the next offset
     filled = sum(not each.records for each in transactions)
     return Placement(transactions=(*transactions, *_each_alone(rest)), same_offsets=True, filled=filled)
 

@@ -74,18 +74,21 @@ def run_restore(plan: MetastoreRestorePlan, router: Router, *, clock: Clock) -> 
     afterwards; and errors of Kafka."""
     source, admin = CommandSource(router, plan.topic), ClusterAdmin(router)
     copy = None
+    # 1. The commands are there: only correct the settings.
     if plan.is_there_already and plan.lacking:
         admin.alter_topic_configs({plan.topic: plan.lacking})
+    # 2. Otherwise keep a copy, create the topic again, and write all commands.
     if not plan.is_there_already:
         _check_may_replace(plan, admin)
         where = TopicPartition(topic=plan.topic, partition=0)
-        # What a killed attempt left open is ended here: later its marker would come into the new topic, and before that
-        # it would hide from the copy what comes after it.
+        # OrderedTransactions ends a killed attempt's open transaction here. Later its marker would come into the new
+        # topic; before its end it hides the following commands from the copy.
         with OrderedTransactions(router, where, f"offsite-metastore-{plan.topic}") as transactions:
             copy = _keep(plan, source, admin, clock=clock)
             _make_topic(plan, admin)
             end = _write(plan, transactions, now_ms=clock.now_ms())
         await_end_offset(router, where, end)
+    # 3. Read the topic again, and compare.
     _prove(plan, source)
     return MetastoreRestoreResult(
         topic=plan.topic,

@@ -83,9 +83,11 @@ def carry_out(backup: Backup, plan: RetentionPlan, *, base: BackupState, force: 
     check_force(plan, force=force)
     if plan.is_empty:
         return Applied(plan=plan, state=base, commit=None)
+    # 1. A restore may have begun since the plan.
     if (taken := _read_by_now(backup, plan)) is not None:
         raise CommitLost(f"a restore reads commit {taken} by now, which was to go", hint="plan again")
     writer = random_id(16)
+    # 2. Audit lines come before the commit, the note after the commit.
     note_deletions(backup.store, backup.layout, tuple(deletions(plan)), by=BY, commit=base.seq, writer=writer)
     with uninterrupted():
         after = backup.commit(base.carried_over(changes_of(plan)), base=base, writer=writer)

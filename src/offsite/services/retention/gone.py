@@ -77,7 +77,7 @@ def overlapping(segments: Sequence[Segment], start: int, end: int) -> Iterator[S
     segment's end."""
     if start >= end:
         return
-    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # the one before may reach into it
+    low = max(0, bisect_right(segments, start, key=attrgetter("start")) - 2)  # its last batch may overlap
     for segment in segments[low : bisect_left(segments, end, key=attrgetter("start"))]:
         if max(segment.end, segment.last_offset + 1) > start:
             yield segment
@@ -164,7 +164,7 @@ class Gone:
         return joined(span for key in keys for span in self.needs.get(key, ()))
 
 
-def _ranges(  # noqa: PLR0913  # all that is known of a list
+def _ranges(  # noqa: PLR0913  # all facts about a list
     partition_id: PartitionId,
     branch: Branch | None,
     goes: Sequence[Segment],

@@ -123,7 +123,7 @@ def holds(pin: Pin, *, now_ms: int) -> bool:
 
 def told(history: History, chosen: Iterable[Chosen]) -> tuple[KeptPoints, ...]:
     """The points named by `chosen`, each once, rising, under the first rule that names the point."""
-    spans: list[Chosen] = []  # rising, none over another one
+    spans: list[Chosen] = []  # rising, without overlaps
     for each in chosen:
         low = max(0, bisect_right(spans, each.start, key=attrgetter("start")) - 1)
         high = bisect_left(spans, each.end, key=attrgetter("start"))
@@ -230,7 +230,7 @@ def _best(history: History, newest: int, start_ms: int, kind_of: KindOf) -> int 
         if kind is Kind.INCOMPLETE and incomplete is None:
             incomplete = line.seq
     if incomplete is None and at >= _LOOKED_BACK:
-        return newest  # there is more of the bucket than is worth looking at
+        return newest  # the bucket is larger than the search
     return incomplete
 
 

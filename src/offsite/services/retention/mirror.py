@@ -138,6 +138,7 @@ def needing_expired(
         return []
     search = _Search(history, expiring, read, most)
     last = len(history) - 1
+    # Examine both ends, then halve each interval until nothing is open in it.
     yield from search.ask(0)
     yield from search.ask(last)
     waiting = [(0, last)]

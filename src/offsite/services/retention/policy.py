@@ -96,7 +96,7 @@ def parse_retain(text: str) -> RetentionPolicy | None:
         if known not in PolicyWords.__annotations__ or not is_set or known in words:
             raise _no_rule(part)
         words[known] = value if known in {"keep_age", "max_bytes", "floor"} else _count(value, part)
-    return parse_policy(**words)  # type: ignore[arg-type]  # the names were looked at
+    return parse_policy(**words)  # type: ignore[arg-type]  # the names were checked above
 
 
 def rule_of(policy: RetentionPolicy) -> str:
