@@ -2,14 +2,14 @@ r"""One command as one line of text, `key:value`, for ksqlDB's own tools and for
 
 Two tools read such lines: ksqlDB (class BackupReplayFile) and Kafka's console producer (`parse.key`,
 `key.separator=:`). Both read UTF-8, end a line at a line feed, a carriage return or both, and cut the line at its
-*first* colon, although a key is JSON text, possibly with a colon. So a command has a line only if both tools read from
-it the command's content:
+*first* colon, although a key is JSON text, possibly with a colon. So a command has a line only if both tools read the
+command's content back. The line is
 
 - the exact bytes, as ksqlDB writes them, if possible, as nearly always;
 - else the same JSON in other bytes: a colon inside the key as `\u003a`, line-breaking white space as blanks;
 - else no line: a null or empty key or value, text that is not UTF-8, a line break outside of JSON.
 
-The sidecar holds everything that the line cannot: no data is lost, and no line is broken.
+The sidecar holds everything else: no data is lost, and no line is broken.
 """
 
 from __future__ import annotations

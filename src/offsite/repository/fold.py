@@ -161,7 +161,7 @@ class Folding:
         """When the last complete pass was committed.
 
         A retention commit does not count: a dead backup would look alive. A seal does not count: a stopped backup would
-        look complete up to the seal. A roll-up counts, as in earlier versions: only a following run makes roll-ups.
+        look complete up to the seal. A roll-up counts, as in earlier versions: only a continuous run makes roll-ups.
         """
         changes = commit.changes
         is_retention = changes.is_upkeep and (changes.takes_away or bool(changes.forgotten))

@@ -54,7 +54,7 @@ def collect_leftovers(backup: Backup, plan: LeftoversPlan, *, clock: Clock) -> L
 def leftover_steps(
     backup: Backup, *, clock: Clock, grace_ms: int = LEFT_AFTER_MS
 ) -> Generator[None, None, LeftoversCollected]:
-    """One pass with frequent pauses, for a following run. `grace_ms` is at least a day. Raises `DamagedCommit` and
+    """One pass with frequent pauses, for a continuous run. `grace_ms` is at least a day. Raises `DamagedCommit` and
     `CommitsGone` if the history is damaged, `ClocksDiffer`, `StoreDenied` without any right to delete, and errors of
     the store."""
     plan = yield from planned_leftovers(backup, clock=clock, grace_ms=max(grace_ms, LEFT_AFTER_MS))

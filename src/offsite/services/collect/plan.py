@@ -7,7 +7,7 @@ time may need the object, live or in a branch; and segments of the newest state 
 except for expired data. An expiry counts once its commit is believed (see `agreement`); before, each pass examines the
 commit again.
 
-A generator makes the plan and pauses often: a following run plans between its rounds.
+A generator makes the plan and pauses often: a continuous run plans between its rounds.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ _RETENTION = "delete.retention.ms"
 class Point:
     """The facts of a restore point for compaction: the ends of the partitions, and the compacted topics. `unsettled`:
     for each partition, the first offset of unsettled transactions. A consistent cut leaves transactions out, and the
-    replaced records are still needed. Of an open transaction, a later point may leave out all records."""
+    replaced records are still needed. A later point may leave out an open transaction, so the transaction's first
+    record counts as unsettled."""
 
     seq: int
     committed_at_ms: int

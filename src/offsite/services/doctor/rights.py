@@ -21,7 +21,7 @@ READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
 """Codes of AclOperation."""
 _NAMES = {READ: "Read", DESCRIBE: "Describe", DESCRIBE_CONFIGS: "DescribeConfigs"}
 GROUPS_MAX = 200
-"""Groups whose offsets are requested: the principal is the same for all groups."""
+"""Groups whose offsets are requested at most: further requests would only test the same principal again."""
 CONFIGS_MAX = 50
 
 

@@ -34,7 +34,7 @@ from offsite.services.retention.policy import RetentionPolicy, rule_of
 from offsite.services.steps import ended
 
 ATTEMPTS = 10
-"""How often to plan again after losing to another writer: a following run commits every few seconds."""
+"""How often to plan again after losing to another writer: a continuous run commits every few seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Carries a plan to a newer state, for a following run: the backup continued while the plan was made.
+"""Carries a plan to a newer state, for a continuous run: the backup continued while the plan was made.
 
 The choice of points stays; newer points stay with all their data, and merged data is examined again. After other
 changes (a pin, a truncation) the plan is void.

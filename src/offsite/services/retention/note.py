@@ -22,7 +22,8 @@ BY = "retention"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionNote:
     """Commit `commit` removed everything not kept by the policy `rule`, at `at_ms`. `kept_points` and `kept_bytes`
-    stayed; commit `next_commit` may expire next, at `next_ms` at the earliest (0: no time known)."""
+    stayed. Of the kept points commit `next_commit` may expire first, at `next_ms` at the earliest (0: no time known).
+    """
 
     at_ms: int
     commit: int

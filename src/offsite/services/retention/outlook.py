@@ -14,9 +14,9 @@ from offsite.services.retention.report import DONE, audit_reports
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOutlook:
     """The retention of a backup. `applied_ms`: when retention last removed something (epoch ms by the store's clock, 0:
-    never), `rule`: the policy; `applied_commit`: the commit. `restore_points` are kept, `pinned` of the points by a
-    person. Of the rest `next_commit` may expire next, at `next_ms` at the earliest (0: no time known). `waiting_bytes`:
-    expired, and not yet collected."""
+    never), `rule`: the policy; `applied_commit`: the commit. `restore_points`: the number of kept points; `pinned`: the
+    number of pinned ones. Of the unpinned points `next_commit` may expire first, at `next_ms` at the earliest (0: no
+    time known). `waiting_bytes`: expired, and not yet collected."""
 
     applied_ms: int
     applied_commit: int

@@ -1,8 +1,8 @@
 """The plan of a retention: kept restore points with reasons, dropped points, and expiring data.
 
-A generator makes the plan and pauses after each piece of work, because a following run plans between its rounds. A plan
-is a value: shown in full before execution. Ages count back from the newest complete restore point, and nothing expires
-while the source is silent for longer than the floor (see `reckoning`).
+A generator makes the plan and pauses after each piece of work, because a continuous run plans between its rounds. A
+plan is a value: shown in full before execution. Ages count back from the newest complete restore point, and nothing
+expires while the source is silent for longer than the floor (see `reckoning`).
 """
 
 from __future__ import annotations

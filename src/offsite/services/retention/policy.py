@@ -85,7 +85,7 @@ def parse_policy(**given: Unpack[PolicyWords]) -> RetentionPolicy:
 
 
 def parse_retain(text: str) -> RetentionPolicy | None:
-    """The policy in one text, for a following run: `mirror`, or rules separated by commas
+    """The policy in one text, for a continuous run: `mirror`, or rules separated by commas
     (`keep-age=7d,keep-monthly=84`); None for `off`. Raises `BadOption`."""
     if text == OFF:
         return None
