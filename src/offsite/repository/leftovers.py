@@ -37,8 +37,8 @@ _READS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """An object without a reference and without a reader. `kind`: segment, index, groups, metadata, catalog, restore,
-    drill or group change."""
+    """An object without a reference and without a reader. `kind`: segment, index, groups, metadata, cut, catalog,
+    restore, drill or group change."""
 
     kind: str
     info: ObjectInfo
