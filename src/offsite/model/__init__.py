@@ -1,1 +1,1 @@
-"""What every layer may use: ids, times, sizes, errors. Pure: no I/O, no third-party import."""
+"""Shared by every layer: ids, times, sizes, errors. Pure: no I/O, no third-party import."""

@@ -6,6 +6,6 @@ from offsite.model.errors import Bug
 
 
 def check(condition: bool, message: str) -> None:
-    """Raise `Bug` unless `condition` holds. For our invariants only, never for input from outside."""
+    """Raise `Bug` unless `condition` holds. For offsite's invariants only, never for input from outside."""
     if not condition:
         raise Bug(message, hint="this is a bug in offsite: please report it with the command you ran")

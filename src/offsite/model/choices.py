@@ -1,8 +1,8 @@
-"""What a person chooses from, declared once: for the commands, for Python and for what carries it out.
+"""Choices of a person, declared once: for the commands, for Python and for the services.
 
-`DEFAULT` of each is what counts unless told. A member is the text that people write, that restores are remembered by
-and that `-o json` prints: it is compared with text of earlier versions, and never changes. The `Literal` beside a
-choice is the same for type checkers, so that a Python program may write the text.
+`DEFAULT` of a choice applies unless another member is given. A member is the text that people write, that restores are
+remembered by and that `-o json` prints: it is compared with text of earlier versions, and never changes. The `Literal`
+beside a choice lists the same texts for type checkers, so that a Python program may write the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 class Isolation(StrEnum):
-    """Which records of transactions count, as in a consumer's `isolation.level`: those of committed ones, or all."""
+    """Which records of transactions count, as in a consumer's `isolation.level`: records of committed transactions, or
+    all."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -27,8 +28,8 @@ IsolationText = Literal["read_committed", "read_uncommitted"]
 
 
 class OffsetsMode(StrEnum):
-    """The offsets at which records come back: those of the source, new ones with a map, or the one or the other topic
-    by topic, whichever is done soon."""
+    """The offsets of restored records: the source's offsets, new offsets with a map, or a choice topic by topic,
+    whichever is done soon."""
 
     AUTO = "auto"
     PRESERVE = "preserve"
@@ -40,8 +41,9 @@ OffsetsText = Literal["auto", "preserve", "translate"]
 
 
 class CutChoice(StrEnum):
-    """Where a restore of a commit ends: at its consistent cut, which leaves out transactions that were not whole and
-    what depends on them; where each partition was copied to; or at the cut wherever the commit has one."""
+    """Where a restore of a commit ends. Consistent: at the commit's cut, without incomplete transactions and everything
+    that depends on them. As copied: at the end of every copied partition. Auto: at the cut wherever the commit has a
+    cut."""
 
     AUTO = "auto"
     CONSISTENT = "consistent"
@@ -53,15 +55,15 @@ CutText = Literal["auto", "consistent", "as-copied"]
 
 
 class StampForm(StrEnum):
-    """How applications that stamp their records hear of a checkpoint: by markers in their topics, or by the control
-    topic alone, where each of them acknowledges it."""
+    """How applications that stamp records learn of a checkpoint: by markers in their topics, or by the control topic
+    alone, with an acknowledgement of every application."""
 
     MARKERS = "markers"
     ACKS = "acks"
 
 
 class RetentionMode(StrEnum):
-    """What becomes of a retention that would delete restored records at once."""
+    """What happens to a retention that would delete restored records at once."""
 
     HOLD = "hold"
     OVERRIDE = "override"
@@ -72,7 +74,7 @@ RetentionText = Literal["hold", "override"]
 
 
 class Keyless(StrEnum):
-    """What becomes of records without a key in a topic that is repartitioned."""
+    """What happens to records without a key in a repartitioned topic."""
 
     REFUSE = "refuse"
     IN_TURN = "in-turn"
@@ -83,7 +85,7 @@ KeylessText = Literal["refuse", "in-turn"]
 
 
 class MissingTopics(StrEnum):
-    """What to do when a topic named literally does not exist."""
+    """What to do when a literally named topic does not exist."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -94,7 +96,7 @@ MissingTopicsText = Literal["fail", "warn"]
 
 
 class CompressionChoice(StrEnum):
-    """How objects of segments are stored. `auto` decides for each by what producers left uncompressed."""
+    """How segment objects are stored. `auto` decides per object, by the data that producers left uncompressed."""
 
     AUTO = "auto"
     NONE = "none"
@@ -106,8 +108,8 @@ CompressionText = Literal["auto", "none", "zstd"]
 
 
 class SecretsChoice(StrEnum):
-    """How the executors of a Spark cluster come by passwords, keys and tokens of Kafka: in tasks, where Spark encrypts
-    its network; out of a file that each of them has; or in tasks that whoever is on the way can read."""
+    """How executors of a Spark cluster get passwords, keys and tokens of Kafka: in tasks, where Spark encrypts the
+    network; out of a file on every executor; or in tasks readable on the network."""
 
     ENCRYPTED = "encrypted"
     ON_EXECUTORS = "on-executors"
@@ -119,14 +121,15 @@ SecretsText = Literal["encrypted", "on-executors", "in-clear"]
 
 
 class EmptyAs(StrEnum):
-    """What an empty key or value in an archive was, where its format does not tell. The default is the format's."""
+    """The meaning of an empty key or value in an archive, where the format does not tell. The default is the
+    format's."""
 
     NULL = "null"
     EMPTY = "empty"
 
 
 def chosen(kind: type[ChoiceT], text: str) -> ChoiceT:
-    """The member of `kind` that is written so. Raises `BadOption`."""
+    """Return the member of `kind` with the given text. Raises `BadOption`."""
     try:
         return kind(text)
     except ValueError as error:

@@ -1,5 +1,5 @@
-"""What a topic's settings say of how long its records stay: `cleanup.policy` (`delete`, `compact`, or both with a
-comma), `retention.ms` and `retention.bytes`, as Kafka writes them; and the limits that follow from it. Pure."""
+"""How long records stay by a topic's settings: `cleanup.policy` (`delete`, `compact`, or both with a comma),
+`retention.ms` and `retention.bytes`, as Kafka writes them; and the resulting limits. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsite.model.untrusted.whole_number import whole_number
 POLICY = "cleanup.policy"
 RETENTION_SETTINGS = frozenset({POLICY, "retention.ms", "retention.bytes"})
 UNLIMITED = -1
-"""Kafka's word for a retention without limit."""
+"""Kafka's value for a retention without limit."""
 
 
 KAFKA_RETENTION_MS = 7 * 24 * 3_600_000
@@ -20,14 +20,14 @@ KAFKA_RETENTION_MS = 7 * 24 * 3_600_000
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:
-    """Whether these settings name compaction. Where they leave the policy out, they do not."""
+    """Whether the settings name compaction. False for a missing policy."""
     return "compact" in configs.get(POLICY, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """The rules by which a topic's records are deleted. Sizes in bytes; `UNLIMITED` for no limit, None where the
-    setting is not known."""
+    """The rules by which a topic's records are deleted. Sizes in bytes; `UNLIMITED` for no limit, None for an unknown
+    setting."""
 
     cleanup_policy: str
     retention_ms: int | None
@@ -35,7 +35,8 @@ class Retention:
 
     @classmethod
     def of(cls, configs: Mapping[str, str]) -> Retention:
-        """The rules in a topic's settings, as `DescribeConfigs` tells them. Kafka deletes where no policy is told."""
+        """Return the rules in a topic's settings, as told by `DescribeConfigs`. Kafka deletes where no policy is
+        given."""
         return cls(
             cleanup_policy=configs.get(POLICY, "delete"),
             retention_ms=_setting(configs, "retention.ms"),
@@ -44,20 +45,20 @@ class Retention:
 
     @property
     def deletes(self) -> bool:
-        """Whether age or size make records go: of a topic that is only compacted they do not."""
+        """Whether age or size delete records: not in a topic with compaction alone."""
         return "delete" in [part.strip() for part in self.cleanup_policy.split(",")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long the records of a topic stay, and how many bytes of each partition; `UNLIMITED`: without limit."""
+    """How long the records of a topic stay, and how many bytes of every partition; `UNLIMITED`: without limit."""
 
     keep_ms: int = UNLIMITED
     keep_bytes: int = UNLIMITED
 
     @classmethod
     def of(cls, retention: Retention, *, default_ms: int = UNLIMITED) -> Self:
-        """Those of a topic's rules; `default_ms` where they do not say for how long records stay."""
+        """Return the limits of a topic's rules; `default_ms` applies where the rules lack a time."""
         if not retention.deletes:
             return cls()
         return cls(
@@ -67,11 +68,11 @@ class Limits:
 
     @property
     def are_none(self) -> bool:
-        """Whether they let nothing go."""
+        """Whether nothing is ever deleted by the limits."""
         return self.keep_ms == UNLIMITED and self.keep_bytes == UNLIMITED
 
     def with_those(self, other: Limits) -> Limits:
-        """The longer of both, each."""
+        """Return the longer time and the larger size of both."""
         return Limits(
             keep_ms=_longer(self.keep_ms, other.keep_ms), keep_bytes=_longer(self.keep_bytes, other.keep_bytes)
         )

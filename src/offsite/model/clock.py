@@ -1,4 +1,4 @@
-"""The time, as a port: everything that needs "now" or waits takes a `Clock`, so that a simulation can own it."""
+"""The time, as a port: code that needs "now" or waits takes a `Clock`, so that a simulation can own the time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import time
 from typing import Protocol
 
 MOST_APART_MS = 5 * 60_000
-"""Two clocks that are further apart differ, and nobody knows which of them is wrong. What is dated further ahead says
-nothing."""
+"""Clocks further apart differ, and nobody knows which is wrong. A time further ahead proves nothing."""
 WITNESSED_MS = 24 * 3_600_000
-"""The newest record speaks for the time of what holds it when it is no older than that."""
+"""The newest record is evidence for the present time of its log when no older than this."""
 
 
 class Clock(Protocol):
@@ -20,7 +19,7 @@ class Clock(Protocol):
         """Seconds from an unknown start; never steps backwards. For durations and deadlines."""
 
     def sleep(self, duration_s: float) -> None:
-        """Wait that many seconds."""
+        """Wait `duration_s` seconds."""
 
 
 class SystemClock:
@@ -37,8 +36,8 @@ class SystemClock:
 
 
 class SleeplessClock(SystemClock):
-    """The same, but `monotonic_s` goes on while the machine sleeps, where the system has such a clock: for who has to
-    know how long it was away. Deadlines keep to the other one: nobody could answer meanwhile."""
+    """A clock whose `monotonic_s` also runs while the machine sleeps, where the system has such a clock: for code that
+    must know the length of an absence. Deadlines keep to `SystemClock`, because nobody could answer meanwhile."""
 
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -1,4 +1,4 @@
-"""What a cluster holds beside topics and groups: who may do what, how much, and which users log in. Never a secret."""
+"""Contents of a cluster besides topics and groups: access rules, quotas, and SCRAM users. Never a secret."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
-    """One rule, in the words of `kafka-acls.sh` (`TOPIC`, `PREFIXED`, `READ`, `ALLOW`). A code that offsite does not
-    know stays a number, so that it is kept and can be set again."""
+    """One rule, in the words of `kafka-acls.sh` (`TOPIC`, `PREFIXED`, `READ`, `ALLOW`). An unknown code stays a number,
+    so that the rule is kept and can be set again."""
 
     resource_type: str
     resource: str
@@ -28,7 +28,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class QuotaEntity:
-    """Whoever is limited by a quota: (`user`, `client-id` or `ip`, name) pairs, sorted. An empty name is the default of
+    """The entity limited by a quota: (`user`, `client-id` or `ip`, name) pairs, sorted. An empty name is the default of
     all."""
 
     parts: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class ClientQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ScramUser:
-    """That a user may log in by `mechanism`. No broker tells the password, so a person has to set it again."""
+    """A user who may log in by `mechanism`. No broker tells the password, so a person has to set the password again."""
 
     name: str
     mechanism: str
@@ -59,8 +59,8 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Access rules, quotas and SCRAM users, each part sorted. None: the cluster did not let us read that part.
-    `not_carried`: what else the cluster had that no backup of this version holds, in sentences."""
+    """Access rules, quotas and SCRAM users, every part sorted. None: the cluster denied the part. `not_carried`:
+    further contents of the cluster that no backup of this version holds, in sentences."""
 
     acls: tuple[Acl, ...] | None = ()
     quotas: tuple[ClientQuota, ...] | None = ()

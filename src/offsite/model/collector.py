@@ -1,7 +1,7 @@
-"""Python's garbage collector, kept from looking at records while they pass by.
+"""Python's garbage collector, kept from scanning passing records.
 
-It looks at all young objects whenever 700 have come, and after a while at all objects of the process. Records come and
-go by the thousand and never form circles: looking at them finds nothing.
+The collector scans all young objects after 700 new ones, and after a while all objects of the process. Records come and
+go by the thousand and never form cycles: scanning them finds nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from threading import Lock
 __all__ = ["rare_collections"]
 
 _YOUNG_OBJECTS = 20_000
-"""More than the records that are in memory at once, which are a few thousand; few enough that circles of other code
-cannot grow large meanwhile."""
+"""More than the records in memory at once, which are a few thousand; few enough that cycles of further code cannot grow
+large meanwhile."""
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Collect less often inside, in the whole process; when nobody is inside any more, it is as it was. A process that
-    collects even less often, or not at all, goes on so."""
+    """Collect less often inside, in the whole process; restore the thresholds when the last block ends. A process with
+    even rarer collections, or none, stays as it is."""
     _collector.slow_down()
     try:
         yield
@@ -30,7 +30,7 @@ def rare_collections() -> Iterator[None]:
 
 
 class _Collector:
-    """How many are inside, in all threads, and what was set before the first of them."""
+    """Counts the open blocks, in all threads, and remembers the thresholds before the first."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,21 +1,21 @@
-"""The one error tree of offsite.
+"""The error tree of offsite.
 
-Kinds say what the caller should do; leaves say what happened. Each leaf has a stable `id` (never reused), the exit
-code of its kind, and takes a `hint` that names the next command or action.
+Kinds name the caller's next step; leaves name the event. Every leaf has a stable `id` (never reused), the exit code of
+its kind, and takes a `hint` with the next command or action.
 
     OffsiteError
     |-- UserError         2   the request or the configuration is wrong; nothing was done
-    |-- NoRepository     10   there is no such repository or backup
+    |-- NoRepository     10   the repository or backup does not exist
     |-- Conflict         11   another writer was first: re-read, then decide
-    |-- Damaged          13   stored or received bytes are not what was written
+    |-- Damaged          13   stored or received bytes differ from the written bytes
     |-- Refused          14   a guard said no; nothing was changed
     |-- KafkaUnavailable 15   the cluster did not answer: try again later
     |-- StoreUnavailable 16   the store did not answer: try again later
     |-- Denied           17   authentication or authorisation failed
     `-- Bug               1   an invariant of offsite itself does not hold
 
-Third-party errors are wrapped where they appear (the adapters), chained with `from`. Exit code 3 (finished with holes)
-is a result, not an error.
+Third-party errors are wrapped in the adapters, chained with `from`. Exit code 3 (finished with holes) is a result, not
+an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import ClassVar, TypeVar
 
 
 class OffsiteError(Exception):
-    """Base of every error that a person may see. `hint` is the next thing to do, or empty."""
+    """Base of every error that a person may see. `hint`: the next step, or empty."""
 
     id: ClassVar[str] = "OFF-0001"
     exit_code: ClassVar[int] = 1
@@ -35,7 +35,7 @@ class OffsiteError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        """Errors cross process borders (Spark workers), so they pickle with their hint."""
+        """Pickle the error with its hint, because errors cross process borders (Spark workers)."""
         return _rebuild, (type(self), self.message, self.hint)
 
 
@@ -54,7 +54,7 @@ class UserError(OffsiteError):
 
 
 class NoRepository(OffsiteError):
-    """There is no such repository or backup."""
+    """The repository or backup does not exist."""
 
     id = "OFF-1000"
     exit_code = 10
@@ -68,7 +68,7 @@ class Conflict(OffsiteError):
 
 
 class Damaged(OffsiteError):
-    """Stored or received bytes are not what was written."""
+    """Stored or received bytes differ from the written bytes."""
 
     id = "OFF-1300"
     exit_code = 13
@@ -119,7 +119,7 @@ class BadName(UserError):
 
 
 class BadOption(UserError):
-    """An option's value cannot be read or contradicts another one."""
+    """An option's value cannot be read, or contradicts another option."""
 
     id = "OFF-0202"
 
@@ -143,49 +143,49 @@ class BadRepositoryUrl(UserError):
 
 
 class JavaMissing(UserError):
-    """No Java runtime was found, or one too old for Spark or Kafka."""
+    """No Java runtime was found, or the runtime is too old for Spark or Kafka."""
 
     id = "OFF-0206"
 
 
 class BackupExists(UserError):
-    """The backup exists with another source or selection than the one asked for, or was removed lately."""
+    """The backup exists with another source or selection than requested, or was removed lately."""
 
     id = "OFF-0207"
 
 
 class NoSuchRestorePoint(UserError):
-    """The backup has no commit of that number, or none at or before that time."""
+    """The backup has no commit of the number, or none at or before the time."""
 
     id = "OFF-0208"
 
 
 class NoConsistentCut(UserError):
-    """A restore was to go to the consistent cut of a restore point, and there is none, or none that may be used."""
+    """A restore asked for the consistent cut of a restore point, and the point has no cut, or no usable cut."""
 
     id = "OFF-0216"
 
 
 class NoSuchRestore(UserError):
-    """The backup has no restore, or no change of groups, of that id."""
+    """The backup has no restore, or no change of groups, of the id."""
 
     id = "OFF-0209"
 
 
 class ArchiveNotFound(UserError):
-    """The place holds no archive of that format."""
+    """The place holds no archive of the format."""
 
     id = "OFF-0210"
 
 
 class UnfitArchive(UserError):
-    """A file of an archive is whole, and laid out otherwise than its format wants: unsorted, or with other fields."""
+    """A file of an archive is whole, but not in the form of its format: unsorted, or with other fields."""
 
     id = "OFF-0237"
 
 
 class GenerationsDiffer(UserError):
-    """The generations of that name were begun with other topics, or another place, than the ones asked for."""
+    """The generations of the name were begun with other topics, or another place, than requested."""
 
     id = "OFF-0215"
 
@@ -197,32 +197,32 @@ class NoCommandTopic(UserError):
 
 
 class BadResource(UserError):
-    """A declared resource holds a field that there is not, lacks one, or has a value that it may not have."""
+    """A declared resource has an unknown field, lacks a field, or has a forbidden value."""
 
     id = "OFF-0218"
 
 
 class AccountClosed(BadResource):
-    """An account is for other namespaces than that of the resource."""
+    """An account is for other namespaces than the resource's."""
 
     id = "OFF-0231"
 
 
 class ClusterClosed(BadResource):
-    """A cluster of the operator's is for other namespaces than that of the resource."""
+    """A cluster of the operator is for other namespaces than the resource's."""
 
     id = "OFF-0232"
 
 
 class FolderCopied(UserError):
-    """The folder of an operator is a copy, with the identities of the resources of another one; nothing was done."""
+    """The folder of an operator is a copy, with the identities of another folder's resources; nothing was done."""
 
     id = "OFF-0219"
 
 
 class BadSparkArchive(UserError):
-    """The archive for the executors of a Spark cluster cannot be made here, or is of another offsite or Python than
-    this one."""
+    """The archive for executors of a Spark cluster cannot be made here, or is of another offsite or Python than this
+    offsite."""
 
     id = "OFF-0220"
 
@@ -231,31 +231,31 @@ class BadSparkArchive(UserError):
 
 
 class RepositoryNotFound(NoRepository):
-    """The folder or prefix holds no repository: there is no `offsite.json`."""
+    """The folder or prefix holds no repository: `offsite.json` is missing."""
 
     id = "OFF-1001"
 
 
 class BackupNotFound(NoRepository):
-    """The repository holds no backup of that name."""
+    """The repository holds no backup of the name."""
 
     id = "OFF-1002"
 
 
 class JobNotFound(NoRepository):
-    """There is no job of this id in the repository."""
+    """The repository holds no job of the id."""
 
     id = "OFF-1004"
 
 
 class ResourceNotFound(NoRepository):
-    """No resource of that kind and name is declared, or known."""
+    """No resource of the kind and name is declared, or known."""
 
     id = "OFF-1005"
 
 
 class FormatTooNew(NoRepository):
-    """The repository was written by a newer offsite than this one."""
+    """A newer offsite wrote the repository."""
 
     id = "OFF-1003"
 
@@ -276,43 +276,45 @@ class ObjectTaken(Conflict):
 
 
 class TopicReplaced(Conflict):
-    """The topic was deleted and made anew since the plan, or since it was exported: another one under the same name."""
+    """The topic was deleted and made again since the plan, or since the export: the name now belongs to another
+    topic."""
 
     id = "OFF-1103"
 
 
 class ArchiveBusy(Conflict):
-    """Another process exports into the same archive, or did while this one wrote: nothing of this run counts."""
+    """Another process exports into the same archive, or did during the run: nothing of the run counts."""
 
     id = "OFF-1104"
 
 
 class WriterFenced(Conflict):
-    """A newer attempt at the same partition has begun: the brokers take nothing more from this one."""
+    """A newer attempt at the same partition has begun: the brokers accept nothing more from the older attempt."""
 
     id = "OFF-1131"
 
 
 class RestoreRunning(Conflict):
-    """Another process carries out this restore, or one into the same topics, and is alive."""
+    """Another process carries out the restore, or a restore into the same topics, and is alive."""
 
     id = "OFF-1132"
 
 
 class RestoreTakenOver(Conflict):
-    """Another process has taken this restore over: this one has stopped, and changes nothing more."""
+    """Another process has taken over the restore: the former process has stopped, and changes nothing more."""
 
     id = "OFF-1133"
 
 
 class GenerationTakenOver(Conflict):
-    """Another process runs this instance of the generations by now: this one has stopped, and writes nothing more."""
+    """Another process now runs the instance of the generations: the former process has stopped, and writes nothing
+    more."""
 
     id = "OFF-1135"
 
 
 class RequestRepeated(Conflict):
-    """The word that tells a repeated request was used for another request before; nothing was done."""
+    """The key of a repeated request was used for another request before; nothing was done."""
 
     id = "OFF-1136"
 
@@ -345,44 +347,44 @@ class DamagedBatch(Damaged):
 
 
 class DamagedObject(Damaged):
-    """An object of the repository is missing, cut, or does not have its recorded hash."""
+    """An object of the repository is missing, cut, or does not match its recorded hash."""
 
     id = "OFF-1302"
 
 
 class DamagedCommit(Damaged):
-    """A commit object is unreadable or does not name the hash of the one before it."""
+    """A commit object is unreadable, or does not name the hash of the previous commit."""
 
     id = "OFF-1303"
 
 
 class DamagedJar(Damaged):
-    """A downloaded jar does not have its recorded checksum."""
+    """A downloaded jar does not match its recorded checksum."""
 
     id = "OFF-1304"
 
 
 class OldMessageFormat(Damaged):
-    """A message set of magic 0 or 1 (before Kafka 0.11), which is never copied blindly."""
+    """A message set of magic 0 or 1 (before Kafka 0.11): never copied blindly."""
 
     id = "OFF-1305"
 
 
 class DamagedArchive(Damaged):
-    """A file of a foreign archive is cut, flipped, of an unknown version, or contradicts another one."""
+    """A file of a foreign archive is cut, flipped, of an unknown version, or contradicts another file."""
 
     id = "OFF-1306"
 
 
 class CommitsGone(Damaged):
-    """The backup does not hold a commit that was seen before: its store was put back to an older state, or its history
-    was written anew."""
+    """The backup lacks a commit that was seen before: the store was put back to an older state, or the history was
+    rewritten."""
 
     id = "OFF-1307"
 
 
 class BackupFileDamaged(Damaged):
-    """The backup file of a metastore, or its sidecar, is not what was written."""
+    """The backup file of a metastore, or its sidecar, differs from the written bytes."""
 
     id = "OFF-1308"
 
@@ -391,13 +393,13 @@ class BackupFileDamaged(Damaged):
 
 
 class OtherCluster(Refused):
-    """The backup belongs to another cluster.id than the one connected to."""
+    """The backup belongs to another cluster.id than the connected cluster's."""
 
     id = "OFF-1401"
 
 
 class TargetNotEmpty(Refused):
-    """A topic to restore into holds records that this restore did not write."""
+    """A topic to restore into holds records that the restore did not write."""
 
     id = "OFF-1402"
 
@@ -409,19 +411,19 @@ class TargetMismatch(Refused):
 
 
 class ConfirmationMissing(Refused):
-    """The plan was not confirmed, or there was no terminal to ask on."""
+    """The plan was not confirmed, or no terminal was there to ask."""
 
     id = "OFF-1404"
 
 
 class ProtectedTopic(Refused):
-    """The topic is one that restore must never produce into (`__consumer_offsets` and its like)."""
+    """The topic is one into which a restore must never produce (`__consumer_offsets` and similar topics)."""
 
     id = "OFF-1405"
 
 
 class RepositoryExists(Refused):
-    """There is a repository already, or other files are in its place."""
+    """The place holds a repository already, or other files."""
 
     id = "OFF-1406"
 
@@ -433,129 +435,132 @@ class NoAuthorizer(Refused):
 
 
 class KeylessRecord(Refused):
-    """A record without a key belongs to no partition in particular, and its order would be lost."""
+    """A record without a key belongs to no particular partition, and its order would be lost."""
 
     id = "OFF-1430"
 
 
 class NotRepresentable(Refused):
-    """A record holds something that the format to export to has no place for."""
+    """A record holds something that the export format cannot represent."""
 
     id = "OFF-1440"
 
 
 class OverwritingStore(Refused):
-    """The store ignores that a put is create-only: a commit could overwrite another one, and history would be lost."""
+    """The store ignores the create-only condition of a put: a commit could overwrite another commit, and history would
+    be lost."""
 
     id = "OFF-1450"
 
 
 class NotCompacted(Refused):
-    """A generation of topics that are not compacted cannot begin: their history would go with the one before."""
+    """A generation of topics without compaction cannot begin: their history would be lost with the previous
+    generation."""
 
     id = "OFF-1466"
 
 
 class GenerationRefused(Refused):
-    """The generation is the one to restore from, is read, or is removed already: it cannot be let go. Or it cannot
-    begin: something that is not of it lies in its place."""
+    """The generation is the one to restore from, is read, or is removed already, and cannot be deleted. Or the
+    generation cannot begin, because foreign objects lie in its place."""
 
     id = "OFF-1465"
 
 
 class IncarnationUnclear(Refused):
-    """A topic was deleted and made anew, and the backup cannot tell which one lived at the time that was asked for."""
+    """A topic was deleted and made again, and the backup cannot tell the incarnation of the requested time."""
 
     id = "OFF-1416"
 
 
 class CheckpointIdUsed(Refused):
-    """The id of a checkpoint was used before, or a higher one was: ids only rise, and each is used once."""
+    """The id of a checkpoint, or a higher id, was used before: ids only rise, and are never reused."""
 
     id = "OFF-1470"
 
 
 class CheckpointNeeded(Refused):
-    """A checkpoint cannot be deleted: it is being taken, its restore point is pinned, or a restore reads it."""
+    """A checkpoint cannot be deleted: the checkpoint is in progress, the restore point is pinned, or a restore reads
+    it."""
 
     id = "OFF-1471"
 
 
 class ParticipantFailed(Refused):
-    """A participant of a checkpoint did not do its part, or not in time: the checkpoint has failed."""
+    """A participant of a checkpoint failed, or was late: the checkpoint has failed."""
 
     id = "OFF-1472"
 
 
 class ParticipantUnreachable(Refused):
-    """A participant of a checkpoint could not be asked, or its answers say nothing for certain: the checkpoint has
-    failed, and a part of it may have been saved."""
+    """A participant of a checkpoint could not be asked, or its answers prove nothing: the checkpoint has failed, and a
+    part may have been saved."""
 
     id = "OFF-1473"
 
 
 class ClocksDiffer(Refused):
-    """The clock of this machine and that of the store are more than 5 minutes apart: nothing is deleted by its age."""
+    """The clocks of this machine and of the store are more than 5 minutes apart: nothing is deleted by age."""
 
     id = "OFF-1460"
 
 
 class BelowFloor(Refused):
-    """Retention would drop restore points that its floor protects."""
+    """Retention would delete restore points protected by the floor."""
 
     id = "OFF-1461"
 
 
 class ClockStep(Refused):
-    """Retention would drop restore points by times that nothing but a clock that may have jumped speaks for."""
+    """Retention would delete restore points by times confirmed only by a clock that may have jumped."""
 
     id = "OFF-1462"
 
 
 class PlanChanged(Refused):
-    """What is to be done is not what was confirmed any more, or was never shown; nothing was done."""
+    """The present plan differs from the confirmed plan, or was never shown; nothing was done."""
 
     id = "OFF-1422"
 
 
 class CommandsLost(Refused):
-    """A command topic has lost commands that its backup file holds; the file was left as it is."""
+    """A command topic has lost commands of its backup file; the file was left unchanged."""
 
     id = "OFF-1490"
 
 
 class BackupFileChanged(Refused):
-    """Somebody else has written to a backup file of a metastore, or put another in its place."""
+    """Somebody else has written to a backup file of a metastore, or replaced the file."""
 
     id = "OFF-1491"
 
 
 class TooManyJobs(Refused):
-    """As many jobs run here as may run at once; nothing was begun."""
+    """The maximum number of jobs is running; nothing was begun."""
 
     id = "OFF-1480"
 
 
 class JobNotBegun(Refused):
-    """The machine of the coordinator could not begin a process for a job. The job is told to have failed."""
+    """The coordinator's machine could not start a process for a job. The job is reported as failed."""
 
     id = "OFF-1481"
 
 
 class ExpiryNotDone(Refused):
-    """A backup that is to be deleted is still read, copied, pinned, or decided about. It is tried again."""
+    """A backup to be deleted is still read, copied, pinned, or undecided. The deletion is tried again."""
 
     id = "OFF-1492"
 
 
 class BackupGoing(Refused):
-    """The backup is about to be removed as a whole: nobody begins to restore from it."""
+    """The backup is about to be removed as a whole: no restore may begin."""
 
     id = "OFF-1496"
 
 
 class ResourceImmutable(Refused):
-    """A field of a declared resource may not change any more; what is declared was left as it is."""
+    """An immutable field of a declared resource was changed; the declared state was left unchanged."""
 
     id = "OFF-1493"
 
@@ -570,7 +575,7 @@ class RestoreRefused(Refused):
 
 
 class KafkaUnreachable(KafkaUnavailable):
-    """No broker of the bootstrap list could be connected to."""
+    """No broker of the bootstrap list accepted a connection."""
 
     id = "OFF-1501"
 
@@ -588,7 +593,7 @@ class LeaderUnavailable(KafkaUnavailable):
 
 
 class KafkaProtocolError(KafkaUnavailable):
-    """A broker answered with an error code that a retry did not cure."""
+    """A broker answered with an error code, and a retry did not help."""
 
     id = "OFF-1504"
 
@@ -600,19 +605,19 @@ class SandboxFailed(KafkaUnavailable):
 
 
 class JarsNotFetched(KafkaUnavailable):
-    """The sandbox's jars could not be fetched: no network, no mirror, or no client to fetch them with."""
+    """The sandbox's jars could not be fetched: no network, no mirror, or no client."""
 
     id = "OFF-1506"
 
 
 class NoEvidence(KafkaUnavailable):
-    """A leader gave no records and nothing that shows that there are none: the position stays where it is."""
+    """A leader gave no records and no evidence for their absence: the position stays."""
 
     id = "OFF-1507"
 
 
 class KafkaTooOld(KafkaProtocolError):
-    """The brokers lack a request that this needs; the message names it and the Kafka release that brought it."""
+    """The brokers lack a required request; the message names the request and the Kafka release that brought it."""
 
     id = "OFF-1508"
 
@@ -633,25 +638,26 @@ class StoreFull(StoreUnavailable):
 
 
 class PutOutcomeUnknown(StoreUnavailable):
-    """A put was sent, its answer was lost, and reading the key back failed as well."""
+    """A put was sent, the answer was lost, and reading the key back failed as well."""
 
     id = "OFF-1603"
 
 
 class ObjectArchived(StoreUnavailable):
-    """A rule of the bucket has moved an object to an archive, from which it has to be brought back to be read."""
+    """A rule of the bucket has moved an object to an archive, from which the object must be restored before a read."""
 
     id = "OFF-1605"
 
 
 class UnlistableName(StoreUnavailable):
-    """Somebody has put an object there whose name has an empty part or a dot alone: no client lists past it."""
+    """Somebody has put an object into the bucket whose name has an empty part or a dot alone: no client lists past the
+    object."""
 
     id = "OFF-1606"
 
 
 class KubernetesUnavailable(StoreUnavailable):
-    """The API of Kubernetes did not answer, or with an error of its own."""
+    """The Kubernetes API did not answer, or answered with an error of its own."""
 
     id = "OFF-1604"
 
@@ -660,31 +666,31 @@ class KubernetesUnavailable(StoreUnavailable):
 
 
 class KafkaAuthenticationFailed(Denied):
-    """The cluster did not accept who we are: user, password, token or certificate."""
+    """The cluster did not accept the login: user, password, token or certificate."""
 
     id = "OFF-1701"
 
 
 class KafkaNotAuthorized(Denied):
-    """The cluster knows who we are and does not let us do that."""
+    """The cluster accepted the login and denies the operation."""
 
     id = "OFF-1702"
 
 
 class KubernetesDenied(Denied):
-    """The API of Kubernetes does not know us, or does not let us do that."""
+    """The Kubernetes API did not accept the login, or denies the operation."""
 
     id = "OFF-1705"
 
 
 class NotAllowed(Denied):
-    """Whoever asks is not known, or may not do this; nothing was done."""
+    """The caller is unknown, or may not do the operation; nothing was done."""
 
     id = "OFF-1704"
 
 
 class StoreDenied(Denied):
-    """The store did not accept the credentials, or does not let them do that."""
+    """The store did not accept the credentials, or denies the operation."""
 
     id = "OFF-1703"
 
@@ -699,19 +705,19 @@ class SparkFailed(OffsiteError):
 
 
 class ExecutorDiffers(OffsiteError):
-    """An executor of the Spark cluster has another version of offsite, or of Python: it was given nothing to do."""
+    """An executor of the Spark cluster has another version of offsite, or of Python: the executor got no task."""
 
     id = "OFF-0104"
 
 
 class SecretStays(UserError):
-    """A task would carry a password, a key or a token to where others can read it."""
+    """A task would carry a password, a key or a token to a place where others can read it."""
 
     id = "OFF-0225"
 
 
 class OpenSpark(UserError):
-    """Anybody who reaches the ports of the Spark that is to write into a cluster could send it code."""
+    """Anybody who reaches the ports of the Spark that would write into a cluster could send code."""
 
     id = "OFF-0229"
 
@@ -723,30 +729,31 @@ class StoreInClear(UserError):
 
 
 class PartitionsFailed(OffsiteError):
-    """Some partitions failed for good; the others are done and the report lists both."""
+    """Some partitions failed for good; the rest is done and the report lists both."""
 
     id = "OFF-0102"
 
 
 class CheckpointNotTaken(OffsiteError):
-    """The process that was to take a checkpoint ended before every partition had started."""
+    """The process of a checkpoint ended before every partition had started."""
 
     id = "OFF-0103"
 
 
 class OutputNotWritten(OffsiteError):
-    """The result of a command could not be written to standard output: what stands there is not all of it."""
+    """The result of a command could not be written completely to standard output."""
 
     id = "OFF-0105"
 
 
 class SourceTruncated(Refused):
-    """A source partition no longer holds what is already backed up of it: its history has changed."""
+    """A source partition no longer holds records that are already backed up: the history has changed."""
 
     id = "OFF-1408"
 
 
 class TransactionLost(Conflict):
-    """A transaction that a restore replays was ended by others: its time ran out, or another writer took it over."""
+    """A replayed transaction of a restore was ended by others: the transaction timed out, or another writer took it
+    over."""
 
     id = "OFF-1120"

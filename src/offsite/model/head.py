@@ -1,4 +1,4 @@
-"""The head of a backup, as commands tell it and people keep it."""
+"""The head of a backup, as commands print the head and people keep it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A commit's number and the SHA-256 of its bytes, hexadecimal, or at least the first 8 digits of it."""
+    """A commit's number and the SHA-256 of the commit's bytes, hexadecimal, or at least the first 8 digits."""
 
     commit: int
     hash: str
@@ -23,12 +23,12 @@ class Head:
 
     @property
     def short(self) -> str:
-        """The head in short, for people; it is enough to ask for it again."""
+        """The short form, for people; accepted as input too."""
         return f"{self.commit}:{self.hash[:_SHOWN_DIGITS]}"
 
 
 def parse_head(text: str) -> Head:
-    """The head that a person writes as commands tell it, such as `12:0123abcd…`. Raises `BadOption`."""
+    """Parse a head as commands print it, such as `12:0123abcd…`. Raises `BadOption`."""
     found = _HEAD.fullmatch(text.strip().lower())
     if found is None:
         raise BadOption(f"{text!r} is no head", hint="write it as status tells it: 12:0123456789abcdef")

@@ -1,4 +1,4 @@
-"""Which names of hosts mean this machine."""
+"""Host names of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this machine, as far as the name alone tells: nothing is looked up."""
+    """Whether traffic to `host` stays on this machine, as far as the name alone tells: nothing is looked up."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(name).is_loopback

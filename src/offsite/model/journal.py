@@ -1,15 +1,15 @@
-"""The journal: one log line for each decision about data, so that a night's run can be told in the morning.
+"""The journal: one log line per decision about data, so that a night's run can be retold in the morning.
 
-A decision is what moves, keeps back, repeats or refuses records: a hole, a skip, a retry, a throttle, a fence, a fall
-back to another way. Lines go to the standard logger `offsite.journal`; who reads them is decided elsewhere (the command
-line, the host program). A line must never carry a payload, a key, a header or a secret.
+A decision moves, keeps back, repeats or refuses records: a hole, a skip, a retry, a throttle, a fence, a fallback.
+Lines go to the standard logger `offsite.journal`; the command line or the host program decides who reads them. A line
+must never carry a payload, a key, a header or a secret.
 
-The form of a line: `event field=value … why="…"`. A value that is not plain is quoted as in JSON, so that a line can be
-taken apart again, and whatever could move a terminal's cursor or begin another line is shown as an escape.
+The form of a line: `event field=value … why="…"`. Any value but a plain one is quoted as in JSON, so that a line can be
+parsed again. Characters that could move a terminal's cursor or begin another line are shown as escapes.
 
-Of an exception a log tells where it came from always, and what it says only where that is known to be safe. Messages of
-our own errors hold no data and no secret (`docs/change/error.md`), nor do those of the operating system, nor does the
-name of a missing module. What a foreign library says may quote a record or a credential: of its exceptions a log gets
+For an exception a log always tells the origin, and the message only where known to be safe. Messages of offsite's own
+errors hold no data and no secret (`docs/change/error.md`), nor do messages of the operating system, nor does the name
+of a missing module. A foreign library's message may quote a record or a credential: for such an exception a log gets
 the class.
 """
 
@@ -25,40 +25,40 @@ from offsite.model.untrusted.printable import printable
 JOURNAL = logging.getLogger("offsite.journal")
 
 _LONGEST_VALUE = 1000
-"""Characters: enough for any name and any message of ours; an unknown text from outside is cut there."""
+"""Characters: enough for any name and any message of offsite; an unknown text from outside is cut here."""
 
 _PLAIN = re.compile(r"[\w.,:;/+*@%()<>\[\]~-]+")
 _FRAMES = 40
-"""The innermost ones of each exception: a recursion must not fill a log."""
+"""The innermost frames of every exception: a recursion must not fill a log."""
 
 
 def decided(event: str, *, why: str, trace: str = "", **fields: object) -> None:
     """Write one line `event field=value … why="…"` at level INFO.
 
-    `event` is a short stable word (`hole`, `retry`, `throttle`, `fence`); `fields` say where: topic, partition. Those
-    that are None are left out. `trace` (see `safe_trace`) is shown below. Safe to call anywhere and cheap when nobody
+    `event` is a short stable word (`hole`, `retry`, `throttle`, `fence`); `fields` tell the place: topic, partition.
+    None fields are left out. `trace` (see `safe_trace`) is shown below. Safe to call anywhere and cheap when nobody
     listens.
     """
     _write(logging.INFO, event, why, trace, fields)
 
 
 def warned(event: str, *, why: str, **fields: object) -> None:
-    """Write one line at level WARNING: somebody should look at it, and nothing else tells."""
+    """Write one line at level WARNING: a person should look, and nothing else reports the event."""
     _write(logging.WARNING, event, why, "", fields)
 
 
 def failed(event: str, *, why: str, trace: str = "", **fields: object) -> None:
-    """Write one line at level ERROR: what the command itself tells as well, and here with the place in the code."""
+    """Write one line at level ERROR: reported by the command too, and here with the place in the code."""
     _write(logging.ERROR, event, why, trace, fields)
 
 
 def noted(event: str, **fields: object) -> None:
-    """A line at level INFO about what needs no reason: the begin and the end of a command."""
+    """Write one line at level INFO about an event without a reason: the begin and the end of a command."""
     _write(logging.INFO, event, None, "", fields)
 
 
 def write(level: int, line: str, *, at_s: float | None = None, trace: str = "") -> None:
-    """Write a finished line, such as one that was decided in another process at `at_s` (seconds since the epoch)."""
+    """Write a finished line, such as a line of another process from `at_s` (seconds since the epoch)."""
     if not JOURNAL.isEnabledFor(level):
         return
     record = JOURNAL.makeRecord(JOURNAL.name, level, "", 0, line, (), None)
@@ -85,12 +85,12 @@ def _value(value: object) -> str:
 
 
 def safe_trace(error: BaseException) -> str:
-    """The traceback of `error` and of its causes, the first cause first, ending in `safe_line`."""
+    """Return the traceback of `error` and of the causes, the first cause first, with `safe_line` at the end."""
     return "\n".join(_lines(error, set()))
 
 
 def safe_line(error: BaseException) -> str:
-    """The last line of a traceback: the class, and the message where it may be told."""
+    """Return the last line of a traceback: the class, and a message known to be safe."""
     name = type(error).__name__
     if isinstance(error, OffsiteError):
         return f"{name}: {error.message}"

@@ -1,4 +1,4 @@
-"""Results as JSON values: the one form of them, on stdout and over HTTP."""
+"""Results as JSON values: the only form, on stdout and over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
 def plain(value: object) -> Plain:
-    """A result as JSON values: dataclasses become objects, tuples lists, enums their values, paths texts."""
+    """Return a result as JSON values: dataclasses become objects, tuples lists, enums their values, paths texts."""
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):

@@ -1,4 +1,4 @@
-"""Values that must not be seen, and whether they may travel to the workers of a Spark cluster."""
+"""Secret values, and whether they may travel to the workers of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from offsite.model.errors import SecretStays
 
 
 class Travel(Enum):
-    """What happens to secrets when a task is pickled.
+    """How pickling a task handles secrets.
 
-    `SENT`: they go along. `READ_THERE`: what came out of a file goes as the name of that file, which is read where the
-    task runs; other secrets stay. `STAYS`: a task that holds one is refused.
+    `SENT`: secrets go along. `READ_THERE`: a secret from a file goes as the file's name, and the task reads the file
+    where it runs; further secrets stay. `STAYS`: a task with a secret is refused.
     """
 
     SENT = "sent"
@@ -27,7 +27,8 @@ _travel: ContextVar[Travel] = ContextVar("offsite-secrets", default=Travel.STAYS
 
 @contextmanager
 def secrets_travel(way: Travel) -> Iterator[None]:
-    """A block in which this thread pickles secrets by `way`; outside of such a block they are never pickled."""
+    """A block in which this thread pickles secrets by `handling`; outside of such a block, secrets are never
+    pickled."""
     token = _travel.set(way)
     try:
         yield
@@ -40,10 +41,10 @@ def way_of_secrets() -> Travel:
 
 
 class Secret:
-    """A value that must not be seen: not in logs, tracebacks, plans, or the configuration of Spark.
+    """A value kept out of sight: of logs, tracebacks, plans, and the configuration of Spark.
 
-    Every way of printing it shows `***`; only `reveal()` gives the text back. It is pickled only in a block of
-    `secrets_travel`: the guard sits where bytes are made, so that no task can carry one by oversight.
+    Every way of printing shows `***`; only `reveal()` returns the text. A secret is pickled only in a block of
+    `handle_secrets`: the guard sits where bytes are made, so that no task can carry a secret by oversight.
     """
 
     __slots__ = ("_text",)
@@ -52,7 +53,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The secret itself: call it where it is sent, and keep the result nowhere."""
+        """Return the secret itself. Call at the place of use, and keep the result nowhere."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -62,7 +63,7 @@ class Secret:
         return hash(self._text)
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        """Raises `SecretStays`. An empty text is no secret."""
+        """Pickle the secret. Raises `SecretStays`. An empty text is no secret."""
         match way_of_secrets() if self._text else Travel.SENT:
             case Travel.SENT:
                 return Secret, (self._text,)

@@ -26,7 +26,7 @@ _POWERS = ("", "k", "m", "g", "t")
 
 
 def parse_size(text: str, option: str) -> int:
-    """Bytes of `10GiB`, `1.5 TB` or `500MB`. Raises `BadOption`, which names `option`."""
+    """Parse `10GiB`, `1.5 TB` or `500MB` into bytes. Raises `BadOption` with the name `option`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise BadOption(f"{option}: {text[:100]!r} is no size", hint=f"write it as {option} 10GiB")
@@ -34,7 +34,7 @@ def parse_size(text: str, option: str) -> int:
 
 
 def parse_rate(text: str, option: str) -> int:
-    """Bytes per second of `50MB`, `1.5 MiB` or `20MB/s`. Raises `BadOption`, which names `option`."""
+    """Parse `50MB`, `1.5 MiB` or `20MB/s` into bytes per second. Raises `BadOption` with the name `option`."""
     found = _SIZE.fullmatch(text.strip().removesuffix("/s"))
     rate = _bytes_of(found) if found else 0
     if rate < LEAST_RATE:
@@ -54,7 +54,7 @@ def _bytes_of(found: re.Match[str]) -> float:
 
 
 LEAST_RATE = 10_000
-"""The lowest limit, in bytes per second: below it a single batch would take hours."""
+"""The lowest limit, in bytes per second: below, a single batch would take hours."""
 
 MOST_RATE = 1_000 * 1000**4
-"""The highest limit, in bytes per second: far above it what is shared out in half a second is no 64-bit number."""
+"""The highest limit, in bytes per second: far above, the share of half a second is no 64-bit number."""

@@ -19,7 +19,7 @@ _MIN_EPOCH_DIGITS = 11  # fewer digits would be a year, a date or seconds: refus
 
 
 def parse_time(text: str, *, now_ms: int) -> int:
-    """A point in time as a person writes it → epoch ms. A time without a zone is UTC. Raises `BadOption`."""
+    """Parse a point in time as a person writes it → epoch ms. A time without a zone is UTC. Raises `BadOption`."""
     text = text.strip()
     if (epoch_ms := whole_number(text)) is not None and len(text) >= _MIN_EPOCH_DIGITS:
         return epoch_ms
@@ -41,7 +41,7 @@ def _number_ago(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """A duration as a person writes it (`500ms`, `10s`, `5m`, `2h`) → seconds. Raises `BadOption`."""
+    """Parse a duration as a person writes it (`500ms`, `10s`, `5m`, `2h`) → seconds. Raises `BadOption`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise BadOption(f"{text!r} is not a duration", hint="write it as 500ms, 10s, 5m or 2h")
@@ -52,7 +52,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def format_time(time_ms: int) -> str:
-    """Epoch ms → `2026-11-20T14:00:00.000Z`; a time no calendar holds (Kafka allows any int64) → `NNN ms`."""
+    """Epoch ms → `2026-11-20T14:00:00.000Z`; a time beyond any calendar (Kafka allows any int64) → `NNN ms`."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

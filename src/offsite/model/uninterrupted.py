@@ -1,7 +1,7 @@
-"""Blocks that a signal does not break: a commit that has begun is ended, then the interruption is raised.
+"""Blocks that no signal breaks: a commit in progress is completed, then the interruption is raised.
 
-Signal handlers call `interrupt` instead of raising by themselves. The exception would otherwise come amid a create-only
-put, and nobody would know whether it had arrived. Only the main thread handles signals, so one counter is enough.
+Signal handlers call `interrupt` instead of raising. Otherwise the exception could come amid a create-only put, and
+nobody would know whether the put had arrived. Only the main thread handles signals, so one counter is enough.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class _Pending:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A block at the end of which `KeyboardInterrupt` is raised if `interrupt` was called in it."""
+    """A block that raises `KeyboardInterrupt` at its end if `interrupt` was called inside."""
     _Pending.depth += 1
     try:
         yield
@@ -28,7 +28,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def let_interrupt() -> None:
-    """Raise the `KeyboardInterrupt` of a block that ended with an error: who goes on after one would not hear of it."""
+    """Raise the `KeyboardInterrupt` of a block that ended with an error: code that continues after the error would not
+    hear of the interruption."""
     if _Pending.is_wanted and not _Pending.depth:
         _Pending.is_wanted = False
         raise KeyboardInterrupt
@@ -45,8 +46,8 @@ def told_of_interruption(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def interrupt() -> None:
-    """Raise `KeyboardInterrupt` now, or at the end of the block that is not to be broken. Asked for again inside such a
-    block, it breaks that as well: somebody does not want to wait."""
+    """Raise `KeyboardInterrupt` now, or at the end of an uninterrupted block. A second call inside the block breaks the
+    block too: somebody does not want to wait."""
     if _Pending.tell is not None:
         _Pending.tell()
     if not _Pending.depth or _Pending.is_wanted:

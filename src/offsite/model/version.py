@@ -1,4 +1,4 @@
-"""The version of offsite: what repositories and requests are signed with."""
+"""The version of offsite, written into repositories and requests."""
 
 from __future__ import annotations
 

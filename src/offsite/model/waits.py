@@ -1,9 +1,8 @@
-"""What this process waits for outside of itself at this moment: a broker's answer, the store, records of a copy.
+"""The present outside waits of this process: for a broker's answer, the store, records of a copy.
 
-Whoever waits cannot say so, because it waits: a broker that is frozen takes requests and answers none until their time
-is up. So each wait is noted here while it lasts, and a thread beside it tells a person or a probe of the longest one
-(`services.waiting`). A note proves nothing and decides nothing. Times are seconds of the machine's monotonic
-clock.
+A waiting thread cannot report its wait: a frozen broker takes requests and answers none until the time is up. So every
+wait is noted here while it lasts, and a second thread tells a person or a probe of the longest wait
+(`services.waiting`). A note proves nothing and decides nothing. Times are seconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Self
 
 
 class Wait:
-    """A wait for as long as its `with` block lasts. `what` says in one line what has not happened; it is asked by
-    another thread. `since_s` may be moved on while it lasts: then something had come."""
+    """A wait as long as the `with` block. `describe` returns in one line the missing event, and is called by another
+    thread. `since_s` may be moved forward while the wait lasts, after a part has arrived."""
 
     __slots__ = ("_what", "since_s")
 
@@ -40,5 +39,5 @@ _open: dict[int, Wait] = {}
 
 
 def longest_wait() -> Wait | None:
-    """The wait that has lasted longest of those that have not ended. For any thread."""
+    """Return the longest of the unfinished waits. For any thread."""
     return min(tuple(_open.values()), key=lambda wait: wait.since_s, default=None)

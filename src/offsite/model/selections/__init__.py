@@ -1,1 +1,1 @@
-"""What a person selects: topics, partitions, incarnations, groups, new names, new numbers of partitions. Pure."""
+"""Selections of a person: topics, partitions, incarnations, groups, new names, new numbers of partitions. Pure."""

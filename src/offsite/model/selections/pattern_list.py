@@ -1,7 +1,7 @@
-r"""Several patterns in one text, as a command line or a field of a form has them: `orders,regex:^rx-[0-9]{1,3}$`.
+r"""Several patterns in one text, as in a command line or a form field: `orders,regex:^rx-[0-9]{1,3}$`.
 
-A comma separates two patterns, but not inside brackets, braces or parentheses that are closed; `\,` is a comma of a
-pattern anywhere. A list (of YAML, Python, the API) needs none of this: each of its elements is one pattern.
+A comma separates two patterns, but not inside closed brackets, braces or parentheses; `\,` is a comma of a pattern
+anywhere. A list (of YAML, Python, the API) needs no separator: every element is one pattern.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import pairwise
 PATTERN_OPTIONS = frozenset(
     {"topics", "exclude", "groups", "rename", "expect_deletes", "participant_topics", "incarnation", "repartition"}
 )
-"""The options, wherever they are, whose values are lists of patterns or names."""
+"""All options whose values are lists of patterns or names."""
 _CLASS_MAX = 256
-"""Characters of a set: so what is not closed is not searched for without end."""
+"""Characters of a set: an unclosed set is not searched without end."""
 _TOKEN = re.compile(
     r"\\+,"  # a comma of a pattern
     r"|\\."
@@ -31,8 +31,8 @@ _SEPARATOR, _ESCAPED = ",", r"\,"
 
 
 def split_patterns(text: str) -> list[str]:
-    """The patterns of `text`, without blanks around them; empty ones are left out."""
-    separators, opened = list[int](), list[int]()  # of each parenthesis: how many separators stand before it
+    """Return the patterns of `text`, without surrounding blanks; empty patterns are left out."""
+    separators, opened = list[int](), list[int]()  # per open parenthesis: number of separators before
     for token in _TOKEN.finditer(text):
         match token[0]:
             case ",":
@@ -47,31 +47,30 @@ def split_patterns(text: str) -> list[str]:
 
 
 def split_all(texts: Iterable[str] | None) -> list[str] | None:
-    """The patterns of an option that may be given several times; None where it is not given. A text without any stays
-    an empty one: who gave nothing did not mean all."""
+    """Return the patterns of an option that may be given several times; None where not given. A text without patterns
+    stays an empty pattern: an empty option does not mean all."""
     return None if texts is None else [pattern for text in texts for pattern in split_patterns(text) or [""]]
 
 
 def typed(pattern: str) -> str:
-    """The pattern as a command line takes it: `split_patterns` reads it as this one pattern again."""
+    """Return the pattern as a command line takes it: `split_patterns` reads the result as one pattern again."""
     return pattern.replace(_SEPARATOR, _ESCAPED)
 
 
 def join_patterns(patterns: Iterable[str]) -> str:
-    """One text of several patterns, which `split_patterns` divides again."""
+    """Return one text of several patterns; `split_patterns` divides the text again."""
     return _SEPARATOR.join(map(typed, patterns))
 
 
 def stored_patterns(patterns: Iterable[str]) -> list[str]:
-    """Patterns of topics as an earlier version stored them, where one element could hold several, or mean nothing or
-    all in a way that is refused today. No topic has a comma in its name, so today's elements hold none that would
-    separate."""
+    """Convert topic patterns stored by an earlier version. An element could then hold several patterns, or mean nothing
+    or all in a way refused today. No topic has a comma in its name, so today's elements hold no separating comma."""
     parts = (part for pattern in patterns for part in (split_patterns(pattern) if has_several(pattern) else [pattern]))
     return [_ALL if part == REGEX_PREFIX else part if is_possible(part) else _NOTHING for part in parts]
 
 
 def is_possible(pattern: str) -> bool:
-    """Whether a name of a topic can match it. `*-{eu,us}` is for a shell: it would be passed over in silence."""
+    """Whether a topic name can match the pattern. `*-{eu,us}` is for a shell, and would match nothing in silence."""
     return pattern.startswith(REGEX_PREFIX) or _POSSIBLE_GLOB.fullmatch(pattern) is not None
 
 

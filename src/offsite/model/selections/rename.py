@@ -1,10 +1,9 @@
-r"""Under which name each topic is restored: `old=new` rules, for one topic or by pattern. Pure; what belongs to a topic
-(its group offsets) follows the same rules.
+r"""New names of restored topics: `old=new` rules, for one topic or by pattern. Pure. Everything that belongs to a topic
+(the topic's group offsets) follows the same rules.
 
-Syntax of one rule: `orders=orders-back` (one topic), `orders-*=restored-*` (each `*` on the left is any text, which is
-put in for the `*` of the same place on the right), `regex:^(.+)-v[0-9]+$=\1-old` (searched, not anchored; `\1` is what
-the first group matched). A topic goes by the rule with its very name, else by
-the first pattern that matches, else keeps its name.
+Syntax of one rule: `orders=orders-back` (one topic), `orders-*=restored-*` (a `*` on the left is any text, put in for
+the `*` at the same position on the right), `regex:^(.+)-v[0-9]+$=\1-old` (searched, not anchored; `\1` is the match of
+the first group). A topic follows the rule with exactly its name, else the first matching pattern, else keeps its name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _HINT = "write --rename old=new, 'orders-*=restored-*' or 'regex:^(.+)-v1$=\\1-o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """One rule: both sides as they were typed."""
+    """One rule: both sides as typed."""
 
     source: str
     target: str
@@ -34,14 +33,14 @@ class Rename:
         return not self.source.startswith(REGEX_PREFIX) and _STAR not in self.source
 
     def apply(self, topic: str) -> str | None:
-        """The new name, or None when the rule is not about this topic."""
+        """Return the new name, or None when the rule does not concern the topic."""
         if self.is_literal:
             return self.target if topic == self.source else None
         found = self._pattern().search(topic)
         return None if found is None else found.expand(self._template())
 
     def check(self) -> None:
-        """Check that the rule can be meant. Raises `BadOption` or `BadName`."""
+        """Check the rule. Raises `BadOption` or `BadName`."""
         check_not_empty(self.source)
         if self.is_literal:
             check_topic_name(self.source)
@@ -71,19 +70,21 @@ class Rename:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renames:
-    """All rules of a restore, in the order they were given."""
+    """All rules of a restore, in the given order."""
 
     rules: tuple[Rename, ...] = ()
 
     def target_name(self, topic: str) -> str:
-        """The name that `topic` is restored under. Raises `BadName` when a pattern makes one that Kafka refuses."""
+        """Return the name under which `topic` is restored. Raises `BadName` when a pattern makes a name that Kafka
+        refuses."""
         for rule in sorted(self.rules, key=lambda each: not each.is_literal):
             if (name := rule.apply(topic)) is not None:
                 return check_topic_name(name)
         return topic
 
     def target_names(self, topics: Iterable[str]) -> dict[str, str]:
-        """The name of each of `topics`. Raises `BadOption` where two would have one, and as `target_name`."""
+        """Return the name of every topic. Raises `BadOption` where two topics would get one name, and as
+        `target_name`."""
         sources: dict[str, str] = {}
         for topic in sorted(topics):
             if (other := sources.setdefault(self.target_name(topic), topic)) != topic:
@@ -94,12 +95,12 @@ class Renames:
         return {topic: name for name, topic in sources.items()}
 
     def unused(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """The left sides of the rules that are about none of `topics`."""
+        """Return the left sides of the rules that concern none of `topics`."""
         names = tuple(topics)
         return tuple(rule.source for rule in self.rules if all(rule.apply(name) is None for name in names))
 
     def is_about(self, topic: str) -> bool:
-        """Whether a rule is about the topic."""
+        """Whether a rule concerns the topic."""
         return any(rule.apply(topic) is not None for rule in self.rules)
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ class Renames:
 
 
 def parse_renames(values: Iterable[str]) -> Renames:
-    """Read rules, one an element. Raises `BadOption` and `BadName`."""
+    """Parse rules, one per element. Raises `BadOption` and `BadName`."""
     rules: dict[str, Rename] = {}
     for text in filter(None, map(str.strip, values)):
         source, separator, target = text.rpartition("=")

@@ -1,11 +1,11 @@
-"""Which topics and consumer groups are meant.
+"""Selection of topics and consumer groups.
 
 Topics: literal names, globs and regular expressions, minus excludes, minus internal topics. Syntax of one pattern:
-`orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored). How several
-stand in one text is `pattern_list`'s.
+`orders` (literal), `orders-*` (glob: `*`, `?`, `[...]`), `regex:^orders-[0-9]+$` (searched, not anchored).
+`pattern_list` defines several patterns in one text.
 
-Groups: `all`, `none`, or patterns of the same syntax. But a group may have any name: nothing is checked beyond what can
-be read.
+Groups: `all`, `none`, or patterns of the same syntax. A group may have any name, so nothing is checked except
+readability.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offsite.model.untrusted.names import check_topic_name
 _GLOB_CHARACTERS = frozenset("*?[")
 ALL, NONE = "all", "none"
 SCRATCH_PREFIX = "offsite-drill-"
-"""Prefix of every topic that a drill makes: the id of its attempt and the name of the topic follow."""
+"""Prefix of every topic made by a drill: the id of the attempt and the name of the topic follow."""
 _NO_TOPIC_HINT = "a glob has *, ? and [...]; write two patterns, or regex:^orders-(eu|us)$"
 _UNREADABLE = (re.error, RecursionError, OverflowError)
 _DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
@@ -30,7 +30,7 @@ _DRILL_COPY = re.compile(rf"{SCRATCH_PREFIX}[0-9a-f]{{8}}-.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """A frozen choice of topics. `internal` lets patterns match topics that Kafka or its tools own (`__*`)."""
+    """A frozen selection of topics. `internal` lets patterns match topics of Kafka or its tools (`__*`)."""
 
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class TopicSelection:
     def select(
         self, topics: Iterable[str], *, internal: frozenset[str] = frozenset(), hidden: frozenset[str] = frozenset()
     ) -> tuple[str, ...]:
-        """Names of `topics` that are meant, sorted. No pattern means one of `hidden`; a literal selects what is hidden,
-        or internal, even unasked.
+        """Return the selected names of `topics`, sorted. Patterns never select `hidden` topics; a literal name selects
+        even hidden or internal topics.
 
-        A literal that is not among `topics` is not an error here: see `missing`.
+        A literal missing in `topics` is no error here: see `missing`.
         """
         names = frozenset(topics)
         literals = {p for p in self.include if is_literal(p)} & names
@@ -51,23 +51,24 @@ class TopicSelection:
         return tuple(sorted(n for n in matched | literals if not any(_matches(p, n) for p in self.exclude)))
 
     def missing(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Literal names that are not among `topics`, sorted."""
+        """Return the literal names missing in `topics`, sorted."""
         return tuple(sorted({p for p in self.include if is_literal(p)} - frozenset(topics)))
 
 
 def is_drill_copy(topic: str) -> bool:
-    """Whether it is a topic that a drill made for a while. In a cluster no pattern means one: it would back up the
-    backup. What a backup holds is all meant, whatever its name."""
+    """Whether a drill made the topic for a while. In a cluster no pattern selects such a topic: it would back up the
+    backup. In a backup every topic is selectable, whatever the name."""
     return _DRILL_COPY.match(topic) is not None
 
 
 def drill_copies(topics: Iterable[str]) -> frozenset[str]:
-    """Those of `topics` that drills made, to be hidden from the patterns of a backup."""
+    """Return the topics made by drills, to be hidden from the patterns of a backup."""
     return frozenset(filter(is_drill_copy, topics))
 
 
 def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, internal: bool = False) -> TopicSelection:
-    """Read patterns, one an element. Raises `BadOption` for an unreadable one, `BadName` for an impossible literal."""
+    """Parse patterns, one per element. Raises `BadOption` for an unreadable pattern, `BadName` for an impossible
+    literal."""
     chosen = tuple(_read(include))
     if not chosen:
         raise BadOption("no topics selected", hint="name topics with --topics 'orders,payments-*,regex:^audit'")
@@ -75,7 +76,7 @@ def parse_selection(include: Iterable[str], exclude: Iterable[str] = (), *, inte
 
 
 def no_topics(selection: TopicSelection) -> NoSuchTopic:
-    """The error for a selection that matched nothing."""
+    """Return the error for a selection without a match."""
     wanted = ", ".join(selection.include)
     return NoSuchTopic(f"no topic matches {wanted}", hint="list the topics of the cluster with: kcat -L -b BOOTSTRAP")
 
@@ -85,7 +86,7 @@ def is_literal(pattern: str) -> bool:
 
 
 def is_readable(pattern: str) -> bool:
-    """Whether names can be compared with a pattern: `regex:(` is none."""
+    """Whether names can be compared with the pattern: not with `regex:(`."""
     try:
         _compile(pattern)
     except _UNREADABLE:
@@ -115,7 +116,7 @@ def _check(pattern: str) -> None:
 
 
 def check_not_empty(pattern: str) -> None:
-    """Check that it is not what is left of `regex:$PATTERN` without a value, which would mean everything. Raises
+    """Check for the remains of `regex:$PATTERN` with an empty variable, which would mean everything. Raises
     `BadOption`."""
     if pattern == REGEX_PREFIX:
         raise BadOption(f"{pattern!r} is an empty regular expression", hint="write * for all")
@@ -124,7 +125,7 @@ def check_not_empty(pattern: str) -> None:
 def _compile(pattern: str) -> re.Pattern[str]:
     if pattern.startswith(REGEX_PREFIX):
         return re.compile(pattern.removeprefix(REGEX_PREFIX))
-    return re.compile(rf"\A{translate(pattern)}")  # it is searched for: a name or glob means the whole of a name
+    return re.compile(rf"\A{translate(pattern)}")  # `_matches` searches: a name or glob must match the whole name
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -133,7 +134,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPatterns:
-    """A frozen choice of groups. No pattern: no group."""
+    """A frozen selection of groups. Without patterns: no group."""
 
     include: tuple[str, ...]
 
@@ -144,16 +145,16 @@ class GroupPatterns:
         return bool(self.include)
 
     def select(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Names of `groups` that are meant, sorted."""
+        """Return the selected names of `groups`, sorted."""
         return TopicSelection(include=self.include).select(groups)
 
     def missing(self, groups: Iterable[str]) -> tuple[str, ...]:
-        """Literal names that are not among `groups`, sorted."""
+        """Return the literal names missing in `groups`, sorted."""
         return TopicSelection(include=self.include).missing(groups)
 
     @property
     def literals(self) -> frozenset[str]:
-        """The groups that are named in full."""
+        """The groups named in full."""
         return frozenset(filter(is_literal, self.include))
 
 
@@ -162,8 +163,8 @@ NO_GROUPS = GroupPatterns(include=())
 
 
 def parse_groups(values: Iterable[str]) -> GroupPatterns:
-    """Read patterns, one an element; none means all. Raises `BadOption` for a pattern that cannot be read, and where
-    all are empty: who gave nothing did not mean all."""
+    """Parse patterns, one per element; no pattern means all. Raises `BadOption` for an unreadable pattern, and where
+    all patterns are empty: an empty option does not mean all."""
     texts = tuple(values)
     patterns = tuple(filter(None, map(str.strip, texts)))
     if texts and not patterns:

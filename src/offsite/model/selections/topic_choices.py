@@ -1,12 +1,13 @@
-"""What is chosen topic by topic: its partitions, a new number of partitions, one of its incarnations.
+"""Choices topic by topic: partitions, a new number of partitions, an incarnation.
 
-- Partitions: numbers and ranges of numbers, `orders:0,2-5` (partitions 0, 2, 3, 4 and 5 of `orders`). A topic that is
-  not named is meant whole.
-- A number of partitions, where a topic is restored into more or fewer than it had: `orders=12`, or `12` for all.
-- An incarnation, where a backup holds several because the topic was deleted and made anew: `orders=1` (counted from the
-  oldest), `orders=oldest`, `orders=newest`, or `orders=4f1a` (how its topic id begins, four characters at least).
+- Partitions: numbers and ranges of numbers, `orders:0,2-5` (partitions 0, 2, 3, 4 and 5 of `orders`). An unnamed topic
+  is selected whole.
+- A number of partitions, to restore a topic into more or fewer than before: `orders=12`, or `12` for all.
+- An incarnation, where a backup holds several because the topic was deleted and made again: `orders=1` (counted from
+  the oldest), `orders=oldest`, `orders=newest`, or `orders=4f1a` (the beginning of the topic id, four characters at
+  least).
 
-Of partitions another topic may follow after a comma.
+After partitions, another topic may follow behind a comma.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _MAX_PARTITIONS = 100_000
 """More than a broker can hold: rather a typing error."""
 OLDEST, NEWEST = "oldest", "newest"
 ID_CHARACTERS_MIN = 4
-"""Of a topic id. What is shorter and all digits is a number."""
+"""Of a topic id. Shorter texts of digits alone are numbers."""
 _INCARNATION_HINT = "write --incarnation orders=1, orders=oldest, orders=newest, or orders= and how its topic id begins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSelection:
-    """The partitions that a person chose. `chosen` holds the ranges of each topic that is named."""
+    """The selected partitions. `chosen` holds the ranges of every named topic."""
 
     chosen: Mapping[str, tuple[range, ...]] = field(default_factory=dict)
 
@@ -42,8 +43,8 @@ class PartitionSelection:
         return ranges is None or any(partition in each for each in ranges)
 
     def check_exists(self, topic: str, partitions: int) -> None:
-        """Check the choice against a topic of so many partitions. Raises `BadOption` when one is chosen that it does
-        not have."""
+        """Check the selection against a topic of `partitions` partitions. Raises `BadOption` for a missing
+        partition."""
         highest = max((each[-1] for each in self.chosen.get(topic, ())), default=-1)
         if highest >= partitions:
             raise BadOption(f"--partitions names {topic}:{highest}, the topic has {partitions}", hint=_HINT)
@@ -53,7 +54,7 @@ class PartitionSelection:
 
 
 def parse_partitions(values: Iterable[str]) -> PartitionSelection:
-    """Read comma-separated choices. Raises `BadOption` and `BadName`."""
+    """Parse comma-separated choices. Raises `BadOption` and `BadName`."""
     chosen: dict[str, tuple[range, ...]] = {}
     for value in values:
         topic = ""
@@ -82,28 +83,28 @@ def _text(numbers: range) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCounts:
-    """The new numbers of partitions that a person chose. `counts` by the name a topic has in the backup;
-    `keyless_in_turn`: what has no key goes round all partitions, and loses its order; `batch_bytes`: size of the new
-    batches, None for the usual one."""
+    """The new numbers of partitions. `counts`: by the topic's name in the backup. `keyless_in_turn`: records without a
+    key go round all partitions, and lose their order. `batch_bytes`: size of the new batches, None for the usual
+    size."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     keyless_in_turn: bool = False
     batch_bytes: int | None = None
 
     def of(self, topic: str, partitions: int, *, if_named: bool = False) -> int | None:
-        """The new count for a topic of so many partitions; None when it stays as it is. `if_named`: a count for all
-        topics does not mean this one."""
+        """Return the new count for a topic of `partitions` partitions; None when unchanged. `if_named`: ignore a count
+        for all topics."""
         return None if self.leaves(topic, partitions, if_named=if_named) else self._asked(topic, if_named=if_named)
 
     def leaves(self, topic: str, partitions: int, *, if_named: bool = False) -> bool:
-        """Whether a count is meant for that topic of so many partitions, and changes nothing."""
+        """Whether a count applies to the topic of `partitions` partitions, and changes nothing."""
         return self._asked(topic, if_named=if_named) == partitions
 
     def _asked(self, topic: str, *, if_named: bool) -> int | None:
         return self.counts.get(topic, None if if_named else self.counts.get(_ALL))
 
     def check_all_used(self, topics: Iterable[str]) -> None:
-        """Check the names against those of `topics`. Raises `BadOption` when another topic is named."""
+        """Check the names against `topics`. Raises `BadOption` when another topic is named."""
         if unused := sorted(self.counts.keys() - {_ALL} - set(topics)):
             raise BadOption(f"--repartition names {', '.join(unused)}, which is not restored", hint=_COUNTS_HINT)
 
@@ -117,8 +118,7 @@ class PartitionCounts:
 def parse_partition_counts(
     values: Iterable[str], *, keyless_in_turn: bool = False, batch_bytes: int | None = None
 ) -> PartitionCounts:
-    """Read counts, one an element. Raises `BadOption`, also for a size of batches where none are made, and
-    `BadName`."""
+    """Parse counts, one per element. Raises `BadOption`, also for a batch size without counts, and `BadName`."""
     counts: dict[str, int] = {}
     for part in map(str.strip, values):
         name, separator, number = part.rpartition("=")
@@ -136,7 +136,7 @@ def parse_partition_counts(
 
 
 def parse_incarnations(values: Iterable[str]) -> Mapping[str, str]:
-    """Topic → how its incarnation was named. Raises `BadOption` and `BadName`."""
+    """Topic → text that names the incarnation. Raises `BadOption` and `BadName`."""
     chosen: dict[str, str] = {}
     for text in filter(None, map(str.strip, values)):
         topic, _, name = text.partition("=")
@@ -151,5 +151,5 @@ def _is_choice(name: str) -> bool:
 
 
 def is_number(name: str) -> bool:
-    """Whether it counts incarnations; longer ones are the beginning of an id."""
+    """Whether the text counts incarnations; longer texts begin an id."""
     return name.isascii() and name.isdecimal() and len(name) < ID_CHARACTERS_MIN

@@ -1,1 +1,1 @@
-"""What comes from outside: bounds, strict JSON, numbers, names and text that somebody else wrote. Pure."""
+"""Input from outside: bounds, strict JSON, numbers, names and text of strangers. Pure."""

@@ -1,8 +1,8 @@
-"""JSON that somebody else wrote: whatever is wrong with it is one error, and what is not bounded by anything else is
-parsed only where its objects fit into memory. Pure.
+"""JSON of strangers: any defect is a single error, and JSON without a further bound is parsed only if its objects fit
+into memory. Pure.
 
-Three bytes of JSON, such as `[],`, become seventy of Python: what stands outside of text decides, not how long it is.
-Texts may hold halves of surrogate pairs, which JSON can spell: callers decide what they may be.
+Three bytes of JSON, such as `[],`, become seventy of Python: the bytes outside of text decide, not the length. Texts
+may hold halves of surrogate pairs, because JSON can spell them; callers decide about such texts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class BadJson(ValueError):
-    """The bytes are no JSON that may be read. `position` is in bytes."""
+    """The bytes are no acceptable JSON. `position` is in bytes."""
 
     def __init__(self, problem: str, position: int = 0) -> None:
         super().__init__(problem)
@@ -55,7 +55,7 @@ def _finite(text: str) -> float:
 
 STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 ANY_NUMBER = json.JSONDecoder()
-"""Also reads NaN and Infinity, which are no JSON and are written all the same."""
+"""Also reads NaN and Infinity, which are no JSON and written all the same."""
 
 
 def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -66,11 +66,11 @@ def _unambiguous(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 UNAMBIGUOUS = json.JSONDecoder(object_pairs_hook=_unambiguous)
-"""Refuses an object that names a field twice, of which others may read the first and Python reads the last."""
+"""Refuses an object that names a field twice: further readers may take the first, and Python takes the last."""
 
 
 def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
-    """The JSON value in `data`. Raises `BadJson` when the bytes are too many, and as `decode_json`."""
+    """Parse the JSON value in `data`. Raises `BadJson` for too many bytes, and as `decode_json`."""
     if len(data) > max_bytes:
         raise BadJson(f"JSON of {len(data)} bytes, at most {max_bytes} are read")
     check_json_size(data)
@@ -78,8 +78,8 @@ def parse_json(data: bytes, *, max_bytes: int = MAX_JSON_BYTES, decoder: json.JS
 
 
 def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) -> object:
-    """The JSON value in `data`, of any size: for what something else bounds. Raises `BadJson` for what is no JSON, or
-    nests too deep, or holds a number of thousands of digits."""
+    """Parse the JSON value in `data`, of any size: the caller must bound the size. Raises `BadJson` for bytes that are
+    no JSON, nest too deep, or hold a number of thousands of digits."""
     try:
         text = data if isinstance(data, str) else data.decode()
         return decoder.decode(text)
@@ -94,7 +94,7 @@ def decode_json(data: bytes | str, *, decoder: json.JSONDecoder = ANY_NUMBER) ->
 
 
 def decode_object(data: bytes, *, decoder: json.JSONDecoder) -> dict[str, JsonValue]:
-    """The members of a JSON object, as `decode_json`. Raises `BadJson` for any other value, too."""
+    """Parse a JSON object and return the members, as `decode_json`. Raises `BadJson` for any other value, too."""
     fields = decode_json(data, decoder=decoder)
     if not isinstance(fields, dict):
         raise BadJson("not a JSON object")
@@ -102,8 +102,7 @@ def decode_object(data: bytes, *, decoder: json.JSONDecoder) -> dict[str, JsonVa
 
 
 def check_json_size(data: bytes, *, small_bytes: int = _SMALL_BYTES, max_outside: int = _MAX_OUTSIDE_BYTES) -> None:
-    """Check that the objects of a JSON text fit into memory. Raises `BadJson` when there is too much outside of its
-    texts."""
+    """Check that the objects of a JSON text fit into memory. Raises `BadJson` for too many bytes outside of texts."""
     if len(data) <= small_bytes:
         return
     outside = end = 0

@@ -1,10 +1,10 @@
-"""A JSON object that carries the hash of its own bytes, so that no bit of it can change unseen.
+"""A JSON object with the hash of its own bytes, so that no bit can change unseen.
 
-The digest is the last member: SHA-256 of all bytes before the comma that leads it in. Any shell can look:
+The digest is the last member: SHA-256 of all bytes before the digest's leading comma. Any shell can check:
 
     head -c -85 backup.json | sha256sum
 
-It has no key: it finds what rotted, not what somebody forged.
+The digest has no key: it finds rot, not forgery.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIX = re.compile(rb',"digest":"sha256:([0-9a-f]{64})"\}\n')
 
 
 class DigestState(Enum):
-    """What the end of some bytes says: `ABSENT` means that nothing vouches for them."""
+    """The state of a digest at the end of some bytes. `ABSENT`: nothing vouches for the bytes."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -27,15 +27,15 @@ class DigestState(Enum):
 
 
 def with_digest(data: bytes) -> bytes:
-    """The bytes of `data`, the text of a JSON object of at least one member that ends in `}` and a newline, with its
-    digest."""
+    """Return `data` with its digest. `data`: the text of a JSON object of at least one member, ending in `}` and a
+    newline."""
     body = data.removesuffix(b"}\n")
     return body + f',"{DIGEST_KEY}":"sha256:{hashlib.sha256(body).hexdigest()}"}}\n'.encode("ascii")
 
 
 def check_digest(data: bytes) -> DigestState:
-    """Whether `data` is as `with_digest` made it. An object with a `digest` member that is not at its end, or not in
-    this form, has none (`ABSENT`): readers refuse such a member."""
+    """Whether `data` is as made by `with_digest`. An object with a `digest` member elsewhere than at the end, or in
+    another form, has no digest (`ABSENT`): readers refuse such a member."""
     match = _SUFFIX.fullmatch(data, max(len(data) - _LENGTH, 0))
     if match is None:
         return DigestState.ABSENT

@@ -1,4 +1,4 @@
-"""Why a Java did not start, out of what it wrote: the line with the cause, and what to do about it."""
+"""Why Java did not start, from its output: the line with the cause, and a remedy."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ WORDS_MAX = 400
 """Characters of a line: a JVM may quote a whole command."""
 
 OPEN_FILES_MIN = 256
-"""Spark's class path alone has about 100 jars. With fewer a JVM says anything but that it may open no more."""
+"""Spark's class path alone has about 100 jars. With fewer open files a JVM prints anything but the real cause."""
 
 _OPTIONS_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Every Java takes the options in them, whoever starts it."""
+"""Every Java takes the options in the variables, whoever starts it."""
 
 _NOISE = re.compile(
     r"at .*|\.\.\. \d+ (?:more|common).*|\[.*\]\[(?:info|warning) *\]\[.*|(?:NOTE: )?Picked up .*|#?"
     r"|Error: Could not create the Java Virtual Machine\.|Error: A fatal exception has occurred\. .*"
     r"|Error occurred during initialization of VM|# A fatal error has been detected .*"
 )
-"""Lines of a stack, of Java's own log, and those that say nothing but that it has failed."""
+"""Lines of a stack, of Java's own log, and lines that tell nothing but the failure."""
 
 _INNERMOST = re.compile(r"^\s*(?:Caused by: (.+)|(Exception in thread .+))$", re.MULTILINE)
 _TELLING = re.compile(r"(?:Error|Unrecognized|Invalid|Could not|Conflicting|# There is|\S+Error: ).*")
@@ -48,8 +48,8 @@ DEFAULT_HINT = "check that java -version works and memory is free, then run agai
 
 
 def cause(written: str, *, exit_code: int | None = None) -> str:
-    """The line with the cause in what a JVM has `written`: the innermost exception, else the first that says more than
-    that it has failed, else the last. `exit_code`: of its end, where it has ended."""
+    """Return the line with the cause in a JVM's output `written`: the innermost exception, else the first line with
+    more than the failure, else the last line. `exit_code`: of the JVM, if ended."""
     lines = [line for each in written.splitlines() if not _NOISE.fullmatch(line := each.strip())]
     telling = [line for line in lines if _TELLING.fullmatch(line)]
     words = innermost(written) or "".join(telling[:1] or lines[-1:])
@@ -59,14 +59,14 @@ def cause(written: str, *, exit_code: int | None = None) -> str:
 
 
 def innermost(trace: str) -> str:
-    """The cause of the causes in a stack of Java's, empty where there is none."""
+    """Return the innermost cause in a Java stack trace, empty without one."""
     found = list(_INNERMOST.finditer(trace))
     return (found[-1][1] or found[-1][2]).strip()[:WORDS_MAX] if found else ""
 
 
 def folder_to_start_in(other: Path) -> Path | None:
-    """The `other` where the working folder was deleted: no Java starts in it. None where it is there: who was made
-    another user in it (`sudo -u`) may be in it, and may not be allowed to enter it again."""
+    """Return `other` where the working folder was deleted, because no Java starts in a deleted folder. None for an
+    existing folder: a process under another user (`sudo -u`) may be in a folder without the right to enter it again."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -75,12 +75,12 @@ def folder_to_start_in(other: Path) -> Path | None:
 
 
 def hint_here(words: str) -> str:
-    """What to do about `words` of a JVM that this process has started."""
+    """Return a remedy for the `words` of a JVM started by this process."""
     return hint_for(words, os.environ, open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def hint_for(words: str, environment: Mapping[str, str], *, open_files: int) -> str:
-    """What to do about `words` of a JVM that was started with this `environment` and could open so many files."""
+    """Return a remedy for the `words` of a JVM started with `environment` and able to open `open_files` files."""
     if open_files != resource.RLIM_INFINITY and open_files < OPEN_FILES_MIN:
         return f"it may open {open_files} files: {_HINTS[0][1]}"
     hints = [hint for pattern, hint in _HINTS if re.search(pattern, words, re.IGNORECASE)]
@@ -91,6 +91,6 @@ def hint_for(words: str, environment: Mapping[str, str], *, open_files: int) -> 
 
 
 def _signal(exit_code: int) -> str:
-    """The name of the signal that ended it: a shell tells it in another way than the system."""
+    """Return the name of the signal behind the exit code: a shell and the system report a signal differently."""
     number = -exit_code if exit_code < 0 else exit_code - 128
     return signal.Signals(number).name if number in {*map(int, signal.Signals)} else ""

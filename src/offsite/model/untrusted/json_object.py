@@ -1,8 +1,8 @@
-"""A JSON object read strictly: every field has the type it must have, or the reader says which one has not. Pure.
+"""A JSON object read strictly: every field has the required type, or the reader names the wrong field. Pure.
 
-The one reader of fields: of a repository's objects, of the indexes of archives, of another tool's manifests. Whoever
-reads names the error (`damaged`). Where a format differs in what may be missing, or its errors in their words, it
-overrides the methods at the end.
+The only reader of fields: of a repository's objects, of the indexes of archives, of another tool's manifests. The
+caller supplies the error (`damaged`). A format with other rules for missing fields, or other texts of errors, overrides
+the methods at the end.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _MAX_NUMBER = sys.float_info.max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonObject:
-    """The members of one JSON object, read by type. `fields` holds them; `damaged` makes the error for one that is
-    wrong, from the sentence that says so."""
+    """The members of one JSON object, read by type. `fields`: the members; `damaged`: makes the error for a wrong
+    member, from a sentence."""
 
     fields: Mapping[str, JsonValue]
     damaged: Callable[[str], Exception]
 
     ANY_TEXT: ClassVar[bool] = False
-    """Whether texts may hold halves of surrogate pairs: JSON can spell them, but they are no characters, and can be
-    written nowhere but in JSON."""
+    """Whether texts may hold halves of surrogate pairs: JSON can spell them, but they are no characters, and cannot be
+    written elsewhere."""
 
     def text(self, name: str) -> str:
         value = self.fields.get(name)
@@ -49,33 +49,33 @@ class JsonObject:
         return None if self.fields.get(name) is None else self.text(name)
 
     def integer(self, name: str, *, least: int = _LEAST, most: int = MAX_OFFSET) -> int:
-        """An integer from `least` to `most`, both inclusive."""
+        """Read an integer from `least` to `most`, both inclusive."""
         value = self.fields.get(name)
         if type(value) is not int or not least <= value <= most:
             raise self._no_integer(name, value, least, most)
         return value
 
     def count(self, name: str) -> int:
-        """An offset, a number of things, or a size: not below 0."""
+        """Read an offset, a number of things, or a size: not below 0."""
         value = self.fields.get(name)
         if type(value) is not int or not 0 <= value <= MAX_OFFSET:
             raise self._no_integer(name, value, 0, MAX_OFFSET)
         return value
 
     def partition(self, name: str = "partition") -> int:
-        """The number of a partition."""
+        """Read the number of a partition."""
         if not 0 <= (value := self.integer(name)) < MAX_PARTITIONS:
             raise self.wrong(name, f"a partition (0 to {MAX_PARTITIONS - 1})")
         return value
 
     def topic(self, name: str = "topic") -> str:
-        """A name that Kafka accepts as that of a topic."""
+        """Read a name that Kafka accepts for a topic."""
         if not is_topic_name(value := self.text(name)):
             raise self.wrong(name, "the name of a Kafka topic")
         return value
 
     def member(self, name: str, kind: type[EnumT]) -> EnumT:
-        """One of the words of `kind`."""
+        """Read a member of `kind`."""
         try:
             return kind(self.text(name))
         except ValueError as error:
@@ -85,7 +85,7 @@ class JsonObject:
         return None if self.fields.get(name) is None else self.integer(name)
 
     def integer_or(self, name: str, default: int) -> int:
-        """An integer, or `default` for a missing field, and for null."""
+        """Read an integer; `default` for a missing field, and for null."""
         return default if self.fields.get(name) is None else self.integer(name)
 
     def number(self, name: str) -> float:
@@ -101,7 +101,7 @@ class JsonObject:
         return value
 
     def optional_flag(self, name: str) -> bool:
-        """False for a missing field: it was added later, or is written only where it is true."""
+        """Read a flag; False for a missing field. Such a field was added later, or is written only where true."""
         return name in self.fields and self.flag(name)
 
     def integers(self, name: str) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class JsonObject:
         return found
 
     def integer_rows(self, name: str, *, width: int) -> tuple[tuple[int, ...], ...]:
-        """A list of lists of `width` integers each."""
+        """Read a list of lists of `width` integers."""
         values = self._list(name)
         rows = tuple(tuple(row) for row in values if isinstance(row, list | tuple))
         if len(rows) != len(values) or not all(_is_row(row, width) for row in rows):
@@ -127,7 +127,7 @@ class JsonObject:
         return found
 
     def text_map(self, name: str) -> tuple[tuple[str, str], ...]:
-        """An object of texts as sorted pairs."""
+        """Read an object of texts as sorted pairs."""
         child = self.child(name)
         return tuple((key, child.text(key)) for key in sorted(child.fields))
 
@@ -138,7 +138,7 @@ class JsonObject:
         return None if self.fields.get(name) is None else self._object(name, self.fields[name])
 
     def children(self, name: str) -> tuple[Self, ...]:
-        """A list of objects."""
+        """Read a list of objects."""
         return tuple(self._item(name, value) for value in self._list(name))
 
     def wrong(self, name: str, wanted: str) -> Exception:
@@ -153,11 +153,11 @@ class JsonObject:
         return type(self)(fields=value, damaged=self.damaged)
 
     def _item(self, name: str, value: JsonValue) -> Self:
-        """One of the list of objects `name`."""
+        """Read an element of the list of objects `name`."""
         return self._object(name, value)
 
     def _list(self, name: str) -> Sequence[JsonValue]:
-        """A list; a missing one is empty, because writers leave out empty lists."""
+        """Read a list; a missing list is empty, because writers leave out empty lists."""
         value = self.fields.get(name, ())
         if not isinstance(value, list | tuple):
             raise self.wrong(name, "a list")

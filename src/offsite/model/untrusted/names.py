@@ -1,6 +1,6 @@
-"""Names that become parts of object keys: what is allowed, and a clear error for the rest.
+"""Names that become parts of object keys: check a name, with a clear error.
 
-A name that passes here can be put into an object key or a file name as it is.
+A checked name is safe in an object key or a file name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PROTECTED_TOPICS = frozenset(
         "__remote_log_metadata",
     }
 )
-"""Topics that brokers write themselves: records produced into them from outside would corrupt the cluster."""
+"""Topics written by brokers themselves: records produced from outside would corrupt the cluster."""
 
 
 def check_backup_name(name: str) -> str:
-    """Return `name` if it can name a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
+    """Return `name` if possible for a backup: letters, digits, `.`, `_`, `-`, first a letter or digit, at most 128."""
     if not is_backup_name(name):
         raise BadName(
             f"{name!r} cannot name a backup",
@@ -37,12 +37,13 @@ def check_backup_name(name: str) -> str:
 
 
 def is_backup_name(name: str) -> bool:
-    """Whether `check_backup_name` takes `name`: a backup, a restore, a drill."""
+    """Whether `check_backup_name` accepts `name`: for a backup, a restore, a drill."""
     return _BACKUP.fullmatch(name) is not None and ".." not in name
 
 
 def check_topic_name(name: str) -> str:
-    """Return `name` if Kafka would accept it as a topic: 1-249 of letters, digits, `.`, `_`, `-`, not `.` or `..`."""
+    """Return `name` if Kafka would accept the name for a topic: 1-249 of letters, digits, `.`, `_`, `-`, not `.` or
+    `..`."""
     if not is_topic_name(name):
         raise BadName(f"{name!r} is not a Kafka topic name", hint="use letters, digits, '.', '_' and '-'")
     return name
@@ -50,5 +51,5 @@ def check_topic_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)  # commits name the same few again and again
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka would accept it as a topic."""
+    """Whether Kafka would accept the name for a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}

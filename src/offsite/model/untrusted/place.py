@@ -1,9 +1,8 @@
-"""A place as a person writes it: a folder, or the URL of a bucket. The one parser of such texts. Pure.
+"""A place as a person writes it: a folder, or the URL of a bucket. The only parser of such texts. Pure.
 
-What is no folder that somebody would name so is refused, for an address with a slip in it (`s3:/bucket`, quotes of an
-environment file, an unexpanded `$REPO`) would make a folder below the working one, and the backup would go with it. Of
-a URL nothing is dropped in silence: what may not stand there is refused by name, and never repeated, since somebody may
-have written a password into it.
+An unlikely folder name is refused: an address with a slip (`s3:/bucket`, quotes of an environment file, an unexpanded
+`$REPO`) would make a folder below the working folder, and the backup would go there. Nothing of a URL is dropped in
+silence: a forbidden part is refused by name, and never repeated, since somebody may have written a password into it.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ _SCHEMES = frozenset({"s3", "gs", "az", MEMORY})
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SLIP = re.compile(r"""[:"'`$%\\\x00-\x1f\x7f]""")
-"""What stands in the first name of a relative folder only where something else was meant."""
+"""Characters in the first name of a relative folder that show a slip."""
 
 _ENDPOINT, _HTTP = "endpoint", frozenset({"http", "https"})
 _NOT_IN_WORD = re.compile(r"[\s?;#]")
-"""What stands in a value behind `?` only where two were not divided by `&`: the second would be dropped."""
+"""Characters in a value behind `?` that show a missing `&`: the second setting would be dropped."""
 
 _NOT_PLAIN = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """`host`: the bucket or container. `path` of a bucket has no slash at its ends. `settings`: names and values behind
-    `?`, each name once. A folder is `file`, and has a path only."""
+    """A place. `host`: the bucket or container. `path` of a bucket has no slash at its ends. `settings`: names and
+    values behind `?`, every name once. A folder has scheme `file`, and only a path."""
 
     scheme: str
     host: str = ""
@@ -43,13 +42,13 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Without what is behind `?`; of a bucket."""
+        """The URL of a bucket, without the part behind `?`."""
         return f"{self.scheme}://{self.host}{'/' if self.path else ''}{self.path}"
 
 
 def parse_place(text: str) -> Place:
-    """What `text` names. Raises `BadRepositoryUrl`."""
-    if text != text.strip() or _CONTROL.search(text[:1] + text[-1:]):  # of a file of settings, or a form
+    """Parse the place in `text`. Raises `BadRepositoryUrl`."""
+    if text != text.strip() or _CONTROL.search(text[:1] + text[-1:]):  # from a settings file, or a form
         raise BadRepositoryUrl(
             "the name of a place neither begins nor ends with a blank or a control character",
             hint="look where it is set: quotes and line ends may be part of it there",
@@ -62,7 +61,7 @@ def parse_place(text: str) -> Place:
         parts = urlsplit(text)
     except ValueError as error:
         raise BadRepositoryUrl(f"this is no URL: {error}", hint=URL_HINT) from error
-    if not parts.scheme:  # a quote, a variable or a blank before it
+    if not parts.scheme:  # a quote, a variable or a blank in front
         return Place(scheme=FILE, path=_checked_folder(text))
     if "@" in parts.netloc:
         raise BadRepositoryUrl("credentials cannot be given in a URL", hint="set them in the environment")
@@ -86,8 +85,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_local(text: str) -> str:
-    """The path that `text` names, where nothing but a file or folder of this machine will do. Raises
-    `BadRepositoryUrl`."""
+    """Parse the path of a file or folder of this machine. Raises `BadRepositoryUrl` for any other place."""
     try:
         place = parse_place(text)
     except BadRepositoryUrl as error:
@@ -98,7 +96,7 @@ def parse_local(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` is a URL, of whatever kind: nobody names a file so."""
+    """Whether `text` is a URL, of whatever kind: nobody names a file in this form."""
     return "://" in text or text.startswith(f"{FILE}:")
 
 

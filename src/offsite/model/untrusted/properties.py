@@ -17,8 +17,8 @@ _PROPERTY = re.compile(r"\A((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One property of a file. `line` counts from 1: where the property begins. The value may be a secret, so it is
-    never printed."""
+    """One property of a file. `line`: the first line of the property, from 1. The value may be a secret, and is never
+    printed."""
 
     name: str
     value: str
@@ -29,7 +29,7 @@ class Property:
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All properties in order; a name given twice is there twice. Every text is readable, as in Java."""
+    """Return all properties in order, repeated names included. Every text is readable, as in Java."""
     return [_property(line, number) for number, line in _logical_lines(text)]
 
 

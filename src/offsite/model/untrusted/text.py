@@ -1,4 +1,4 @@
-"""Text of files that people wrote: UTF-8, with or without a byte order mark, as editors of Windows put before it."""
+"""Text of files written by people: UTF-8, with or without a byte order mark, as put in front by editors of Windows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class NotUtf8(ValueError):
-    """Says which byte of which line is none."""
+    """Names the byte and the line that are no UTF-8."""
 
 
 def decode_text(data: bytes) -> str:
-    """The text, without the mark; its line breaks as they are. Raises `NotUtf8`."""
+    """Decode the text, without the mark; line breaks stay. Raises `NotUtf8`."""
     if data.startswith(_UTF_16):
         raise NotUtf8("it is UTF-16: save it as UTF-8")
     data = data.removeprefix(_MARK)

@@ -1,5 +1,5 @@
-"""Whole numbers as text from outside: an option, a file name, a setting. Python refuses to read more than 4,300 digits
-by an error of its own, and reads digits of other scripts."""
+"""Whole numbers in text from outside: an option, a file name, a setting. Python refuses more than 4,300 digits by an
+error of its own, and reads digits of further scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGITS = re.compile(r"0*([0-9]+)", re.ASCII)
 
 
 def whole_number(text: str, *, most: int = MAX_OFFSET) -> int | None:
-    """The number from 0 to `most` that `text` writes in decimal digits, else None."""
+    """Return the number from 0 to `most` written by `text` in decimal digits, else None."""
     found = _DIGITS.fullmatch(text)
     if found is None or len(found[1]) > MAX_DIGITS or (number := int(found[1])) > most:
         return None
@@ -22,7 +22,7 @@ def whole_number(text: str, *, most: int = MAX_OFFSET) -> int | None:
 
 
 def setting_number(configs: Mapping[str, str], name: str, default: int) -> int:
-    """A setting of Kafka as a number; `default` where it is not set, or to what Kafka would refuse itself."""
+    """Return a setting of Kafka as a number; `default` for a missing value, or a value that Kafka would refuse."""
     text = configs.get(name, "")
     number = whole_number(text.removeprefix("-"))
     if number is None:
