@@ -1,5 +1,5 @@
-"""The Kafka end: everything that talks to a broker. Raw batches in and out, metadata, administration.
+"""The Kafka end: every conversation with a broker. Raw batches in and out, metadata, administration.
 
-Runs on the driver and inside Spark's Python workers alike, so importing it stays cheap: `kafka` (kafka-python) and
-`ssl` are imported where they are used.
+The room runs on the driver and inside Spark's Python workers, so an import of the room stays cheap: `kafka`
+(kafka-python) and `ssl` are imported by the functions that use them.
 """

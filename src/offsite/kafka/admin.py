@@ -1,6 +1,7 @@
-"""What offsite asks of a cluster and does to it, besides moving batches. Plain values in and out, errors of ours.
+"""Requests to a cluster besides moving batches: look up and change topics, groups, settings. Plain values in and out,
+offsite's own errors.
 
-Requests are batched per broker: thousands of partitions cost as many round trips as there are brokers.
+Requests are batched per broker: thousands of partitions cost as many round trips as the cluster has brokers.
 """
 
 from __future__ import annotations
@@ -72,35 +73,36 @@ T = TypeVar("T")
 
 _TOPIC_CHANGE_MAX_S = 30.0  # for brokers to hear of a new or deleted topic from the controller
 _DEAD_BROKER_MAX_S = 30.0  # until a cluster has given a dead broker up: 9 s with KRaft, 18 s with ZooKeeper
-_CONFIG_TOPICS_MAX = 200  # per request: each topic answers with some 40 settings
+_CONFIG_TOPICS_MAX = 200  # per request: a topic answers with some 40 settings
 
-_CONFIG_GROUPS_MAX = 200  # more of them are taken to have the settings that brokers list
-_DYNAMIC_S = 300.0  # settings of brokers change seldom, and a run that follows would ask in each round
+_CONFIG_GROUPS_MAX = 200  # further groups count as configured, as listed by brokers
+_DYNAMIC_S = 300.0  # broker settings change seldom, and a following run would ask in every round
 
 
 class ClusterAdmin:
-    """One cluster. Every method raises `KafkaUnavailable` when it does not answer and `Denied` when it may not."""
+    """One cluster. Every method raises `KafkaUnavailable` when the cluster does not answer and `Denied` when a right is
+    missing."""
 
     def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
         self._router = router
         self._clock = clock or SystemClock()
         self.groups = GroupClient(router, clock=self._clock)
-        """The same cluster's consumer groups."""
+        """Consumer groups of the same cluster."""
         self._dynamic: tuple[float, Mapping[str, Sequence[str]] | KafkaUnavailable] | None = None
 
     def cluster(self) -> ClusterMetadata:
-        """Id, controller and brokers; no topics."""
+        """Ask for id, controller and brokers, without topics."""
         return self._router.metadata([])
 
     def check_readable(self) -> None:
-        """Check that logs can be read, and that a later run could go on with them. Raises `KafkaTooOld`."""
+        """Check that this client can read logs, and that a later run can continue. Raises `KafkaTooOld`."""
         with self._router.lease_any() as connection:
             connection.check_version(Api.FETCH, fetch.NAME_VERSION)
             connection.check_version(Api.OFFSET_FOR_LEADER_EPOCH, log_offsets.EPOCH_ENDS_VERSION)
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicMetadata]:
-        """The named topics, or all that may be seen. Raises `NoSuchTopic` for a named one that does not exist: a topic
-        just made may be unknown to some brokers for a moment, so absence is asked for more than once."""
+        """Describe the named topics, or all visible topics. Raises `NoSuchTopic` for a named topic that does not exist.
+        Some brokers may not know a new topic for a moment, so the method asks again before it raises."""
         absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
         while True:
             try:
@@ -109,23 +111,23 @@ class ClusterAdmin:
                 absence.wait(error)
 
     def presence(self, names: Collection[str]) -> Mapping[str, Presence]:
-        """Name → whether that topic is there, deleted, or hidden from us: every broker is asked."""
+        """Name → whether the topic exists, is deleted, or is hidden from this client. Asks every broker."""
         return find_presence(self._router, self._clock, names)
 
     def presence_now(self, name: str) -> Presence:
-        """What all brokers say of a topic when asked once: for a topic that brokers themselves work with."""
+        """Ask all brokers once about a topic. For a topic that brokers use themselves."""
         return presence_now(self._router, name)
 
     def topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> Mapping[str, Mapping[str, str]]:
-        """Topic → the settings made on it, `with_defaults` also those of the cluster. Raises `NoSuchTopic`, and
-        `KafkaNotAuthorized` for the first topic whose settings we may not read."""
+        """Topic → settings made on the topic; `with_defaults`: the cluster's defaults too. Raises `NoSuchTopic`, and
+        `KafkaNotAuthorized` for the first topic with unreadable settings."""
         found = self.readable_topic_configs(names, with_defaults=with_defaults)
         if found.denied:
             raise found.denied[min(found.denied)]
         return found.configs
 
     def readable_topic_configs(self, names: Iterable[str], *, with_defaults: bool = False) -> TopicConfigs:
-        """The settings as `topic_configs` has them, where we may read them; the topics where we may not apart. Raises
+        """Return the settings as `topic_configs` does, and list topics with unreadable settings apart. Raises
         `NoSuchTopic`."""
         ordered = sorted(names)
         configs, denied = dict[str, Mapping[str, str]](), dict[str, OffsiteError]()
@@ -139,7 +141,7 @@ class ClusterAdmin:
         return TopicConfigs(configs=configs, denied=denied)
 
     def broker_configs(self) -> Sequence[Mapping[str, str]]:
-        """The settings of each broker, defaults included; what is secret, or not set, is absent."""
+        """Return the settings of every broker, defaults included. Secret and unset settings are absent."""
 
         def ask() -> Sequence[Mapping[str, str]]:
             requests = {node_id: broker_configs_request(node_id) for node_id in self.cluster().brokers}
@@ -148,8 +150,8 @@ class ClusterAdmin:
         return self._patiently(ask)
 
     def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]:
-        """The names of settings that were made while brokers ran, sorted: by the broker's id as text, those of all
-        brokers by an empty one. What was answered is remembered for `_DYNAMIC_S`, also that a broker did not."""
+        """Return the names of settings made while brokers ran, sorted. Keys: a broker's id as text, or an empty text
+        for settings of all brokers. The answer, or the failure to answer, is remembered for `_DYNAMIC_S`."""
         now_s = self._clock.monotonic_s()
         if self._dynamic is None or now_s - self._dynamic[0] >= _DYNAMIC_S:
             self._dynamic = now_s, self._ask_dynamic()
@@ -159,8 +161,8 @@ class ClusterAdmin:
         return found
 
     def configured(self) -> Mapping[int, Sequence[str]]:
-        """The groups (`GROUP`) and the subscriptions to metrics of clients (`CLIENT_METRICS`) that have settings,
-        sorted. Brokers before 4.1 list no groups, those before 3.7 nothing."""
+        """Return the groups (`GROUP`) and the client metrics subscriptions (`CLIENT_METRICS`) that have settings,
+        sorted. Brokers before 4.1 list no groups, brokers before 3.7 list nothing."""
         with self._router.lease_any() as connection:
             try:
                 version = connection.highest_version(Api.LIST_CONFIG_RESOURCES, *LIST_VERSIONS)
@@ -172,41 +174,43 @@ class ClusterAdmin:
         return {**found, GROUP: [each for each in found.get(GROUP, ()) if each in configured or each not in asked]}
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> FoundBounds:
-        """Log starts and high watermarks with the leader epochs they were told in; the sick partitions apart."""
+        """Return log starts and high watermarks, with the leader epoch of the answer; partitions without an answer
+        apart."""
         return find_bounds(self._router, self._clock, partitions)
 
     def start_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Log starts."""
+        """Return log start offsets."""
         return find_offsets(self._router, self._clock, partitions, EARLIEST)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
     ) -> Mapping[TopicPartition, int]:
-        """High watermarks, or last stable offsets with `READ_COMMITTED`."""
+        """Return high watermarks, or last stable offsets with `READ_COMMITTED`."""
         return find_offsets(self._router, self._clock, partitions, LATEST, isolation=isolation)
 
     def log_ends(self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> LogEnds:
-        """The ends of the same partitions, to be read again and again."""
+        """Return a reader of the ends of the same partitions, for repeated reads."""
         return LogEnds(self._router, self._clock, partitions, isolation=isolation)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
-        """Partition → where that part of its log ends which leaders up to the given epoch wrote, or why nobody says
-        so."""
+        """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader
+        answers."""
         return find_epoch_ends(self._router, self._clock, epochs)
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd:
-        """The end of what leaders up to `epoch` wrote into one partition, asked once: raises what its leader says
-        against it."""
+        """Ask once for the end of the records that leaders up to `epoch` wrote into the partition. Raises the leader's
+        error."""
         leader = self._router.leader(partition)
         with self._router.lease_leader(partition) as connection:
             return LeaderAnswers(connection, partition, leader.epoch).end_of(epoch)
 
     def reader(self, *, patience_max_s: float = UNANSWERED_MAX_S) -> PartitionReader:
-        """A reader of ranges, one after the other; for how long a partition may give nothing."""
+        """Return a reader of ranges. `patience_max_s`: how long a partition may return nothing."""
         return PartitionReader(self._router, clock=self._clock, patience_max_s=patience_max_s)
 
     def batch_at(self, partition: TopicPartition, offset: int) -> BatchHeader | None:
-        """The header of the batch that holds `offset`; None where the log has none there. Raises what a reader does."""
+        """Return the header of the batch that holds `offset`; None where the log has no batch at `offset`. Raises the
+        errors of a reader."""
         log_range = LogRange(topic=partition.topic, partition=partition.partition, start=offset, end=offset + 1)
         for item in PartitionReader(self._router, clock=self._clock).read(log_range, reach_back=True):
             if isinstance(item, Chunk):
@@ -214,7 +218,7 @@ class ClusterAdmin:
         return None
 
     def sizes_bytes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Bytes on the leader's disk, an estimate: partitions whose size we may not see, or not now, are absent."""
+        """Estimate the bytes on the leader's disk. A partition is absent when the size is not readable, or not now."""
         sizes: dict[TopicPartition, int] = {}
         try:
             shares = self._router.by_leader(partitions)
@@ -229,35 +233,36 @@ class ClusterAdmin:
         return sizes
 
     def not_allowed(self, names: Collection[str], operations: Mapping[str, int]) -> Mapping[str, tuple[str, ...]]:
-        """Existing topics → those of `operations` (name → code of the AclOperation) that we may not do on them."""
+        """Existing topic → those names in `operations` (name → AclOperation code) that this client lacks on the
+        topic."""
         topics = self._router.metadata(sorted(names), operations=True).topics.values()
         denied = {t.name: tuple(n for n, code in operations.items() if not t.allows(code)) for t in topics}
         return {name: missing for name, missing in denied.items() if missing}
 
     def acls(self) -> tuple[Acl, ...]:
-        """All access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
+        """Return all access rules, sorted. Raises `NoAuthorizer` where brokers keep none."""
         return self._router.call(describe_acls_request())
 
     def create_acls(self, acls: Sequence[Acl]) -> Sequence[str]:
-        """Add rules, at most once each. One text for each: empty, or why it was refused."""
+        """Add rules, at most once each. Returns one text per rule: empty, or the reason of the refusal."""
         some = split_requests(acls, lambda _: 1)
         return [problem for part in some for problem in self._ask_controller(create_acls_request(part))]
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
-        """The limits of all entities, sorted."""
+        """Return the limits of all entities, sorted."""
         return self._router.call(describe_quotas_request())
 
     def set_client_quotas(self, quotas: Sequence[ClientQuota]) -> Sequence[str]:
-        """Set the named limits. One text for each entity: empty, or why it was refused."""
+        """Set the named limits. Returns one text per entity: empty, or the reason of the refusal."""
         some = split_requests(quotas, lambda quota: 1 + len(quota.limits))
         return [problem for part in some for problem in self._ask_controller(alter_quotas_request(part))]
 
     def scram_users(self) -> tuple[ScramUser, ...]:
-        """Who may log in by SCRAM, sorted; never what they log in with."""
+        """Return the users who may log in by SCRAM, sorted, without credentials."""
         return self._router.call(describe_scram_users_request())
 
     def cannot_replay(self) -> str:
-        """Why these brokers can replay no transactions, naming what they lack; empty when they can."""
+        """Return why the brokers cannot replay transactions, with the missing API; empty when they can."""
         with self._router.lease_any() as connection:
             try:
                 for api in (Api.DESCRIBE_TRANSACTIONS, Api.DESCRIBE_PRODUCERS):
@@ -267,18 +272,19 @@ class ClusterAdmin:
         return ""
 
     def may_write_outcomes(self) -> bool:
-        """Whether brokers take outcomes of transactions from us: they are asked for one in a topic that cannot be."""
+        """Whether brokers accept transaction outcomes from this client. The test is an outcome for a topic with an
+        impossible name."""
         return self._patiently(partial(may_write_outcomes, self._router))
 
     def transactions(self) -> Mapping[int, ListedTransaction]:
-        """Producer id → its transactional id, as its coordinator lists it. Empty where brokers cannot, or refuse; one
-        that is not listed may be there all the same."""
+        """Producer id → transactional id, as listed by the coordinator. Empty where brokers lack the API, or refuse. An
+        unlisted id may exist all the same."""
         return list_transactions(self._router, self._clock)
 
     def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> None:
-        """Make all of them, and return when each partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.
+        """Create all topics, and return when every partition has a leader. Raises `BadOption`, `KafkaNotAuthorized`.
 
-        Some may have been made when one fails: the error names that one.
+        Some topics may exist when another fails: the error names the failed topic.
         """
         for part in split_requests(topics, _records):
             self._change(
@@ -288,7 +294,7 @@ class ClusterAdmin:
             self._await_topics({topic.name: topic.partitions for topic in topics})
 
     def refused_topics(self, topics: Sequence[NewTopic]) -> Mapping[str, TopicOutcome]:
-        """The topics that the cluster would not make, each with its reason. Makes none."""
+        """Return the topics that the cluster would refuse to create, with reasons. Creates nothing."""
         requests = (
             create_topics_request(part, timeout_ms=self._timeout_ms, validate_only=True)
             for part in split_requests(topics, _records)
@@ -297,19 +303,19 @@ class ClusterAdmin:
         return {outcome.name: outcome for outcome in outcomes if outcome.error_code}
 
     def alter_topic_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-        """Topic → setting → new value, None for the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
+        """Topic → setting → new value; None: the cluster's default. Raises `BadOption`, `NoSuchTopic`."""
         for part in split_requests(changes.items(), lambda change: len(change[1])):
             self._patiently(partial(self._change, alter_topic_configs_request(dict(part)), "configuring"))
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete all of them, and return when they can be made anew. Raises `NoSuchTopic`."""
+        """Delete all topics, and return when the names can be used again. Raises `NoSuchTopic`."""
         self._change(delete_topics_request(names, timeout_ms=self._timeout_ms), "deleting")
         if names:
             self._await_topics(dict.fromkeys(names, 0))
             self._await_free_names(names)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Delete what lies below the given offsets; returns the new log starts."""
+        """Delete records below the given offsets. Returns the new log starts."""
         shares = self._router.by_leader(before)
         requests = {
             node_id: delete_records_request({key: before[key] for key in share}, timeout_ms=self._timeout_ms)
@@ -340,7 +346,8 @@ class ClusterAdmin:
         return {name: topic for name, topic in metadata.topics.items() if topic.partitions}
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """For what may be repeated: a broker that died is still listed until the cluster has given it up."""
+        """Repeat `ask` while a dead broker is still listed: a cluster lists a dead broker until `_DEAD_BROKER_MAX_S` at
+        most. `ask` must be repeatable."""
         backoff = Backoff(self._clock, limit_s=_DEAD_BROKER_MAX_S)
         while True:
             try:
@@ -369,7 +376,8 @@ class ClusterAdmin:
             backoff.wait(LeaderUnavailable(f"topics {', '.join(late[:3])} are not yet as asked for on every broker"))
 
     def _await_free_names(self, names: Sequence[str]) -> None:
-        """With ZooKeeper a topic stays for a moment that no broker lists any more."""
+        """Wait until the names are free. With ZooKeeper a deleted topic stays for a moment although no broker lists the
+        topic."""
         backoff = Backoff(self._clock, limit_s=_TOPIC_CHANGE_MAX_S)
         probes = [NewTopic(name=name, partitions=1, replication_factor=1) for name in names]
         while taken := [o for o in self.refused_topics(probes).values() if o.error_code == TOPIC_ALREADY_EXISTS]:

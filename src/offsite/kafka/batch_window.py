@@ -1,4 +1,4 @@
-"""Which batches of a fetch answer belong to a range, and where to read on. Pure."""
+"""Select the batches of a fetch answer that belong to a range, and find the next position. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWindow:
-    """What of a fetch answer belongs to a range, and where to read on.
+    """The part of a fetch answer that belongs to a range, and the next position.
 
-    `chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end, and is
-    the position asked for when the answer held no whole batch. Offsets `[gap_start, gap_end)`, if any, lie before the
-    first batch from `position` on; `reaches_to` is where the last one ends that begins in front of the range's end, and
-    `beyond` the base offset of the first one behind it, -1 when none was seen.
+    `chunk` is None when no batch of the answer belongs to the range. `next_offset` is at most the range's end; without
+    a whole batch in the answer, `next_offset` is the fetched position. Offsets `[gap_start, gap_end)`, if any, lie
+    before the first batch from `position` on. `reaches_to`: end of the last batch that begins before the range's end.
+    `beyond`: base offset of the first batch behind the range's end, -1 when none was seen.
     """
 
     chunk: Chunk | None
@@ -36,12 +36,12 @@ class BatchWindow:
 def batch_window(
     records: memoryview, log_range: LogRange, position: int, *, log_start: int, owns_start: bool = True
 ) -> BatchWindow:
-    """Take the batches whose base offset is in `[position, end)` out of what a fetch at `position` brought.
+    """Take the batches with a base offset in `[position, end)` out of the answer to a fetch at `position`.
 
-    A batch that begins before the range belongs to the range before and is left out, unless the log itself starts
-    inside it (DeleteRecords cuts anywhere), and no range before may have read it: with `owns_start` it then belongs to
-    the range that holds the log's start. A batch that begins in the range but before `position` overlaps what was read
-    already. Raises `DamagedBatch`, `OldMessageFormat`.
+    A batch that begins before the range belongs to the range before, and is left out. Exception: the log itself starts
+    inside the batch (DeleteRecords cuts anywhere), so no earlier range can have read the batch. With `owns_start` such
+    a batch belongs to the range with the log's start. A batch that begins in the range but before `position` overlaps
+    records read already. Raises `DamagedBatch`, `OldMessageFormat`.
     """
     batches: Sequence[BatchHeader] = scan(records)
     if not batches:
@@ -74,7 +74,7 @@ def _nothing(position: int) -> BatchWindow:
 
 
 def _gap(batches: Sequence[BatchHeader], position: int, end: int) -> tuple[int, int]:
-    """The offsets from `position`, or from where a batch that reaches over it ends, to the next batch."""
+    """The offsets from `position`, or from the end of a batch that reaches over `position`, to the next batch."""
     first = bisect_left(batches, position, key=_BASE_OFFSET)
     start = max(position, batches[first - 1].next_offset) if first else position
     following = batches[first].base_offset if first < len(batches) else start
@@ -84,7 +84,7 @@ def _gap(batches: Sequence[BatchHeader], position: int, end: int) -> tuple[int, 
 def _bytes_before(
     batches: Sequence[BatchHeader], log_range: LogRange, position: int, log_start: int, *, owns_start: bool
 ) -> int:
-    """How many bytes at the beginning are of batches that do not belong to the range."""
+    """Bytes at the beginning of batches outside of the range."""
     below = bisect_left(batches, position, key=_BASE_OFFSET)
     reaching = batches[below - 1]
     is_owned = owns_start or reaching.base_offset >= log_range.start

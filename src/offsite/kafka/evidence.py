@@ -1,16 +1,16 @@
-"""What an answer to Fetch proves: the one rule by which every reader's position moves. Pure.
+"""The evidence in an answer to Fetch: the only rule by which a reader's position moves. Pure.
 
 A position moves past an offset only on positive evidence:
 
-- a batch of the log that ends beyond it;
-- a log start above it that the leader itself told, in the leader epoch that we read in;
-- for a topic that is or was compacted, and has no remote storage: an answer of the leader that holds the partition and
-  is empty below the high watermark, and stays so after offsets and epoch were asked again. Compaction can take the last
-  records of a log away, and nothing but the empty answer tells of it.
+- a batch of the log that ends beyond the offset;
+- a log start above the offset, told by the leader in the leader epoch of the read;
+- for a topic that is or was compacted, without remote storage: an answer of the leader that holds the partition, is
+  empty below the high watermark, and stays empty after offsets and epoch were asked again. Compaction can remove the
+  last records of a log, and only the empty answer shows the removal.
 
-Everything else proves nothing. A broker that enforces a quota leaves the partition out, one that waits for remote
-storage leaves the records out, a new leader does not know its high watermark yet: all of them look like the end of a
-log, and none is. Time is never evidence. What is left is patience, and then a range that failed.
+Everything else proves nothing. A broker that enforces a quota leaves the partition out, a broker that waits for remote
+storage leaves the records out, a new leader does not know the high watermark yet: all three look like the end of a log,
+and none is. Time is never evidence. Without evidence a reader waits, and then fails the range.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from offsite.kafka.protocol.fetch import FetchAnswer
 from offsite.model.cleanup_policy import is_compacted
 
 UNANSWERED_MAX_S = 120.0
-"""How long a leader may give nothing that proves anything: as long as a partition may be without leader."""
+"""How long a leader may give no evidence: as long as a partition may be without leader."""
 THROTTLED_MAX_S = 3600.0
-"""How long a quota may let nothing through at all: then it is not slow, it is shut."""
+"""How long a quota may let nothing through. Beyond, the quota is shut rather than slow."""
 GIVEN_UP_MAX_S = 5.0
-"""How long to wait for a partition that this process has waited for in vain already: its other ranges need not each
-take as long to fail."""
+"""How long to wait for a partition for which the process has waited in vain before: further ranges of the partition
+need not take as long to fail."""
 CONFIRMATIONS = 3
-"""How often a compacted log must be found empty below its high watermark, each time after offsets and epoch were asked
-anew. Once could be a leader that has just taken over; a second and a third time cost half a second at the log's end."""
+"""How often a compacted log must be found empty below the high watermark, every time after offsets and epoch were asked
+again. A single time could be a leader that has just taken over; a second and a third time cost half a second at the
+log's end."""
 
 
 class Said(Enum):
-    """What one answer without error says of the offsets from the position on."""
+    """What an answer without error shows about the offsets from the position on."""
 
     SOMETHING = auto()
-    """There are records, or the beginning of a batch that did not fit."""
+    """Records, or the beginning of a batch that did not fit."""
     THROTTLED = auto()
-    """A quota holds us back: the partition was left out."""
+    """A quota holds the client back: the partition was left out."""
     NOTHING = auto()
     """The partition was left out for no reason."""
     BEHIND = auto()
-    """The high watermark is not yet, or no longer, where the range ends."""
+    """The high watermark is not yet, or no longer, at the end of the range."""
     EMPTY = auto()
-    """There is nothing from the position on, although the high watermark is beyond the range."""
+    """No records from the position on, although the high watermark is beyond the range."""
 
 
 def said(answer: FetchAnswer, *, end: int) -> Said:
@@ -57,8 +58,8 @@ def said(answer: FetchAnswer, *, end: int) -> Said:
 
 
 def may_lose_its_tail(configs: dict[str, str], *, was_compacted: bool) -> bool:
-    """Whether compaction can have taken the last records of a topic with these settings, defaults included.
+    """Whether compaction can have removed the last records of a topic with these settings, defaults included.
 
-    Topics with remote storage are never compacted (KIP-405), and their slow answers look just alike.
+    Topics with remote storage are never compacted (KIP-405), and a slow answer of remote storage looks the same.
     """
     return (was_compacted or is_compacted(configs)) and configs.get("remote.storage.enable") != "true"

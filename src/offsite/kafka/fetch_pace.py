@@ -1,4 +1,4 @@
-"""How fast a reader may fetch: the port that it asks before each fetch, and tells the size of each answer."""
+"""The port for the speed of a reader: the reader asks before every fetch, and reports the size of every answer."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from offsite.kafka.fetch_size import FETCH_BYTES
 class FetchPace(Protocol):
     @property
     def portion_bytes(self) -> int:
-        """The most that a fetch should ask for; a batch that is larger needs more."""
+        """The most bytes that a fetch should ask for. A larger batch needs more."""
 
     def before_fetch(self, size_bytes: int) -> None:
-        """Wait until a fetch of that size may be sent."""
+        """Wait until a fetch of `size_bytes` may be sent."""
 
     def after_fetch(self, size_bytes: int) -> None:
-        """Take note of the size of its answer, which may be larger by a batch."""
+        """Record the size of the answer, which may exceed the fetch by a batch."""
 
 
 class Unlimited:
-    """As fast as it goes, `portion_bytes` at a time."""
+    """No limit: fetch `portion_bytes` at a time."""
 
     def __init__(self, portion_bytes: int = FETCH_BYTES) -> None:
         self.portion_bytes = portion_bytes

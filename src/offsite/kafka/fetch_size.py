@@ -1,19 +1,19 @@
-"""How many bytes the next fetch should ask for: large in the middle of a range, no more than needed at its end."""
+"""How many bytes the next fetch asks for: many in the middle of a range, no more than needed at the end."""
 
 from __future__ import annotations
 
 from offsite.kafka.net.receive_buffer import MAX_RESPONSE_BYTES
 from offsite.model.size import KIB, MIB
 
-FIRST_FETCH_BYTES = 1 * MIB  # nothing is known of the records yet: a small range must not drag in its successor
+FIRST_FETCH_BYTES = 1 * MIB  # record sizes are unknown yet: a small range must not fetch the next range
 FETCH_BYTES = 8 * MIB  # measured: less costs round trips, more costs cache misses and memory
-LEAST_FETCH_BYTES = 16 * KIB  # under a quota: brokers before 2.6 give nothing at all when an answer would exceed it
+LEAST_FETCH_BYTES = 16 * KIB  # under a quota: brokers before 2.6 return nothing when an answer would exceed the quota
 _SLACK_BYTES = 64 * KIB
 _SLACK_FACTOR = 1.05
 
 
 class FetchSize:
-    """Learns the bytes per offset from each answer. One for each range."""
+    """Learns the bytes per offset from every answer. Use one instance per range."""
 
     def __init__(self) -> None:
         self._bytes_per_offset = 0.0
@@ -22,7 +22,7 @@ class FetchSize:
         self._batch_bytes = 0
 
     def ask_bytes(self, remaining_offsets: int, *, most: int = FETCH_BYTES) -> int:
-        """What to ask for; more than `most` only where a batch needs it."""
+        """Bytes to ask for; more than `most` only where a batch needs more."""
         wanted = min(self._wanted_bytes(remaining_offsets), self._ceiling_bytes, self._whole_batches(most))
         return max(wanted, self._floor_bytes)
 
@@ -38,21 +38,21 @@ class FetchSize:
             self._floor_bytes = 0
 
     def learn_batches(self, largest_bytes: int) -> None:
-        """Take note of the largest batch of an answer: where fetches are made small, they should end with a batch."""
+        """Record the size of the largest batch of an answer: small fetches should end with a batch."""
         self._batch_bytes = largest_bytes
 
     def grow(self) -> bool:
-        """A batch did not fit: ask for twice as much until it does. False when the limit is reached."""
+        """Double the size after a batch that did not fit. False when the limit is reached."""
         if self._floor_bytes >= MAX_RESPONSE_BYTES:
             return False
         self._floor_bytes = min(2 * max(self._floor_bytes, FETCH_BYTES), MAX_RESPONSE_BYTES)
         return True
 
     def shrink(self) -> None:
-        """A quota let nothing through: ask for half as much from now on."""
+        """Halve the size for all later fetches, after a quota let nothing through."""
         self._ceiling_bytes = max(LEAST_FETCH_BYTES, self._ceiling_bytes // 2)
 
     def _whole_batches(self, most: int) -> int:
-        """As many as fit: a torn batch at the end of an answer is sent, and paid for, once more. Of one that does not
-        fit the broker gives the whole, and nothing behind it."""
+        """Round `most` down to whole batches: a torn batch at the end of an answer is sent, and paid for, again. For a
+        batch that does not fit, the broker sends the whole batch and nothing behind."""
         return most if most >= FETCH_BYTES or most < self._batch_bytes else most - most % max(1, self._batch_bytes)

@@ -1,7 +1,7 @@
-"""Which batches without acknowledgement are in the log all the same, found by reading it.
+"""Find the unacknowledged batches that are in the log, by reading the log.
 
-A broker recognises what is sent again by the last five batches of each producer, but after a restart it remembers only
-the last one (its producer snapshots hold no more). So the writer looks for itself.
+A broker recognises a resent batch among the last five batches of a producer. After a restart the broker remembers only
+the last batch (producer snapshots hold no more), so the writer reads the log.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _IDENTITY_POSITION = 43
 def find_appended(
     router: Router, clock: Clock, topic_partition: TopicPartition, batches: Sequence[memoryview], *, start: int
 ) -> list[int]:
-    """The base offsets of those of `batches`, from the first one on, that lie in the log at `start` or later.
+    """Return the base offsets of those `batches`, from the first on, that lie in the log at `start` or later.
 
-    The batches are as `for_produce` left them, in order of sending. Raises what `high_watermark` and a reader raise.
+    The batches are as `for_produce` left them, in order of sending. Raises the errors of `high_watermark` and of a
+    reader.
     """
     end = max(start, high_watermark(router, topic_partition))
     log_range = LogRange(topic=topic_partition.topic, partition=topic_partition.partition, start=start, end=end)

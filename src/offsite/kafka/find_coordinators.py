@@ -1,5 +1,5 @@
-"""Who coordinates groups and transactional ids (the FindCoordinator API): many keys in one request, or before Kafka 3.0
-(KIP-699) one request for each, all sent before the first answer is read."""
+"""Find the coordinators of groups and transactional ids (the FindCoordinator API). Many keys go into one request.
+Before Kafka 3.0 (KIP-699) every key needs a request; all requests are sent before the first answer is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Found:
 
 
 def find_coordinators(router: Router, keys: Sequence[str], *, kind: int = GROUP_KEY) -> Mapping[str, Found]:
-    """Ask any broker who coordinates these groups, or with `TRANSACTION_KEY` these transactional ids.
+    """Ask any broker for the coordinators of groups, or with `TRANSACTION_KEY` of transactional ids.
 
     Raises `KafkaUnavailable`.
     """

@@ -1,9 +1,9 @@
-"""Where logs begin and end, each told by the partition's leader in a known epoch.
+"""Start and end of logs, told by a partition's leader in a known epoch.
 
-`LeaderAnswers` is what one leader says, in the very epoch that we read in, on a connection that has no fetch under way;
-a broker that leads no more, or leads again, refuses (KIP-320). `find_bounds` and `find_epoch_ends` ask for many
-partitions at once, and tell the sick ones by name: one leaderless partition, one dead broker or one failed disk keeps
-nothing back but what is on it.
+`LeaderAnswers` asks a single leader, in the epoch of the read, on a connection without a fetch in flight. A broker that
+no longer leads, or leads again, refuses (KIP-320). `find_bounds` and `find_epoch_ends` ask about many partitions at
+once, and name the partitions without an answer: a leaderless partition, a dead broker or a failed disk holds back
+nothing but the partitions on it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ T = TypeVar("T")
 _Told: TypeAlias = Mapping[TopicPartition, T | OffsiteError]
 
 SICK_AFTER_S = 30.0
-"""How long partitions without leader are waited for while others could go on: an election takes seconds, and the next
-run takes up what this one leaves out."""
+"""How long to wait for partitions without leader while the rest could continue: an election takes seconds, and the next
+run copies what this run leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """A log holds `[start, end)`; `end` is the high watermark. `leader_epoch`: the epoch of the leader that said so."""
+    """A log holds `[start, end)`; `end` is the high watermark. `leader_epoch`: the epoch of the answering leader."""
 
     start: int
     end: int
@@ -44,9 +44,10 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAnswers:
-    """What the leader of one partition says of its log: bounds, and where epochs end.
+    """Answers of the leader of one partition about the log: bounds, and ends of epochs.
 
-    Raises `LeaderUnavailable` where the broker does not lead the partition in that epoch, or says nothing of it.
+    Raises `LeaderUnavailable` where the broker does not lead the partition in the epoch, or does not answer about the
+    partition.
     """
 
     connection: Connection
@@ -57,7 +58,7 @@ class LeaderAnswers:
         return LogBounds(start=self._bound(EARLIEST), end=self._bound(LATEST), leader_epoch=self.leader_epoch)
 
     def end_of(self, epoch: int) -> EpochEnd:
-        """Where that part of the log ends which leaders up to `epoch` wrote."""
+        """End of the log part that leaders up to `epoch` wrote."""
         here = {self.partition: self.leader_epoch}
         listed = self._ask(epoch_ends_request({self.partition: epoch}, led_in=here))
         return EpochEnd(epoch=listed.leader_epoch, end=listed.offset)
@@ -77,14 +78,14 @@ class LeaderAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBounds:
-    """Each partition asked for is in one of the two."""
+    """Bounds and failures. Every requested partition is in exactly one of the two mappings."""
 
     bounds: Mapping[TopicPartition, LogBounds]
     failed: Mapping[TopicPartition, OffsiteError]
 
 
 def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartition]) -> FoundBounds:
-    """Ask the leaders, again for `SICK_AFTER_S` where one does not answer. Never raises for a partition."""
+    """Ask the leaders, again for `SICK_AFTER_S` where a leader does not answer. Never raises for a partition."""
     search = _Search(router, _ask_bounds)
     search.find(set(partitions), clock)
     return FoundBounds(bounds=search.found, failed=search.failed)
@@ -93,8 +94,8 @@ def find_bounds(router: Router, clock: Clock, partitions: Iterable[TopicPartitio
 def find_epoch_ends(
     router: Router, clock: Clock, epochs: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, EpochEnd | OffsiteError]:
-    """Where that part of each partition's log ends which leaders up to the given epoch wrote, or why nobody says so.
-    Asks the leaders that are known, and as `find_bounds` where one does not answer."""
+    """Partition → end of the log part that leaders up to the given epoch wrote, or the reason why no leader answers.
+    Asks the known leaders first, and continues as `find_bounds` where a leader does not answer."""
 
     def ask(connection: Connection, led_in: Mapping[TopicPartition, int]) -> _Told[EpochEnd]:
         listed = connection.call(epoch_ends_request({key: epochs[key] for key in led_in}, led_in=led_in))
@@ -135,8 +136,8 @@ def _says_nothing(key: TopicPartition) -> LeaderUnavailable:
 
 
 class _Search(Generic[T]):
-    """What leaders say of their partitions. Each partition searched for is in one of the two in the end: `failed` has
-    why it was not found last time. `ask` asks one broker about those that it leads, each in a leader epoch."""
+    """A search among leaders. At the end, every requested partition is in `found` or in `failed`; `failed` holds the
+    last error. `ask` asks one broker about the partitions that the broker leads, with leader epochs."""
 
     def __init__(self, router: Router, ask: Callable[[Connection, Mapping[TopicPartition, int]], _Told[T]]) -> None:
         self._router, self._ask = router, ask
@@ -144,8 +145,8 @@ class _Search(Generic[T]):
         self.failed: dict[TopicPartition, OffsiteError] = {}
 
     def find(self, missing: set[TopicPartition], clock: Clock, *, leaders_are_fresh: bool = False) -> None:
-        """Ask, and again for as long as what is missing may still come. What was sick before is not waited for as long:
-        a partition without a leader would make every round of a run that follows half a minute longer."""
+        """Ask, and repeat while missing answers may still come. A partition that failed before is awaited for a shorter
+        time: else a partition without a leader would make every round of a following run half a minute longer."""
         outage, known = Backoff(clock, limit_s=SICK_AFTER_S), Backoff(clock, limit_s=GIVEN_UP_MAX_S)
         sick, now_s = self._router.sick, clock.monotonic_s()
         is_known = {key for key in missing if sick.holds(key, now_s)}
@@ -180,7 +181,7 @@ class _Search(Generic[T]):
                 self.failed.update(dict.fromkeys(share, error))
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, dict[TopicPartition, int]]:
-        """Node id → its partitions, each with the epoch in which it leads."""
+        """Node id → partitions of the leader, with leader epochs."""
         shares: dict[int, dict[TopicPartition, int]] = {}
         for each in partitions:
             leader = self._router.known_leader(each)

@@ -1,8 +1,8 @@
-"""The high watermarks of many partitions, read again and again in as little time as can be.
+"""The high watermarks of many partitions, read repeatedly and as fast as possible.
 
-A cut needs ends that were read between two other answers of the cluster, and the shorter the time between these, the
-fewer transactions change in it. So requests are made before, one for each broker, all brokers are asked at the same
-time, and answers are decoded later.
+A cut needs ends read between two further answers of the cluster. The shorter the time between the two answers, the
+fewer transactions change meanwhile. So the requests are prepared before, one per broker, all brokers are asked at the
+same time, and answers are decoded later.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from offsite.model.clock import Clock
 from offsite.model.errors import Denied, KafkaProtocolError, KafkaUnavailable, OffsiteError
 
 GIVEN_UP_AFTER_S = 5.0
-"""A planned election takes well under that; a partition without leader for longer must not hold up all others."""
+"""A planned election takes well under this time. A partition without leader for longer must not hold up the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
-    """The partitions that one broker leads, and what it is asked about them."""
+    """The partitions that one broker leads, and the request about the partitions."""
 
     partitions: list[TopicPartition]
     request: Request[Mapping[TopicPartition, ListedOffset]]
@@ -37,14 +37,15 @@ class _Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadEnds:
-    """What each broker asked has answered, not yet decoded, or why it did not."""
+    """Undecoded answers of the asked brokers, or errors."""
 
     asked: Mapping[int, _Share]
     answers: Mapping[int, bytes | OffsiteError]
 
 
 class LogEnds:
-    """The ends of the same partitions. Those that cannot be told are given up for good, and are in `failed` then.
+    """The ends of a fixed set of partitions. A partition without an answer is given up for good, and is in `failed`
+    afterwards.
 
     With `isolation` `READ_COMMITTED` the ends are last stable offsets.
     """
@@ -63,7 +64,8 @@ class LogEnds:
         self._shares: dict[int, _Share] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """The ends of all partitions that are not given up: asked for again where that helps, and then given up."""
+        """Return the ends of all partitions that are not given up. Asks again where a repetition helps, and gives up
+        the rest."""
         backoff = Backoff(self._clock, limit_s=GIVEN_UP_AFTER_S)
         found, errors = self._sorted_out(self.ask())
         while missing := self._wanted - found.keys():
@@ -76,7 +78,7 @@ class LogEnds:
         return {key: found[key] for key in self._wanted}
 
     def ask(self) -> UnreadEnds:
-        """Ask every leader once. All answers are there when this returns; nothing is raised."""
+        """Ask every leader once. All answers have arrived when the method returns. Raises nothing."""
         if self._shares is None:
             self._shares = self._make_shares()
         answers: dict[int, bytes | OffsiteError] = {}
@@ -97,14 +99,15 @@ class LogEnds:
         return UnreadEnds(asked=self._shares, answers=answers)
 
     def decode(self, unread: UnreadEnds) -> dict[TopicPartition, int] | None:
-        """The ends in an answer; None where it does not have all of them: `read` finds out why."""
+        """Return the ends in an answer; None where an end is missing (`read` finds the reason)."""
         found, _ = self._sorted_out(unread)
         return {key: found[key] for key in self._wanted} if found.keys() >= self._wanted else None
 
     def _give_up(
         self, missing: set[TopicPartition], errors: Mapping[TopicPartition, OffsiteError], backoff: Backoff
     ) -> None:
-        """Wait before another attempt; what cannot be cured, or not in time, is wanted no more."""
+        """Wait before another attempt. Give up partitions that no wait can cure, and all missing partitions when the
+        time is used up."""
         why = {key: errors.get(key) or not_told([key]) for key in missing}
         curable = sorted(key for key in missing if isinstance(why[key], KafkaUnavailable))
         hopeless = missing - set(curable)
@@ -136,7 +139,7 @@ class LogEnds:
         return found, errors
 
     def _make_shares(self) -> dict[int, _Share]:
-        """Partitions without leader are in none of them."""
+        """Prepare the requests. Partitions without leader are in no share."""
         led: dict[int, list[TopicPartition]] = {}
         with suppress(KafkaUnavailable, Denied):
             if any(self._router.known_leader(key) is None for key in self._wanted):

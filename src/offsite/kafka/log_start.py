@@ -1,4 +1,4 @@
-"""Moving one partition's log start, as part of writing it."""
+"""Move a partition's log start, as part of writing the partition."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailab
 
 
 def delete_before(router: Router, partition: TopicPartition, offset: int, *, clock: Clock | None = None) -> None:
-    """Let the partition's log start at `offset`, through outages. May be repeated.
+    """Move the partition's log start to `offset`, through outages. May be repeated.
 
-    Raises `Denied`, `KafkaProtocolError` (a topic that is only compacted deletes nothing), `KafkaUnavailable`.
+    Raises `Denied`, `KafkaProtocolError` (a topic with `cleanup.policy=compact` alone deletes nothing),
+    `KafkaUnavailable`.
     """
     admin, outage = ClusterAdmin(router), Backoff(clock or SystemClock())
     while True:

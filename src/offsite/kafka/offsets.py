@@ -1,7 +1,7 @@
-"""Offsets of partitions, told by their leaders.
+"""Offsets of partitions, told by the leaders.
 
-Of many partitions at once: one request per broker, repeated only for partitions whose leader moved, or whose leader
-left them out of its answer. Of one partition: its end, which says how far a restore has come.
+For many partitions: one request per broker, repeated only for partitions with a moved leader, and for partitions
+missing in an answer. For a single partition: the end, which shows how far a restore has come.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from offsite.model.journal import decided
 from offsite.model.named import named
 
 RequestFor: TypeAlias = Callable[[list[TopicPartition]], Request[Mapping[TopicPartition, ListedOffset]]]
-"""What a broker is asked about the partitions it leads."""
-_NAMED_MAX = 5  # partitions in one message: a broker that leaves out all of its thousands must not fill the screen
+"""The request to a broker about the partitions that the broker leads."""
+_NAMED_MAX = 5  # partitions in one message: thousands of missing partitions must not fill the screen
 SETTLE_S = 0.5
-"""A broker takes what a dead connection left behind within milliseconds; this is a hundred times that."""
+"""A broker handles the remains of a dead connection within milliseconds; the pause is a hundred times as long."""
 SETTLE_MAX_S = 60.0
-"""A writer that was told to stop has stopped by then."""
+"""A stopped writer has stopped by then."""
 PROMISED_POLL_S = 0.001
-"""A marker is in the log within a few milliseconds of its transaction's end."""
+"""A marker is in the log within a few milliseconds of the transaction's end."""
 PROMISED_MAX_S = 120.0
-"""As long as an outage may last: coordinators write markers again and again until the leader takes them."""
+"""As long as an outage may last: coordinators repeat markers until the leader takes them."""
 
 
 def find_offsets(
@@ -54,10 +54,10 @@ def find_offsets(
     *,
     isolation: int = READ_UNCOMMITTED,
 ) -> Mapping[TopicPartition, int]:
-    """The offset of each partition for a time, `LATEST` or `EARLIEST`; -1 where no record is that late.
+    """Return the offset of every partition for a time, `LATEST` or `EARLIEST`; -1 where no record is as late.
 
-    Waits for partitions without leader, and for those that answers leave out, as `Backoff` allows, then raises
-    `LeaderUnavailable`; also `NoSuchTopic`, `Denied`.
+    Waits for partitions without leader, and for partitions missing in answers, as long as `Backoff` allows, and then
+    raises `LeaderUnavailable`. Also raises `NoSuchTopic`, `Denied`.
     """
 
     def request(share: list[TopicPartition]) -> Request[Mapping[TopicPartition, ListedOffset]]:
@@ -68,15 +68,15 @@ def find_offsets(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """What a leader says of an epoch (KIP-101, KIP-279): `epoch` is the last one that its log knows up to the one asked
-    about, and `end` where the first later one begins, or the log's end. -1: it knows nothing."""
+    """A leader's answer about an epoch (KIP-101, KIP-279). `epoch`: the last epoch in the leader's log up to the
+    requested epoch. `end`: the start of the first later epoch, or the log's end. -1: the leader knows nothing."""
 
     epoch: int
     end: int
 
 
 def not_told(partitions: Collection[TopicPartition]) -> LeaderUnavailable:
-    """The error for an answer that leaves out what it was asked about: worth another try, and evidence of nothing."""
+    """The error for an answer that leaves out requested partitions: worth a retry, and evidence of nothing."""
     for each in partitions:
         decided("retry", why="the answer left out its offset", topic=each.topic, partition=each.partition)
     return LeaderUnavailable(
@@ -112,7 +112,7 @@ def _find(
 def _ask(
     router: Router, partitions: Iterable[TopicPartition], request: RequestFor
 ) -> Iterable[tuple[TopicPartition, ListedOffset]]:
-    """All answers about `partitions`, those that count first, so that one error does not hide what the others said."""
+    """Return all answers about `partitions`, successful answers first, so that an error hides no success."""
     shares = router.by_leader(partitions)
     told = router.call_each({node_id: request(share) for node_id, share in shares.items()})
     answers = [(key, told[node_id][key]) for node_id, share in shares.items() for key in share if key in told[node_id]]
@@ -120,9 +120,10 @@ def _ask(
 
 
 def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
-    """The partition's end as its leader tells it now. Raises `KafkaUnavailable`, `NoSuchTopic`; never tries twice.
+    """Ask the leader once for the partition's end. Raises `KafkaUnavailable`, `NoSuchTopic`.
 
-    An answer without the partition, or without an end, is `LeaderUnavailable`: it tells nothing, least of all an end.
+    An answer without the partition, or without an end, raises `LeaderUnavailable`: such an answer proves nothing, least
+    of all an end.
     """
     with router.lease_leader(topic_partition) as connection:
         listed = connection.call(list_offsets_request([topic_partition], LATEST)).get(topic_partition)
@@ -134,9 +135,9 @@ def high_watermark(router: Router, topic_partition: TopicPartition) -> int:
 
 
 def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock | None = None) -> int:
-    """The high watermark, from the leader, through outages and the first moments of a new topic.
+    """Ask the leader for the high watermark, through outages and the first moments of a new topic.
 
-    Raises `NoSuchTopic` or `KafkaUnavailable` when these last too long.
+    Raises `NoSuchTopic` or `KafkaUnavailable` when either lasts too long.
     """
     outage = Backoff(clock or SystemClock())
     absence = Backoff(clock or SystemClock(), limit_s=MISSING_TOPIC_MAX_S)
@@ -153,10 +154,10 @@ def end_offset(router: Router, topic_partition: TopicPartition, *, clock: Clock 
 def settled_end_offset(
     router: Router, topic_partition: TopicPartition, *, start: int, clock: Clock | None = None
 ) -> int:
-    """The end offset of a partition whose last writer may have been killed a moment ago.
+    """Return the end offset of a partition whose last writer may have been killed a moment ago.
 
-    `end_offset`, read again until it stands still when it is beyond `start`: the last requests of a writer that was
-    killed a moment ago may still be in the broker's hands. Raises `TargetNotEmpty` when it goes on growing.
+    An end beyond `start` is read again until the end stands still: the last requests of a killed writer may still be in
+    the broker's hands. Raises `TargetNotEmpty` when the end keeps growing.
     """
     clock = clock or SystemClock()
     end = end_offset(router, topic_partition, clock=clock)
@@ -174,9 +175,10 @@ def settled_end_offset(
 def await_end_offset(
     router: Router, topic_partition: TopicPartition, offset: int, *, clock: Clock | None = None
 ) -> int:
-    """The high watermark as soon as it is at `offset` or beyond: what a coordinator has promised to write is there.
+    """Return the high watermark as soon as the log reaches `offset`: the coordinator's promised markers are written by
+    then.
 
-    Raises `KafkaTimeout` after `PROMISED_MAX_S`, and what `end_offset` raises.
+    Raises `KafkaTimeout` after `PROMISED_MAX_S`, and the errors of `end_offset`.
     """
     clock = clock or SystemClock()
     deadline_s = clock.monotonic_s() + PROMISED_MAX_S

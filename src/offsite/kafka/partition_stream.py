@@ -1,16 +1,17 @@
-"""One connection's worth of reading a range: fetch, cut, check, hand out, with one fetch always under way.
+"""Read a range over one connection: fetch, cut, check, yield, with one fetch always in flight.
 
-Holds the position, which moves only as `evidence` allows, so that a new run goes on exactly there.
+The stream holds the position. The position moves only as `evidence` allows, so that a new run continues exactly at the
+position.
 
-Leader epochs (KIP-101, KIP-320). Each fetch names the epoch in which we know the leader, so that a broker that was
-deposed, or that leads anew, refuses it instead of answering out of another history. That guards one fetch, and says
-nothing of the time between the plan and now: an election of a replica that was not in sync cuts the log below the end
-that was planned, and new records may stand there already. So a leader of a later epoch than the plan's is asked first
-where the plan's epoch ends in its log. If that is before the range's end, the range is not what was planned.
+Leader epochs (KIP-101, KIP-320). Every fetch names the known leader epoch, so that a deposed or newly elected broker
+refuses the fetch instead of answering from another history. The epoch guards one fetch, and proves nothing about the
+time between plan and fetch: the election of a replica outside the in-sync set cuts the log below the planned end, and
+new records may already follow the cut. So a leader of a later epoch than the plan's is asked first for the end of the
+plan's epoch in the leader's log. An end before the range's end means a changed log: the range is not the planned range.
 
-Followers (KIP-392). A client that names its rack may be sent to a replica in it, which may lag behind. What a follower
-gives is data as good as the leader's, but that it gives nothing, or does not have an offset, proves nothing: then the
-leader is asked.
+Followers (KIP-392). A client that names a rack may be sent to a replica in the rack, and the replica may lag behind.
+Records from a follower are as good as the leader's. An empty answer or an unknown offset from a follower proves
+nothing, so the reader then asks the leader.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ _MAX_WAIT_MS = 500
 
 
 class Asked:
-    """No item: a fetch is under way."""
+    """Marker between items: a fetch is in flight."""
 
 
 ASKED = Asked()
 
 
 class PartitionStream:
-    """The state of one `PartitionReader.read`. `on_throttle` is told each pause that a quota asks for, in ms; `pace` is
-    asked before each fetch."""
+    """The state of one `PartitionReader.read`. `on_throttle` receives every pause that a quota asks for, in ms. `pace`
+    is asked before every fetch."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # the two ends of the line, what to read, and how long to wait
+    def __init__(  # noqa: PLR0913, PLR0917  # both ends of the connection, the task, and the patience
         self,
         router: Router,
         clock: Clock,
@@ -88,8 +89,8 @@ class PartitionStream:
         return self.position >= self._range.end
 
     def run(self) -> Generator[Item | Asked, None, None]:
-        """Read until the range ends, another replica is better, or something fails; then another run goes on. Says that
-        it has asked before it waits for the first answer."""
+        """Read until the range ends, another replica is better, or an error occurs; afterwards another run continues.
+        Yields `FETCH_PENDING` before the wait for the first answer."""
         self._meet_leader()
         follower, self._follower = self._follower if self._epoch == self._checked_epoch else -1, -1
         with self._lease(follower) as connection:
@@ -108,13 +109,13 @@ class PartitionStream:
                 elif said(answer, end=self._range.end) is Said.SOMETHING:
                     yield from self._take(connection, answer)
                 elif follower >= 0:
-                    return  # whatever a follower does not know, the leader may
+                    return  # the leader may know more than a follower
                 else:
                     yield from self._nothing_new(connection, answer)
 
     def _go_to(self, replica: int) -> None:
-        """The leader gives nothing itself. A selector of replicas that asks for no rack sends us on even after that
-        replica gave nothing either: going to and fro between the two needs patience, and an end."""
+        """Continue at `replica`: the leader itself returns nothing. A replica selector that ignores racks redirects
+        even after the replica returned nothing, so going to and fro uses up the patience."""
         if not self._rack_id:
             self._silence.wait(f"its leader sends its readers to replica {replica}", self.position)
         self._follower = replica
@@ -144,13 +145,14 @@ class PartitionStream:
         return batch_window(answer.records, self._range, self.position, log_start=log_start, owns_start=owns_start)
 
     def _check_within(self, window: BatchWindow, answer: FetchAnswer) -> None:
-        """A consumer is given no batch that reaches over the high watermark: one that does lies about its offsets."""
+        """Check that no batch reaches over the high watermark. Brokers send consumers no such batch, so the batch's
+        offsets are wrong."""
         if window.reaches_to > answer.high_watermark:
             told = f"a batch reaches to {window.reaches_to}, over the high watermark {answer.high_watermark}"
             raise DamagedBatch(f"{self._range}: {told}", hint="read it again; is the broker's disk sound?")
 
     def _items(self, window: BatchWindow) -> Iterator[Item]:
-        """What lies before the first batch, the batches, what lies behind the last one."""
+        """Yield the gap before the first batch, the batches, and the gap behind the last batch."""
         if window.gap_start < window.gap_end:
             at_end = window.gap_end == self._range.end and window.beyond >= 0
             yield self._gap(window.gap_start, window.gap_end, window.beyond if at_end else window.gap_end)
@@ -160,7 +162,7 @@ class PartitionStream:
                 yield self._gap(window.reaches_to, self._range.end, window.beyond)
 
     def _nothing_new(self, connection: Connection, answer: FetchAnswer) -> Iterator[Item]:
-        """The leader gave no byte."""
+        """Handle an answer of the leader without a single byte."""
         if said(answer, end=self._range.end) is Said.THROTTLED:
             self._size.shrink()
         tail = self._silence.bear(connection, answer, position=self.position, epoch=self._epoch)
@@ -175,7 +177,8 @@ class PartitionStream:
             raise DamagedBatch(f"{self._range}: the batch at {self.position} is never whole", hint="is it damaged?")
 
     def _hole(self, connection: Connection, follower: int) -> Hole:
-        """The log no longer has the position: ask the leader why, in the epoch we read in, and go on behind it."""
+        """Record a hole: the log no longer has the position. Ask the leader for the reason, in the epoch of the read,
+        and continue behind the hole."""
         if follower >= 0:
             raise LeaderUnavailable(f"replica {follower} does not have offset {self.position} of {self._range}")
         bounds = LeaderAnswers(connection, self._range.topic_partition, self._epoch).bounds()
@@ -194,7 +197,7 @@ class PartitionStream:
         return Hole(topic=self._range.topic, partition=self._range.partition, start=start, end=end, reason="retention")
 
     def _check_not_truncated(self, connection: Connection, follower: int) -> None:
-        """Did a new leader cut the log back below the range's end? Only leader epochs can say (KIP-101)."""
+        """Check that no new leader cut the log back below the range's end. Only leader epochs can tell (KIP-101)."""
         planned = self._task.planned_epoch
         if follower >= 0 or self._checked_epoch == self._epoch:
             return
@@ -220,7 +223,7 @@ class PartitionStream:
         self._silence.end()
 
     def _meet_leader(self) -> None:
-        """Check that it leads the topic expected, and remember since which epoch it leads."""
+        """Check the topic id of the leader, and remember the leader epoch."""
         leader = self._router.leader(self._range.topic_partition)
         self._epoch = leader.epoch
         self._silence.begin_anew()
@@ -231,7 +234,7 @@ class PartitionStream:
     def _lease(self, follower: int) -> AbstractContextManager[Connection]:
         if follower < 0:
             return self._router.lease_leader(self._range.topic_partition)
-        self._rack_id = ""  # whatever ends this run, the next one asks the leader and stays there
+        self._rack_id = ""  # however this run ends, the next run asks the leader and stays there
         return self._router.lease_broker(follower)
 
     def _choose_format(self, connection: Connection) -> FetchFormat:

@@ -1,9 +1,9 @@
-"""Is a topic that a cluster no longer lists deleted, or hidden from us? Told by positive answers only.
+"""Tell a deleted topic from a hidden topic by positive answers only.
 
-A list of all topics leaves out those that we may not describe as well as those that are not there. Asked for by name,
-brokers tell them apart: they check the right first and do not look further without it (TOPIC_AUTHORIZATION_FAILED), and
-say UNKNOWN_TOPIC_OR_PARTITION of what their metadata does not have. A broker that has just started may have none yet.
-So all brokers are asked, and those that answer must all say so, twice.
+A list of all topics leaves out deleted topics and topics without the Describe right alike. A request by name tells the
+two apart: brokers check the right first (TOPIC_AUTHORIZATION_FAILED), and answer UNKNOWN_TOPIC_OR_PARTITION for topics
+missing in the broker's metadata. A broker that has just started may have no metadata yet. So all brokers are asked, and
+all answering brokers must agree, twice.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from offsite.model.errors import KafkaUnavailable
 from offsite.model.journal import decided
 
 ASKED_AGAIN_AFTER_S = 2.0
-"""A broker that starts has its cluster's metadata before, or well within, that time."""
+"""A starting broker has the cluster's metadata well within this time."""
 _UNSAID = -1
 
 
 class Presence(Enum):
-    """What all brokers together say of a topic. `UNCLEAR`: they do not agree, or say something else."""
+    """The answer of all brokers about a topic. `UNCLEAR`: the brokers disagree, or answer something else."""
 
     THERE = "there"
     DELETED = "deleted"
@@ -39,7 +39,7 @@ class Presence(Enum):
 
 
 def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mapping[str, Presence]:
-    """Name → what is known of that topic. Raises `KafkaUnavailable` when no broker answers."""
+    """Name → state of the topic. Raises `KafkaUnavailable` when no broker answers."""
     if not names:
         return {}
     found = _ask_all(router, names)
@@ -52,9 +52,9 @@ def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mappi
 
 
 def presence_now(router: Router, name: str) -> Presence:
-    """What all brokers say of a topic when asked once. `DELETED` only if every single one says so; a broker that has
-    just started may do so wrongly, one that works with the topic never does. Raises `KafkaUnavailable` when nobody
-    answers at all."""
+    """Ask all brokers once about a topic. `DELETED` only when every broker answers so. A broker that has just started
+    may answer so wrongly; a broker that works with the topic never does. Raises `KafkaUnavailable` when no broker
+    answers."""
     codes: set[int] = set()
     for node_id in sorted(router.metadata([]).brokers):
         try:

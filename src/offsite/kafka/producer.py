@@ -1,5 +1,5 @@
-"""A producer's identity towards one partition: id, epoch, and the sequence number that comes next; and what a leader's
-refusal of its batches means.
+"""A producer's identity towards one partition: id, epoch and next sequence number; and the meaning of a leader's
+refusal.
 
 Source: KIP-98 (idempotent producer, transactional ids), KIP-360 (epoch handling).
 """
@@ -29,14 +29,14 @@ VERSION = 1
 FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED})
 """A higher epoch of the producer has written."""
 LOST_TRACK = frozenset({NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER})
-"""The broker has no, or not enough, memory of this producer: the batch may be in the log, or not. Success without an
-offset counts as well: a duplicate, of which the broker no longer knows where it is."""
+"""The broker has no, or not enough, memory of the producer: the batch may be in the log, or not. Success without an
+offset counts too: a duplicate at an offset that the broker no longer knows."""
 _SEQUENCES = 2**31  # sequence numbers wrap to 0 after 2^31 - 1
 _NO_TRANSACTION_TIMEOUT_MS = 60_000  # meaningless without a transactional id, but the field must be positive
 
 
 class LostTrackError(Exception):
-    """A leader refused something for what became of an earlier batch, which only the log tells."""
+    """A leader refused a batch because of the fate of an earlier batch. Only the log tells the fate."""
 
     def __init__(self, error: OffsiteError) -> None:
         super().__init__(error)
@@ -44,7 +44,7 @@ class LostTrackError(Exception):
 
 
 def fenced(partition: TopicPartition) -> WriterFenced:
-    """The error for a batch that was refused because a newer attempt writes there."""
+    """Return the error for a batch refused because a newer attempt writes into the partition."""
     warned("fence", why="a newer attempt writes there", topic=partition.topic, partition=partition.partition)
     return WriterFenced(
         f"a newer attempt writes into {partition}: the brokers refused what this one sent, and nothing more is sent",
@@ -54,7 +54,7 @@ def fenced(partition: TopicPartition) -> WriterFenced:
 
 @dataclass(slots=True, kw_only=True)
 class Producer:
-    """The sequence runs per partition, so each partition written to needs a producer value of its own."""
+    """A producer. The sequence runs per partition, so every partition needs a `Producer` value."""
 
     producer_id: int
     epoch: int
@@ -62,14 +62,15 @@ class Producer:
     next_sequence: int = 0
 
     def claim(self, record_count: int) -> int:
-        """The base sequence of a batch of that many records, which must then be sent, in this order."""
+        """Return the base sequence of a batch of `record_count` records. The caller must send claimed batches, in order
+        of the claims."""
         claimed = self.next_sequence
         self.next_sequence = (claimed + record_count) % _SEQUENCES
         return claimed
 
 
 def new_producer(router: Router, clock: Clock) -> Producer:
-    """An idempotent, non-transactional producer nobody else has. Raises `KafkaUnavailable`, `Denied`."""
+    """Ask for an idempotent, non-transactional producer with a new id. Raises `KafkaUnavailable`, `Denied`."""
     backoff = Backoff(clock)
     while True:
         try:

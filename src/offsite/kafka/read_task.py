@@ -1,4 +1,4 @@
-"""What a reader is asked to read, and what it hands out."""
+"""Input and output of a reader."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Item = Chunk | Hole | Gap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """What to read. `topic_id`: the incarnation expected. `planned_epoch`: the leader epoch in which the range's end
-    was told, -1 where it is not known. `was_compacted`: the topic's settings said so once. `owns_start`: the batch in
-    which the log starts is this range's, also when it begins before; `reach_back`: any batch that reaches into it."""
+    """A range to read. `topic_id`: the expected incarnation. `planned_epoch`: the leader epoch in which the range's end
+    was told, -1 where unknown. `was_compacted`: the topic's settings once named compaction. `owns_start`: the range
+    includes the batch in which the log starts, even a batch that begins before the range. `reach_back`: the range
+    includes any batch that reaches into the range."""
 
     range: LogRange
     topic_id: UUID | None = None

@@ -1,8 +1,8 @@
-"""Reads a range of one partition as raw batches: the way out of Kafka.
+"""Read a range of one partition as raw batches: the way out of Kafka.
 
-While the consumer works on a chunk, the broker already sends the next one into the socket's buffer. A reader goes on
-over leader changes, restarts and lost connections, for as long as its `Backoff` allows between two bits of progress.
-Its position moves by the rule in `evidence` and no other. It commits nothing and joins no group.
+While the consumer works on a chunk, the broker already sends the next chunk into the socket's buffer. A reader
+continues over leader changes, restarts and lost connections, as long as the reader's `Backoff` allows between two steps
+of progress. The position moves by the rule in `evidence` alone. The reader commits nothing and joins no group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _unheard(_throttle_ms: int) -> None:
 
 
 class PartitionReader:
-    """Reads ranges one after the other through one reused buffer. Not for several threads."""
+    """Reads ranges in sequence through one reused buffer. Not thread-safe."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class PartitionReader:
         pace: FetchPace = UNLIMITED,
         patience_max_s: float = UNANSWERED_MAX_S,
     ) -> None:
-        """`on_throttle` is told each pause that a quota asks for, in milliseconds; `pace` is asked before each fetch.
-        `patience_max_s`: how long a partition may give nothing, if that is less than others wait."""
+        """`on_throttle` receives every pause that a quota asks for, in milliseconds; `pace` is asked before every
+        fetch. `patience_max_s`: how long a partition may return nothing, if shorter than the default."""
         self._router = router
         self._clock = clock or SystemClock()
         self._on_throttle, self._pace = on_throttle, pace
@@ -59,23 +59,23 @@ class PartitionReader:
         self._buffer = ReceiveBuffer()
 
     def read(self, log_range: LogRange, *, topic_id: UUID | None = None, reach_back: bool = False) -> Iterator[Item]:
-        """The items of `log_range`: `read_task` with defaults."""
+        """Yield the items of `log_range`: `read_task` with defaults."""
         return self.read_task(ReadTask(range=log_range, topic_id=topic_id, reach_back=reach_back))
 
     def read_task(self, task: ReadTask) -> Iterator[Item]:
-        """All batches whose base offset is in the range, in order, CRC32C and offsets checked; holes where the log no
-        longer has them; gaps where it is known to hold nothing, each with its evidence.
+        """Yield all batches with a base offset in the range, in order, CRC32C and offsets checked; a hole where the log
+        no longer has records; a gap where evidence shows no records, with the evidence.
 
-        A chunk is valid until the next one is asked for. Raises `NoEvidence` when the leader neither gives records nor
-        shows that there are none, `SourceTruncated`, `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`,
-        `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after one more try), `OldMessageFormat`, `Denied`.
+        A chunk is valid until the caller asks for the next item. Raises `NoEvidence` when the leader neither returns
+        records nor shows their absence, `SourceTruncated`, `TopicReplaced`, `NoSuchTopic`, `LeaderUnavailable`,
+        `KafkaUnreachable`, `KafkaTimeout`, `DamagedBatch` (after a second try), `OldMessageFormat`, `Denied`.
         """
         return (each for each in self._told(task) if not isinstance(each, Asked))
 
     def begin_task(self, task: ReadTask) -> Iterator[Item]:
-        """The same items, with the first fetch on its way when this returns: the broker works on it while the caller
-        does something else. It must be read on before this reader is asked for another range, or be closed. What goes
-        wrong is raised when the items are asked for."""
+        """Return the items of `read_task`, with the first fetch already in flight: the broker works while the caller
+        does something else. The caller must read or close the items before another range of the reader. Errors are
+        raised when the caller asks for items."""
         told = self._told(task)
         try:
             first = next(told, ASKED)
@@ -111,7 +111,7 @@ class PartitionReader:
                         self._router.given_up.discard(key)
                         yield item
             except (KafkaUnreachable, KafkaTimeout, LeaderUnavailable) as error:
-                yield ASKED  # in vain: whoever only began need not wait
+                yield ASKED  # a failed fetch: `begin_task` need not wait
                 outage.wait(error)
             except (NoSuchTopic, TopicReplaced) as error:
                 yield ASKED
@@ -126,4 +126,4 @@ class PartitionReader:
 
 def _raising(error: OffsiteError) -> Iterator[Item]:
     raise error
-    yield  # a generator: it raises when it is asked for an item
+    yield  # makes the function a generator, which raises at the first item

@@ -1,7 +1,7 @@
-"""What a reader does while its leader gives no record: it asks again, and gives up before it would guess.
+"""What a reader does while the leader returns no records: ask again, and give up rather than guess.
 
-The rule is `evidence`. Here is the patience that goes with it: how long each kind of silence is borne, and the only one
-of them, the empty end of a compacted log, that proves something when it lasts.
+The rule is in `evidence`. The module holds the patience: how long a reader bears every kind of silence. Only the empty
+end of a compacted log proves something when the silence lasts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFIRM_AFTER_S = 0.1
 
 
 class Silence:
-    """The patience of the reader of one range. `patience` is what that reader resets with each item."""
+    """The patience of the reader of one range. `patience` is reset by the reader with every item."""
 
     def __init__(self, router: Router, clock: Clock, task: ReadTask, patience: Backoff) -> None:
         self._router = router
@@ -37,16 +37,16 @@ class Silence:
         self.lasts = False
 
     def end(self) -> None:
-        """The position moved."""
+        """Reset the counters: the position moved."""
         self._empty_answers, self._throttled_since_s, self.lasts = 0, None, False
 
     def begin_anew(self) -> None:
-        """Forget what was confirmed so far: somebody else may lead now, and it was another's word."""
+        """Forget the confirmations of an earlier leader: another broker may lead now."""
         self._empty_answers = 0
 
     def bear(self, connection: Connection, answer: FetchAnswer, *, position: int, epoch: int) -> Gap | None:
-        """Wait, or return the gap up to the range's end when it is known that nothing is there. `epoch`: in which its
-        leader gave the answer. Raises `NoEvidence` when the patience is used up."""
+        """Wait, or return the gap up to the range's end when evidence shows no records. `epoch`: the leader epoch of
+        the answer. Raises `NoEvidence` when the patience is used up."""
         self.lasts = True
         kind = said(answer, end=self._range.end)
         if kind is not Said.EMPTY:
@@ -70,14 +70,15 @@ class Silence:
     def wait(
         self, why: str, position: int, *, hint: str = "look at the leader of this partition, then run again"
     ) -> None:
-        """Sleep a little. Raises `NoEvidence`, with `why`, when the patience is used up."""
+        """Sleep a little. Raises `NoEvidence` with `why` when the patience is used up."""
         self._tell("wait", why, position)
         self._patience.wait(
             NoEvidence(f"{self._range.topic_partition} cannot be read on from {position}: {why}", hint=hint)
         )
 
     def _is_confirmed(self, connection: Connection, position: int, epoch: int) -> bool:
-        """Whether the log is known to hold nothing from the position on. Waits, or raises `NoEvidence`, when not."""
+        """Whether the log holds no records from the position on. If unproved, wait and return False, or raise
+        `NoEvidence`."""
         if self._may_lose_its_tail is None:
             self._may_lose_its_tail = self._look_up_compaction()
         if not self._may_lose_its_tail:
@@ -114,7 +115,8 @@ class Silence:
         return may_lose_its_tail(dict(configs), was_compacted=self._task.was_compacted)
 
     def _bear_throttle(self, answer: FetchAnswer, position: int) -> None:
-        """The pause was made already. It just takes longer, unless nothing ever comes through."""
+        """Note a throttled answer; the pause has already been made. Raises `NoEvidence` when the quota lets nothing
+        through for too long."""
         now_s = self._clock.monotonic_s()
         if self._throttled_since_s is None:
             self._throttled_since_s = now_s

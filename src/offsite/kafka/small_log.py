@@ -1,4 +1,4 @@
-"""One partition as a log of small records that several write to, and everybody reads in the same order."""
+"""A partition as a log of small records with several writers, read by everybody in the same order."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from offsite.model.errors import SourceTruncated
 
 
 class SmallLog:
-    """Nothing is kept between two calls. Both ends of the log may move meanwhile."""
+    """One partition. The object keeps nothing between calls. Both ends of the log may move meanwhile."""
 
     def __init__(self, router: Router, where: TopicPartition, *, clock: Clock | None = None) -> None:
         self._router, self._admin, self._where = router, ClusterAdmin(router), where
         self._clock = clock or SystemClock()
 
     def start(self) -> int:
-        """The offset that the log begins at."""
+        """Return the log start offset."""
         return self._admin.start_offsets([self._where])[self._where]
 
     def end(self) -> int:
-        """The high watermark."""
+        """Return the high watermark."""
         return self._admin.end_offsets([self._where])[self._where]
 
     def read(self, start: int, end: int) -> Iterator[Record]:
-        """The records at `[start, end)`, without those that mark the ends of transactions. Raises `SourceTruncated`
-        where the log no longer has them, and what a reader raises."""
+        """Yield the records at `[start, end)`, without transaction markers. Raises `SourceTruncated` where the log no
+        longer has the records, and the errors of a reader."""
         span = LogRange(topic=self._where.topic, partition=self._where.partition, start=start, end=end)
         for item in self._admin.reader().read(span, reach_back=True):
             if isinstance(item, Hole):
@@ -51,8 +51,9 @@ class SmallLog:
         headers: RecordHeaders = (),
         producer: Producer | None = None,
     ) -> int:
-        """The offset of the new record, once all replicas in sync have it, through outages. `producer`: who writes it;
-        a new one unless it is given. Raises what `PartitionWriter` raises; then it may be there all the same."""
+        """Append a record and return the offset, once all in-sync replicas have the record, through outages.
+        `producer`: the writer, a new producer by default. Raises the errors of `PartitionWriter`; after an error the
+        record may be in the log all the same."""
         offsets: list[int] = []
         record = Record(0, self._clock.now_ms(), CREATE_TIME, key, value, headers)
         with PartitionWriter(

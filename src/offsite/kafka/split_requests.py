@@ -1,5 +1,5 @@
-"""Large changes in parts that a controller takes: KRaft answers a request that makes more than 10,000 metadata records
-with an error (`MAX_RECORDS_PER_USER_OP`)."""
+"""Split large changes into parts that a controller accepts: KRaft refuses a request that makes more than 10,000
+metadata records (`MAX_RECORDS_PER_USER_OP`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 RECORDS_MAX = 5_000
-"""Half of what is allowed, because the count is ours: one record for each topic, partition, setting and rule."""
+"""Half of the limit, because the count is offsite's own: one record per topic, partition, setting and rule."""
 
 
 def split_requests(items: Iterable[T], records: Callable[[T], int], *, most: int = RECORDS_MAX) -> Iterator[list[T]]:
-    """The `items` in order, in lists of at most `most` records each; an item that alone has more is alone."""
+    """Yield `items` in order, in lists of at most `most` records. An item with more records forms a list alone."""
     portion: list[T] = []
     left = most
     for item in items:

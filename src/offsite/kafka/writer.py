@@ -1,15 +1,16 @@
-"""Writes raw batches into one partition: the way into Kafka.
+"""Write raw batches into one partition: the way into Kafka.
 
-An idempotent producer with a few requests under way. Whatever is not acknowledged is sent again, in order and with the
-same sequence numbers, after a lost connection, a broker restart or a leader change; the broker recognises what it has
-already, so nothing is doubled and nothing overtakes. After a crash of *this* process the next one writes under a higher
-epoch, or as another producer: what was sent last is then found by the partition's end offset, never assumed.
+The writer is an idempotent producer with a few requests in flight. Unacknowledged batches are sent again, in order and
+with the same sequence numbers, after a lost connection, a broker restart or a leader change. The broker recognises
+resent batches, so no batch is doubled and none overtakes. After a crash of *this* process the next process writes under
+a higher epoch, or as another producer. The fate of the last sent batch is then read from the partition's end offset,
+never assumed.
 
-What brokers do for that (KIP-98): a leader remembers the sequence numbers of the last five batches of each producer id.
-One that it remembers is acknowledged with the offset that it has; one that leaves numbers out is refused, so that a
-batch cannot overtake a lost one. A lower epoch of the same producer id is refused as soon as a batch of a higher one
-has come (KIP-360): that is the fence. The memory has limits: after a restart it is shorter, and of a producer whose
-records are all gone there is none. What the broker answers then is no verdict on the batch, and the log itself is read.
+Guarantees of brokers (KIP-98): a leader remembers the sequence numbers of the last five batches per producer id. A
+remembered batch is acknowledged with the stored offset. A batch that skips numbers is refused, so that a batch cannot
+overtake a lost batch. A lower epoch of a producer id is refused as soon as a batch of a higher epoch arrived (KIP-360):
+the fence. The memory has limits: shorter after a restart, and absent for a producer whose records are all gone. In both
+cases the broker's answer is no verdict on the batch, and the writer reads the log.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from offsite.model.errors import (
 )
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 
-# The broker remembers the last five batches of a producer: more than that could not be recognised when sent again.
+# The broker remembers the last five batches of a producer: a sixth resent batch could not be recognised.
 MAX_IN_FLIGHT = 5
 _COUNTS = struct.Struct(">i30xi")  # last offset delta and record count of a batch header
 _COUNTS_POSITION = 23
@@ -65,8 +66,8 @@ class _Pending:
 
 
 class PartitionWriter:
-    """Writes batches into one partition, in order and each once. `on_ack(index, base_offset)` is called for each batch,
-    in order of sending: `index` is what `send` returned."""
+    """Writes batches into one partition, in order and exactly once. `on_ack(index, base_offset)` is called for every
+    batch, in order of sending; `index` is the result of `send`."""
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
         self,
@@ -78,9 +79,9 @@ class PartitionWriter:
         guard: Callable[[], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`producer`: who writes what is in no transaction; a new one unless it is given. `guard` is called before
-        anything goes out, again or for the first time, and may raise. Raises `ProtectedTopic`. Nothing is asked of the
-        cluster before the first `send`."""
+        """`producer`: the writer of batches outside of transactions, a new producer by default. `guard` is called
+        before every request, repeated or new, and may raise. Raises `ProtectedTopic`. The first request to the cluster
+        comes with the first `send`."""
         if topic_partition.topic in PROTECTED_TOPICS:
             raise ProtectedTopic(f"{topic_partition.topic} belongs to Kafka itself: offsite never produces into it")
         self._router = router
@@ -92,10 +93,10 @@ class PartitionWriter:
         self._guard = guard
         self._pending: deque[_Pending] = deque()
         self._acknowledged: set[tuple[int, int]] = set()  # producers whose batches the partition has taken
-        self._sent = 0  # how many of the pending ones this connection has carried
+        self._sent = 0  # number of pending batches sent over this connection
         self._count = 0
         self._start = -1  # anywhere
-        self._next_offset = -1  # the log's end at first, then the end of what is acknowledged
+        self._next_offset = -1  # at first the log's end, then the end of the acknowledged batches
         self._suspicion: OffsiteError | None = None
         self._lease = ExitStack()
         self._connection: Connection | None = None
@@ -103,10 +104,10 @@ class PartitionWriter:
         self._absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
 
     def send(self, batch: bytearray | memoryview, *, producer: Producer | None = None) -> int:
-        """Send one whole batch without gaps, rewriting its header in place; returns its index.
+        """Send one whole batch without gaps, and rewrite the header in place. Returns the batch's index.
 
-        The memory belongs to the writer until the batch is acknowledged. Blocks while `MAX_IN_FLIGHT` are under way.
-        `producer`: a transactional one, else the writer's own. Raises what `flush` raises.
+        The memory belongs to the writer until the batch is acknowledged. Blocks while `MAX_IN_FLIGHT` batches are in
+        flight. `producer`: a transactional producer, else the writer's own. Raises the errors of `flush`.
         """
         producer = producer or self._default_producer()
         identity = (producer.producer_id, producer.epoch)
@@ -121,28 +122,28 @@ class PartitionWriter:
                 identity=identity,
             )
         )
-        # A broker takes any first sequence of a producer that it does not know: were the second batch under way when
-        # the first one failed, it would stand in its place.
+        # A broker accepts any first sequence of an unknown producer: with the second batch in flight, a failed first
+        # batch would be replaced by the second.
         self._drive(MAX_IN_FLIGHT - 1 if identity in self._acknowledged else 0)
         return index
 
     def starts_at(self, offset: int) -> None:
-        """Send nothing unless the log ends at `offset` right before the first batch: `KafkaProtocolError` then. It is
-        the last look that costs no request of its own."""
+        """Require a log end at `offset` right before the first batch; otherwise the writer sends nothing and raises
+        `KafkaProtocolError`. The check costs no extra request."""
         self._start = offset
 
     def flush(self) -> None:
-        """Return when every batch is acknowledged by all in-sync replicas.
+        """Return when all in-sync replicas have acknowledged every batch.
 
         Raises `WriterFenced` (the producer has a higher epoch by now), `TargetMismatch` (too large, bad record),
-        `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, what `guard` raises, and `LeaderUnavailable`,
+        `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, the errors of `guard`, and `LeaderUnavailable`,
         `KafkaTimeout` or `KafkaUnreachable` when an outage lasts too long. The batch named in the error and all later
-        ones were not acknowledged; the writer is then of no more use.
+        batches were not acknowledged; the writer is of no further use.
         """
         self._drive(0)
 
     def close(self) -> None:
-        """Give the connection back. Does not flush."""
+        """Return the connection. Does not flush."""
         self._connection = None
         self._lease.close()
 
@@ -173,7 +174,7 @@ class PartitionWriter:
     def _format(self, producer: Producer) -> ProduceFormat:
         transactional_id = producer.transactional_id
         if transactional_id not in self._formats:
-            # The broker gives up before our socket does, so that its reason is what we see.
+            # The broker gives up before our socket does, so that we see the broker's reason.
             timeout_ms = self._router.config.request_timeout_ms // 2
             self._formats[transactional_id] = ProduceFormat(
                 self._topic_partition, transactional_id=transactional_id, timeout_ms=timeout_ms
@@ -181,7 +182,7 @@ class PartitionWriter:
         return self._formats[transactional_id]
 
     def _drive(self, allowed_in_flight: int) -> None:
-        """Send what is unsent, then read acknowledgements until only so many batches are under way."""
+        """Send unsent batches, and read acknowledgements until at most `allowed_in_flight` batches are in flight."""
         while True:
             try:
                 self._look_for_appended()
@@ -201,7 +202,7 @@ class PartitionWriter:
                 return
 
     def _look_for_appended(self) -> None:
-        """The broker no longer knows what it has taken: see for ourselves. What is not there is sent again."""
+        """Read the log after the broker lost track of sent batches. Missing batches are sent again."""
         if self._suspicion is None:
             return
         batches = [pending.batch for pending in self._pending]
@@ -266,7 +267,8 @@ class PartitionWriter:
         self._on_ack(pending.index, base_offset)
 
     def _receive(self, connection: Connection) -> ProduceAnswer:
-        """An answer that cannot be read is as good as a lost connection: what was sent is sent again, and known."""
+        """Receive an acknowledgement. An unreadable answer counts as a lost connection: sent batches are sent again,
+        and recognised."""
         try:
             return self._pending[0].format.decode(connection.receive())
         except (struct.error, IndexError, KafkaProtocolError) as error:
@@ -274,7 +276,7 @@ class PartitionWriter:
             raise KafkaUnreachable(f"{connection.address} sent an unreadable answer to Produce") from error
 
     def _start_over(self) -> None:
-        """Whatever is pending goes out again, over a new connection to whoever leads now."""
+        """Mark all pending batches as unsent; they go out over a new connection to the present leader."""
         if self._connection is not None:
             self._connection.close()
         self.close()

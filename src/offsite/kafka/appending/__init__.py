@@ -1,1 +1,1 @@
-"""Logs written at offsets that are known beforehand, several partitions at a time."""
+"""Write logs at known offsets, several partitions at a time."""

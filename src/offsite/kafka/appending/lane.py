@@ -1,10 +1,9 @@
-"""One connection to one leader, over which writers of several partitions append: what it costs to hand a request from
-one thread of a broker to the next is paid once for a batch of each of them.
+"""One connection to a leader, shared by writers of several partitions: a broker's hand-over of a request between
+threads is paid once for a batch of every writer.
 
-A leader carries out the requests of a connection one by one, in their order, so many may be under way. A lane decides
-nothing about a log: it hands each answer to the writer whose piece it is about. When its connection is lost, or a
-leader refuses a piece for a reason that passes, it ends, and tells all of its writers; each then sees what its log
-holds.
+A leader handles the requests of a connection in order, so many may be in flight. A lane decides nothing about a log.
+The lane hands every answer to the writer of the piece. A lost connection, or a refusal for a passing reason, ends the
+lane. The lane then tells all writers, and every writer reads its own log.
 """
 
 from __future__ import annotations
@@ -36,29 +35,29 @@ from offsite.model.errors import (
 from offsite.model.size import MIB
 
 REQUESTS_MAX = 64
-"""Under way at a time."""
+"""Requests in flight at a time."""
 BYTES_MAX = 8 * MIB
-"""Of batches under way at a time, but for one request that is larger."""
+"""Bytes of batches in flight at a time; a single request may be larger."""
 REQUEST_BYTES_MAX = 32 * MIB
-"""Of several batches in one request: brokers take 100 MiB (socket.request.max.bytes) unless they say otherwise."""
+"""Bytes of several batches in one request: brokers accept 100 MiB by default (socket.request.max.bytes)."""
 
 
 class Member(Protocol):
-    """A writer of one partition, as its lane sees it."""
+    """A writer of one partition, as seen by the lane."""
 
     @property
     def partition(self) -> TopicPartition: ...
 
     def next_unsent(self) -> Piece | None:
-        """What comes next over the lane; None also where the writer will not send any more."""
+        """Return the next piece for the lane; None also where the writer will not send any more."""
 
     def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
-        """Take the answer to the oldest piece under way. Raises what another connection may cure, `LostTrackError`
-        too."""
+        """Take the answer to the oldest piece in flight. Raises errors that another connection may cure,
+        `LostTrackError` included."""
 
     def lost(self, error: OffsiteError | None) -> None:
-        """The lane has ended, with or without an answer to what was under way: for that reason, or for another
-        member's."""
+        """Note the end of the lane, with or without an answer to pieces in flight. `error`: the reason, or None when
+        another member caused the end."""
 
 
 Answers: TypeAlias = Mapping[tuple[str, int], ProduceAnswer]
@@ -66,7 +65,7 @@ Answers: TypeAlias = Mapping[tuple[str, int], ProduceAnswer]
 
 
 class _UnderWay(NamedTuple):
-    """One request: whose pieces it carries, and how its answer is read."""
+    """One request in flight: the pieces with their writers, and the function that reads the answer."""
 
     pieces: Sequence[tuple[Member, Piece]]
     size_bytes: int
@@ -74,7 +73,7 @@ class _UnderWay(NamedTuple):
 
 
 class Lane:
-    """`lease` holds the connection, and ends with the lane."""
+    """A connection shared by members. `lease` holds the connection, and ends with the lane."""
 
     def __init__(self, connection: Connection, lease: ExitStack, *, timeout_ms: int, clock: Clock) -> None:
         self._connection, self._lease, self._timeout_ms, self._clock = connection, lease, timeout_ms, clock
@@ -92,18 +91,18 @@ class Lane:
         self._members[member] = None
 
     def leave(self, member: Member) -> None:
-        """What is under way of it has an answer that nobody waits for."""
+        """Remove a member. Answers to the member's pieces in flight are ignored afterwards."""
         self._members.pop(member, None)
         if not self._members:
             self.close()
 
     def send(self) -> None:
-        """Send all that is not sent."""
+        """Send everything unsent."""
         while self.send_round():
             pass
 
     def send_round(self) -> bool:
-        """Send the next piece of each member, in one request where that can be; whether there was any."""
+        """Send the next piece of every member, in one request where possible. Returns whether any piece was sent."""
         some = [(each, piece) for each in list(self._members) if (piece := each.next_unsent()) is not None]
         try:
             self._send(some)
@@ -112,7 +111,8 @@ class Lane:
         return bool(some) and self.is_open
 
     def receive(self) -> None:
-        """Take the answer to the oldest request. Raises `Bug` when none is under way: nobody would ever be answered."""
+        """Take the answer to the oldest request. Raises `Bug` when no request is in flight: the wait would never
+        end."""
         check(bool(self._under_way), "an answer is waited for, and nothing was asked")
         request = self._under_way[0]
         try:
@@ -127,10 +127,10 @@ class Lane:
         for each in answers.values():
             if each.throttle_ms:
                 self._clock.sleep(each.throttle_ms / 1000)
-                break  # it is the same for the whole answer
+                break  # equal for the whole answer
 
     def _refused(self, request: _UnderWay, answers: Answers) -> Iterator[tuple[Member, OffsiteError]]:
-        """Whose piece was not taken for a reason that another connection may cure."""
+        """Yield the members whose piece was refused for a reason that another connection may cure, with the error."""
         for member, piece in request.pieces:
             if member not in self._members:
                 continue
@@ -148,7 +148,8 @@ class Lane:
         self._lease.close()
 
     def _send(self, some: Sequence[tuple[Member, Piece]]) -> None:
-        """Batches of no transaction share a request; a transactional id is that of a whole request."""
+        """Send pieces. Batches outside of transactions share a request; a transactional id applies to a whole
+        request."""
         together = list[tuple[Member, Batch]]()
         for member, piece in some:
             if isinstance(piece, Outcomes):
@@ -196,7 +197,7 @@ class Lane:
         return {key: ProduceAnswer(error_code=code, base_offset=-1, throttle_ms=0, detail="")}
 
     def _unreadable(self) -> KafkaUnreachable:
-        """An answer that cannot be read is as good as a lost connection."""
+        """Return the error for an unreadable answer, which counts as a lost connection."""
         return KafkaUnreachable(f"{self._connection.address} sent an unreadable answer")
 
     def _end(self, troubles: Mapping[Member, OffsiteError | None]) -> None:
@@ -207,15 +208,16 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one task, by leader. `pay` is told how many bytes each batch has, before it goes out for the first
-    time, and returns when they may."""
+    """The lanes of one task, by leader. `pay` receives the bytes of every batch before the first send, and returns when
+    the bytes may be sent."""
 
     def __init__(self, router: Router, *, clock: Clock | None = None, pay: Callable[[int], None] | None = None) -> None:
         self._router, self._clock, self._pay = router, clock or SystemClock(), pay
         self._lanes: dict[int, Lane] = {}
 
     def join(self, member: Member) -> Lane:
-        """The lane to the leader of the member's partition, with it on it. Raises what a router does."""
+        """Return the lane to the leader of the member's partition, with the member on board. Raises the errors of a
+        router."""
         node_id = self._router.leader(member.partition).node_id
         lane = self._lanes.get(node_id)
         if lane is None or not lane.is_open:
@@ -224,7 +226,7 @@ class Lanes:
         return lane
 
     def pay(self, size_bytes: int) -> None:
-        """Wait until so many bytes may go out. Raises what `pay` does that it was made with."""
+        """Wait until `size_bytes` may be sent. Raises the errors of the given `pay`."""
         if self._pay is not None:
             self._pay(size_bytes)
 
@@ -232,7 +234,7 @@ class Lanes:
         with ExitStack() as lease:
             connection = lease.enter_context(self._router.lease_leader(partition))
             connection.check_version(Api.PRODUCE, VERSION)
-            # The broker gives up before our socket does, so that its reason is what we see.
+            # The broker gives up before our socket does, so that we see the broker's reason.
             timeout_ms = self._router.config.request_timeout_ms // 2
             return Lane(connection, lease.pop_all(), timeout_ms=timeout_ms, clock=self._clock)
 

@@ -1,14 +1,13 @@
-"""Writes a log of which every offset is known beforehand: batches of several producers, and outcomes between them.
+"""Write a log with known offsets: batches of several producers, and control records between the batches.
 
-Everything goes over one connection, many requests at a time: a leader carries them out in the order in which they came.
-So what is sent last need not wait for what was sent first, whoever its producer is; and writers of other partitions may
-share the connection and its requests (`lane.py`).
+Everything goes over one connection with many requests in flight, and a leader handles the requests in order. So the
+last piece need not wait for the first, whoever the producer is; and writers of further partitions may share the
+connection and the requests (`lane.py`).
 
-Nothing is assumed of what has no answer. After a lost connection, or an answer that something was not taken, the log is
-read from the first thing without an answer on, and has to hold what was sent, in this order: what it holds is done, the
-rest is sent again. Anything else there (a request that was taken although one before it was not, a stranger's record)
-is an error, and not one record is added behind it. Brokers fence producers, so whoever sends something late, and was
-overtaken, is refused.
+Nothing is assumed about unanswered pieces. After a lost connection or a refusal, the log is read from the first
+unanswered piece on, and must hold the sent pieces in order. Pieces in the log are done, the rest is sent again.
+Anything else in the log (a request accepted behind a refused request, a stranger's record) is an error, and nothing is
+added behind it. Brokers fence producers, so a late piece of an overtaken writer is refused.
 """
 
 from __future__ import annotations
@@ -44,21 +43,21 @@ from offsite.model.errors import (
 from offsite.model.untrusted.names import PROTECTED_TOPICS
 
 OUTCOMES_MAX = 1_000
-"""In one request."""
+"""Outcomes in one request."""
 _PASSING = (KafkaUnreachable, KafkaTimeout, LeaderUnavailable)
 
 Unexpected = Callable[[int, int], OffsiteError]
-"""The error for offsets `[start, end)` of the log, which do not hold what was sent."""
+"""Makes the error for offsets `[start, end)` of the log that hold something unexpected."""
 
 
 class LogWriter:
-    """Writes into one partition from offset `at` on. `guard` is called before anything goes out, again or for the first
-    time, and may raise. Nothing is asked of the cluster before something is to be sent. `lanes`: those that writers of
-    other partitions, in the same thread, use too.
+    """Writes into one partition from offset `at` on. `guard` is called before every request, repeated or new, and may
+    raise. The first request to the cluster comes with the first piece. `lanes`: lanes shared with writers of further
+    partitions in the same thread.
 
-    Every method raises what `guard` and `unexpected` raise, `WriterFenced`, `TransactionLost`, `TargetMismatch`,
-    `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and `KafkaUnavailable` when an outage lasts too long;
-    the writer is of no more use then. Raises `ProtectedTopic` when it is made.
+    Every method raises the errors of `guard` and `unexpected`, `WriterFenced`, `TransactionLost`, `TargetMismatch`,
+    `KafkaNotAuthorized`, `NoSuchTopic`, `KafkaProtocolError`, and `KafkaUnavailable` when an outage lasts too long; the
+    writer is of no further use afterwards. The constructor raises `ProtectedTopic`.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings
@@ -75,15 +74,15 @@ class LogWriter:
         if partition.topic in PROTECTED_TOPICS:
             raise ProtectedTopic(f"{partition.topic} belongs to Kafka itself: offsite never produces into it")
         self.at = at
-        """Where the next thing begins: everything below was sent."""
+        """Offset of the next piece: everything below was sent."""
         self.partition = partition
         self._router = router
         self._unexpected, self._guard = unexpected, guard
         self._clock = clock or SystemClock()
         self._lanes = lanes or Lanes(router, clock=self._clock)
         self._pending: deque[Piece] = deque()
-        self._sent = 0  # how many of the pending ones the lane has carried
-        self._met: set[tuple[int, int]] = set()  # producer ids and epochs of which the leader has a batch
+        self._sent = 0  # number of pending pieces sent over the lane
+        self._met: set[tuple[int, int]] = set()  # producer ids and epochs with a batch at the leader
         self._lane: Lane | None = None
         self._trouble: OffsiteError | None = None  # why the last lane ended
         self._error: OffsiteError | None = None
@@ -91,8 +90,8 @@ class LogWriter:
         self._absence = Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
 
     def batch(self, batch: bytearray | memoryview, records: int, producer: Producer) -> None:
-        """Send one whole batch without gaps, rewriting its header in place. The memory belongs to the writer until it
-        is flushed."""
+        """Send one whole batch without gaps, and rewrite the header in place. The memory belongs to the writer until
+        the next flush."""
         self._lanes.pay(len(batch))
         sequence = producer.claim(records)
         for_produce(
@@ -111,15 +110,15 @@ class LogWriter:
             self._met.add(identity)
 
     def outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """Write these, each into one offset; at most `OUTCOMES_MAX`."""
+        """Write `outcomes`, one offset each; at most `OUTCOMES_MAX`."""
         self._add(Outcomes(start=self.at, outcomes=outcomes))
 
     def skip_to(self, offset: int) -> None:
-        """What comes next begins at `offset`: others have written up to there. Everything must be flushed."""
+        """Continue at `offset`: other writers have written up to `offset`. Everything must be flushed before."""
         self.at = offset
 
     def flush(self) -> None:
-        """Return when everything is in the log of all in-sync replicas."""
+        """Return when all in-sync replicas have everything."""
         while self._pending:
             lane = self._joined()
             lane.send()
@@ -135,7 +134,7 @@ class LogWriter:
         self._lane, self._sent = None, 0
 
     def next_unsent(self) -> Piece | None:
-        """For the lane, which sends it at once."""
+        """Return the next piece for the lane, which sends the piece at once."""
         if self._sent == len(self._pending) or self._error is not None:
             return None
         try:
@@ -147,7 +146,7 @@ class LogWriter:
         return self._pending[self._sent - 1]
 
     def answered(self, piece: Piece, answer: ProduceAnswer) -> None:
-        """For the lane: the answer to the first pending piece. Raises what another connection may cure, and
+        """Take the lane's answer to the first pending piece. Raises errors that another connection may cure, and
         `LostTrackError`."""
         if self._error is not None:
             return
@@ -162,21 +161,22 @@ class LogWriter:
             self._absence.reset()
 
     def lost(self, error: OffsiteError | None) -> None:
-        """For the lane: it has ended, for this reason or for another partition's."""
+        """Note the end of the lane, for `error` or for another partition's error."""
         self._lane, self._sent, self._trouble = None, 0, error
         if error is not None:
             self._router.forget(self.partition)
 
     def _add_alone(self, piece: Piece) -> None:
-        """A leader takes any first sequence of a producer that it does not know: were the second batch under way when
-        the first one failed, it would stand in its place."""
+        """Add the first piece of a producer, with nothing else in flight. A leader accepts any first sequence of an
+        unknown producer: with a second batch in flight, a failed first batch would be replaced by the second."""
         self.flush()
         self._pending.append(piece)
         self.at = piece.end
         self.flush()
 
     def _add(self, piece: Piece) -> None:
-        """A piece waits for the next one: meanwhile other partitions of the lane add theirs to the same request."""
+        """Add a piece. The piece waits for the next one: meanwhile further partitions of the lane add pieces to the
+        same request."""
         self._pending.append(piece)
         self.at = piece.end
         if len(self._pending) - self._sent == 1:
@@ -194,7 +194,7 @@ class LogWriter:
             raise self._error
 
     def _joined(self) -> Lane:
-        """A lane, when the log is known to end where the first pending thing begins."""
+        """Return a lane, once the log is known to end at the start of the first pending piece."""
         while self._lane is None:
             self._check()
             trouble, self._trouble = self._trouble, None
@@ -210,7 +210,7 @@ class LogWriter:
         return self._lane
 
     def _wait(self, trouble: OffsiteError) -> None:
-        """Raises it when it has lasted too long."""
+        """Wait, or raise `trouble` when the trouble has lasted too long."""
         (self._outage if isinstance(trouble, _PASSING) else self._absence).wait(trouble)
 
     def _fail(self, piece: Piece, answer: ProduceAnswer) -> None:
@@ -226,7 +226,7 @@ class LogWriter:
         self._error = error
 
     def _look(self) -> None:
-        """Read what the log holds of what is pending; that is done."""
+        """Read the log, and drop the pending pieces found in the log."""
         start = self._pending[0].start
         end = settled_end_offset(self._router, self.partition, start=start, clock=self._clock)
         self._check_replicated(end)
@@ -244,7 +244,8 @@ class LogWriter:
             raise self._elsewhere(end, start)
 
     def _check_replicated(self, end: int) -> None:
-        """What a leader has, and its replicas have not yet, nobody is given to read; it may come after all."""
+        """Check that replicas have everything that the leader has. No consumer can read records before, and the records
+        may still become visible."""
         leader = self._router.leader(self.partition)
         with self._router.lease_leader(self.partition) as connection:
             held = LeaderAnswers(connection, self.partition, leader.epoch).end_of(leader.epoch).end
@@ -261,13 +262,13 @@ class LogWriter:
             self._absence.reset()
 
     def _judged_elsewhere(self, found: int, expected: int) -> OffsiteError:
-        """As `_elsewhere`, which may have to ask brokers. This is the turn of another partition: it is not to be told
-        what the judge meets."""
+        """Return the error of `_elsewhere`, or the error raised meanwhile. `_elsewhere` may ask brokers during another
+        partition's turn, and the other partition must not receive the error."""
         try:
             return self._elsewhere(found, expected)
         except OffsiteError as error:
             return error
 
     def _elsewhere(self, found: int, expected: int) -> OffsiteError:
-        """The log is at offset `found` where what was sent is at `expected`."""
+        """Return the error for a log at offset `actual` where the sent piece is at `expected`."""
         return self._unexpected(min(found, expected), max(found, expected, min(found, expected) + 1))

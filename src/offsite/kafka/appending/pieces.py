@@ -1,5 +1,5 @@
-"""What is appended to a log: a batch, or outcomes of transactions. Each knows its offsets, and itself when it is read
-back."""
+"""Pieces appended to a log: a batch, or control records of transactions. A piece knows its offsets, and recognises
+itself in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTCOME_BYTES = 78  # a batch with one control record, as the log has it
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Batch:
-    """A batch at `[start, end)`. `sequence`: of its first record."""
+    """A batch at `[start, end)`. `sequence`: sequence number of the first record."""
 
     start: int
     end: int
@@ -30,14 +30,14 @@ class Batch:
         return len(self.data)
 
     def passed(self, batch: memoryview, header: BatchHeader) -> bool:  # noqa: ARG002  # as outcomes have it
-        """Whether a batch of the log at `start` is this one."""
+        """Whether a batch of the log at `start` is the same batch."""
         mine = (self.producer.producer_id, self.producer.epoch, self.sequence, self.end - self.start)
         return mine == (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Outcomes:
-    """Control records from `start` on, one for each outcome."""
+    """Control records from `start` on, one per outcome."""
 
     start: int
     outcomes: Sequence[Outcome]
@@ -51,7 +51,8 @@ class Outcomes:
         return _OUTCOME_BYTES * len(self.outcomes)
 
     def passed(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether a batch of the log at `start` is the first of these, which then is none of them any more."""
+        """Whether a batch of the log at `start` is the first control record of the piece. A match is removed from the
+        piece."""
         first, marker = self.outcomes[0], control_type(batch, header) if header.is_control else None
         is_same = (header.producer_id, header.producer_epoch) == (first.producer_id, first.producer_epoch)
         if marker is None or not is_same or (marker.kind == "commit") != first.committed:

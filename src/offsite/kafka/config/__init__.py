@@ -1,1 +1,1 @@
-"""How to reach a cluster: from the settings Kafka users have to one frozen value."""
+"""The way to a cluster: from the settings of Kafka users to one frozen value."""

@@ -1,8 +1,8 @@
-"""From the settings Kafka users have (Java's names or librdkafka's) to a `KafkaConfig`.
+"""From the settings of Kafka users (Java's names or librdkafka's) to a `KafkaConfig`.
 
-Unknown settings are told of, not refused: the file usually serves other tools as well. Bad values are refused with
-file and line, and no error ever holds a value that may be a secret. Certificate files are read here, once: on the
-driver, or on each executor where secrets are read there.
+Unknown settings are reported, not refused: the file usually serves further tools. Bad values are refused with file and
+line, and no error holds a value that may be a secret. Certificate files are read here, once: on the driver, or on every
+executor where secrets are read on executors.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _KEY_FILES = frozenset({"ssl.keystore.location", "ssl.key.location", "offsite.oa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProperties:
-    """The configuration, and one line for each setting that was not understood."""
+    """The configuration, and one line per unknown setting."""
 
     config: KafkaConfig
     warnings: tuple[str, ...] = ()
 
 
 def read_client_properties(path: Path, *, bootstrap: str = "") -> ClientProperties:
-    """Read a properties file; `bootstrap`, when given, wins over the file's. Raises `BadKafkaConfig`."""
+    """Read a properties file. `bootstrap`, if given, wins over the file. Raises `BadKafkaConfig`."""
     try:
         text = decode_text(path.read_bytes())
     except OSError as error:
@@ -69,11 +69,11 @@ def _key_files(text: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnExecutor:
-    """Reads the properties file of the executor at `path`, as the driver read its own; a relative path begins at the
-    working folder of either. `bootstrap`: the brokers of the driver, whatever the executor's file says: a run must not
-    move data of two clusters. `protocol` and `mechanism` (empty without SASL): those of the driver, which the
-    executor's file must ask for as well: it must not switch off encryption or login in silence. Raises
-    `BadKafkaConfig`, which names the executor."""
+    """Reads the properties file of the executor at `path`, as the driver read the driver's file; a relative path begins
+    at the working folder of the process. `bootstrap`: the driver's brokers, whatever the executor's file says, because
+    a run must not move data of two clusters. `protocol` and `mechanism` (empty without SASL): the driver's. The
+    executor's file must name the same, because the file must not switch off encryption or login in silence. Raises
+    `BadKafkaConfig` with the executor's name."""
 
     path: str
     bootstrap: str
@@ -104,7 +104,7 @@ def _mechanism(config: KafkaConfig) -> str:
 
 
 def parse_client_properties(text: str, *, source: str, bootstrap: str = "") -> ClientProperties:
-    """Read the text of a properties file; `source` is what errors call it. Raises `BadKafkaConfig`."""
+    """Read the text of a properties file. `source`: the file's name in errors. Raises `BadKafkaConfig`."""
     settings = Settings(source, parse_properties(text))
     protocol = settings.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
     config = KafkaConfig(

@@ -1,7 +1,7 @@
-"""How to reach a cluster: a frozen value that pickles to workers and prints without its secrets.
+"""The way to a cluster: a frozen value that pickles to workers and prints without secrets.
 
-Certificates are held as PEM text, never as paths, so that a worker on another machine needs no file of the driver's;
-unless it has the whole of the settings in a file of its own (`Travel.READ_THERE`).
+Certificates are held as PEM text, never as paths, so a worker on another machine needs no file of the driver.
+Exception: a worker with its own file of all settings (`SecretHandling.READ_THERE`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_HOST = 253  # RFC 1035
 _LABEL = "[A-Za-z0-9_-]{1,63}"  # DNS has no underscore, and Docker's names have
 _ADDRESS = re.compile(rf"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))(?::(?P<port>[^:]*))?")
 _LIKE_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
-_TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # the others prove that they know the secret, and keep it
+_TOLD_IN_CLEAR = frozenset({"PLAIN", "OAUTHBEARER"})  # SCRAM proves the secret without sending it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -39,7 +39,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """PEM texts. `ca_pem` empty: the machine's own trust store. `cert_pem` and `key_pem` for mutual TLS."""
+    """PEM texts. `ca_pem` empty: the machine's own trust store. `cert_pem` and `key_pem`: for mutual TLS."""
 
     ca_pem: str = ""
     cert_pem: str = ""
@@ -50,8 +50,8 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource:
-    """Where an OAUTHBEARER token comes from, asked anew for each connection: exactly one of the three is set. Arguments
-    of a command may be secrets (`curl -d client_secret=…`), and are treated like one."""
+    """The source of an OAUTHBEARER token, asked again for every connection. Exactly one of the three fields is set.
+    Arguments of a command may be secrets (`curl -d client_secret=…`), and are treated as secrets."""
 
     static: Secret | None = None
     file: str = ""
@@ -71,8 +71,8 @@ class SaslConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """How to reach one cluster, and as whom. `tls` and `sasl` decide the security protocol. `rack_id` asks for the
-    replica in the same rack (KIP-392). `read_again` reads the same settings where it is called: picklable, and without
+    """Address and login of one cluster. `tls` and `sasl` decide the security protocol. `rack_id` asks for a replica in
+    the same rack (KIP-392). `read_again` reads the same settings in the calling process: picklable, and without
     secrets."""
 
     bootstrap: tuple[Address, ...]
@@ -90,14 +90,13 @@ class KafkaConfig:
 
     @property
     def has_secret(self) -> bool:
-        """Whether it holds a key, or a password."""
+        """Whether the configuration holds a key or a password."""
         key = self.tls is not None and self.tls.key_pem is not None
         return key or (self.sasl is not None and bool(self.sasl.password.reveal()))
 
     @property
     def overheard(self) -> tuple[str, ...]:
-        """Hosts, other than this machine, that a password or a token is sent to so that whoever is on the way can
-        read it."""
+        """Hosts, except this machine, to which a password or token is sent in clear text."""
         if self.tls is not None or self.sasl is None or self.sasl.mechanism not in _TOLD_IN_CLEAR:
             return ()
         return tuple(each.host for each in self.bootstrap if not is_loopback(each.host))
@@ -113,14 +112,14 @@ def _source(static: Secret | None, file: str, program: tuple[str, ...], argument
     return TokenSource(static=static, file=file, command=(*program, *(each.reveal() for each in arguments)))
 
 
-def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of its fields, in their order
+def _rebuilt(*values: Any) -> KafkaConfig:  # noqa: ANN401  # the values of the fields, in order
     return KafkaConfig(**{each.name: value for each, value in zip(fields(KafkaConfig), values, strict=True)})
 
 
 def parse_bootstrap(text: str, *, protocol: str = "") -> tuple[Address, ...]:
-    """Addresses of brokers out of `host:9092,[::1]:9093`; the port may be left out, and a protocol of Kafka's may stand
-    before it (`SSL://host:9093`), if it is `protocol`, where that is given. Nothing is looked up: what cannot be an
-    address is refused here, by `BadKafkaConfig`, since a name server may take a minute to say so."""
+    """Parse broker addresses such as `host:9092,[::1]:9093`. The port may be left out. A Kafka protocol may precede the
+    host (`SSL://host:9093`); with `protocol` given, only `protocol` may. Looks up nothing. Raises `BadKafkaConfig` for
+    an impossible address, since a name server may take a minute for the same answer."""
     addresses = tuple(_parse_address(part.strip(), protocol) for part in text.split(",") if part.strip())
     if not addresses:
         raise BadKafkaConfig("no bootstrap servers given", hint="name one with --bootstrap host:9092")

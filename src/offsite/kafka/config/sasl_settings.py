@@ -43,7 +43,7 @@ _SOURCE_HINT = "set offsite.oauth.token.file or offsite.oauth.token.command"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """One login module of a JAAS line. `name` is the class without its package. Options hold secrets, so they are never
+    """One login module of a JAAS line. `name`: the class without package. Options hold secrets, so options are never
     printed."""
 
     name: str
@@ -54,7 +54,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The login module that a JAAS line names. Raises `BadKafkaConfig` without the text in it, which holds a
+    """Parse a JAAS line into a login module. Raises `BadKafkaConfig` without the text, because the text holds a
     password."""
     head = _HEAD.match(text)
     if head is None:
@@ -70,7 +70,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def read_sasl(settings: Settings) -> SaslConfig:
-    """The login that the `sasl.*` settings describe. Raises `BadKafkaConfig` with file and line."""
+    """Read the login out of the `sasl.*` settings. Raises `BadKafkaConfig` with file and line."""
     name = "sasl.mechanisms" if settings.has("sasl.mechanisms") else "sasl.mechanism"
     mechanism = settings.choice(name, MECHANISMS, "GSSAPI")
     if mechanism == "OAUTHBEARER":

@@ -1,4 +1,4 @@
-"""Settings by name, each remembering the file and line it came from, so that an error can point there."""
+"""Settings by name, with file and line of every setting, so that errors can point to the place."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Settings:
-    """Read-only. Of a name given twice the later one counts. Errors never hold a value unless asked to show it."""
+    """Read-only settings. The later of two settings of a name counts. Errors never hold a value unless asked to."""
 
     def __init__(self, source: str, properties: Iterable[Property]) -> None:
         self._source = source
         self._properties = {each.name: each for each in properties}
 
     def get(self, *names: str) -> str:
-        """The value under the first of these names that is set, or an empty text."""
+        """Return the value of the first of `names` that is set, or an empty text."""
         return next((self._properties[name].value.strip() for name in names if name in self._properties), "")
 
     def secret(self, *names: str) -> Secret | None:
@@ -47,14 +47,14 @@ class Settings:
         return min(number, _MAX_MS)
 
     def read_file(self, name: str) -> bytes:
-        """The content of the file that setting names."""
+        """Read the file named by the setting."""
         try:
             return Path(self.get(name)).read_bytes()
         except OSError as error:
             raise self.bad(name, f"cannot read {self.get(name)}: {error.strerror}") from error
 
     def parse(self, name: str, parse: Callable[[str], T]) -> T:
-        """The value of a setting, read by `parse`, whose `BadKafkaConfig` is told with file and line."""
+        """Parse the value of a setting by `parse`. Adds file and line to a `BadKafkaConfig` of `parse`."""
         try:
             return parse(self.get(name))
         except BadKafkaConfig as error:
@@ -66,6 +66,6 @@ class Settings:
         return BadKafkaConfig(f"{place}: {name}: {reason}", hint=hint or f"correct {name} in {self._source}")
 
     def unknown(self, known: Collection[str]) -> tuple[str, ...]:
-        """One line for each setting that is not among `known`."""
+        """Return one line per setting outside of `supported`."""
         strangers = (each for each in self._properties.values() if each.name not in known)
         return tuple(f"{self._source}:{each.line}: {each.name} is not used by offsite" for each in strangers)

@@ -1,5 +1,4 @@
-"""The `ssl.*` settings → `TlsConfig`. PEM only: Java's binary stores are refused with the command that converts
-them."""
+"""The `ssl.*` settings → `TlsConfig`. PEM only: Java's binary stores are refused with the command for a conversion."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _NO_HOSTNAME_CHECK = frozenset({"", "none"})
 
 
 def read_tls(settings: Settings) -> TlsConfig:
-    """The TLS configuration that the `ssl.*` settings describe. Raises `BadKafkaConfig` with file and line."""
+    """Read the TLS configuration out of the `ssl.*` settings. Raises `BadKafkaConfig` with file and line."""
     both = _pem_file(settings, "ssl.keystore.location")
     certificate = settings.get("ssl.keystore.certificate.chain", "ssl.certificate.pem")
     key = settings.get("ssl.keystore.key", "ssl.key.pem") or _pem_file(settings, "ssl.key.location")
@@ -70,7 +69,7 @@ def _convert(settings: Settings, name: str) -> str:
 
 
 def _blocks(pem: str, kind: str) -> str:
-    """The blocks of one PEM text whose label ends in `kind`: a Java PEM keystore holds the key and its chain."""
+    """The blocks of a PEM text with a label that ends in `kind`: a Java PEM keystore holds the key and the chain."""
     found, taking = list[str](), False
     for line in pem.splitlines():
         taking = taking or (line.startswith("-----BEGIN ") and line.rstrip("- ").endswith(kind))

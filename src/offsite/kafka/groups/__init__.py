@@ -1,1 +1,1 @@
-"""Consumer groups of a cluster: their coordinators, and what these are asked."""
+"""Consumer groups of a cluster: coordinators and requests."""

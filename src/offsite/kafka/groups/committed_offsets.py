@@ -1,6 +1,6 @@
-"""Consumer groups of a cluster: who they are, what they have committed, and the same put in place. Joins no group.
+"""Consumer groups of a cluster: list groups, read committed offsets, commit and delete offsets. Joins no group.
 
-Answers are per group: one that may not be read, or has members when it must have none, never spoils the others.
+Answers are per group: an unreadable group, or a group with unexpected members, never spoils the rest.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ FETCH_GROUPS_MAX = 100
 """Groups in one OffsetFetch request: with 1,000 partitions each the answer has some 2 MB."""
 STABLE_ATTEMPTS = 20
 STABLE_WAIT_S = 0.25
-"""Transactions that commit offsets take milliseconds. One of 5 s hangs: what was committed before it counts."""
+"""Transactions that commit offsets take milliseconds. A transaction of 5 s hangs: the offsets committed before
+count."""
 _UNSTABLE_OFFSET_COMMIT = 88
 _SHARE = "share"
 _CARRIED = {"", "classic", "consumer"}
-"""Kinds of groups that a restore brings back; brokers before 3.8 tell none, and have no others."""
+"""Kinds of groups that a restore brings back. Brokers before 3.8 tell no kind, and have no further kinds."""
 _HAS_MEMBERS = {22, 25, 27, 68, 82, 86, 113}
-"""How coordinators of all kinds say that a group is in use, or an offset of a topic it reads."""
+"""Codes by which coordinators of all kinds refuse a group in use, or an offset of a topic in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFailure:
-    """A group that was left as it was. `error` is the broker's name for it, `message` says it in words."""
+    """A group left unchanged. `error`: the broker's name for the error; `message`: the same in words."""
 
     group: str
     error: str
@@ -54,8 +55,8 @@ class GroupFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedGroups:
-    """Groups with what they have committed, and those whose offsets could not be read. `not_carried` are of kinds that
-    no restore brings back. `ask_again`: asks coordinators for groups by name; None where nobody is there to ask."""
+    """Groups with committed offsets, and groups with unreadable offsets. `not_carried`: groups of kinds that no restore
+    brings back. `ask_again` asks the coordinators for groups by name; None without a cluster to ask."""
 
     groups: GroupTable
     failed: tuple[GroupFailure, ...]
@@ -64,7 +65,8 @@ class FetchedGroups:
 
 
 class GroupClient:
-    """One cluster. Methods raise `KafkaUnavailable` when it does not answer, `Denied` when it may not."""
+    """Consumer groups of one cluster. Methods raise `KafkaUnavailable` when the cluster does not answer, `Denied` when
+    a right is missing."""
 
     def __init__(self, router: Router, *, clock: Clock | None = None) -> None:
         self._router = router
@@ -72,7 +74,7 @@ class GroupClient:
         self._coordinators = GroupCoordinators(router, self._clock)
 
     def list(self) -> Sequence[ListedGroup]:
-        """Every group that may be seen, sorted by name. Brokers that still load their groups are waited for."""
+        """List every visible group, sorted by name. Waits for brokers that still load groups."""
         backoff = Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
         while True:
             try:
@@ -83,12 +85,13 @@ class GroupClient:
                 backoff.wait(error)
 
     def offsets(self, groups: Iterable[ListedGroup]) -> FetchedGroups:
-        """What each of `groups` has committed, on whatever topics. Share groups commit no offsets and are left out
+        """Read the committed offsets of `groups`, on all topics. Share groups commit no offsets and are left out
         (KIP-932).
 
-        An offset that is committed in a transaction counts from that transaction's marker on, together with the records
-        that it wrote (KIP-447). The offset before it, restored beside those records, would have them made twice. So a
-        commit under way is waited for, and left out when it does not end.
+        An offset committed in a transaction counts from the transaction's marker on, together with the transaction's
+        records (KIP-447). With the previous offset, restored beside the records, the consumer would produce the records
+        again. So the method waits for a commit in progress, and leaves the commit out when the transaction does not
+        end.
         """
         chosen = tuple(groups)
         listed = {each.group: each for each in chosen if each.kind != _SHARE}
@@ -114,15 +117,15 @@ class GroupClient:
         )
 
     def commit(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
-        """Commit for each group what it holds; returns those that were refused. May be repeated.
+        """Commit the given offsets of every group. Returns refused groups. May be repeated.
 
-        A group with members is refused by its coordinator. One that does not exist is made, with these offsets.
+        The coordinator refuses a group with members. A missing group is created with the offsets.
         """
         answers = self._coordinators.ask(groups, lambda names: commit_offsets_request(groups[names[0]]), per_request=1)
         return _failures(answers, "committing offsets")
 
     def delete(self, groups: GroupTable) -> tuple[GroupFailure, ...]:
-        """Remove the commits of each group on the partitions it holds; returns those that were refused."""
+        """Remove every group's commits on the given partitions. Returns refused groups."""
         answers = self._coordinators.ask(groups, lambda names: delete_offsets_request(groups[names[0]]), per_request=1)
         return _failures(answers, "removing offsets")
 

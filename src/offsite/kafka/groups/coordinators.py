@@ -1,7 +1,8 @@
-"""Asking the coordinators of many groups at once: who coordinates whom, requests in parallel, repeated where it helps.
+"""Ask the coordinators of many groups at once: find the coordinators, send requests in parallel, repeat where a
+repetition helps.
 
-A coordinator answers the requests of one connection one after the other, and a commit waits for its replicas, so each
-coordinator is asked over several connections. One thread; requests are built when they are sent.
+A coordinator answers the requests of one connection in sequence, and a commit waits for replicas, so every coordinator
+is asked over several connections. Single-threaded; requests are built when sent.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from offsite.model.clock import Clock
 from offsite.model.errors import KafkaTimeout, KafkaUnavailable, OffsiteError
 
 LANES = 16
-"""Connections to one coordinator: a commit waits some 5 ms for its log, so this makes about 3,000 a second."""
+"""Connections to one coordinator: a commit waits some 5 ms for the log, so 16 connections make about 3,000 commits a
+second."""
 FIND_GROUPS_MAX = 1000
 """Groups in one FindCoordinator request: some 50 KB."""
 COORDINATOR_MAX_S = 60.0
-"""A coordinator that moves has loaded its groups, and a new cluster has made `__consumer_offsets`, well within this."""
+"""A moved coordinator has loaded the groups, and a new cluster has made `__consumer_offsets`, well within this time."""
 _TRY_AGAIN = frozenset({7, 14, 15, 16})  # timed out, loading, not available, moved
 
 Ask = Callable[[Sequence[str]], Request[Mapping[str, Answered]]]
 
 
 class GroupCoordinators:
-    """Remembers who coordinates which group until it is found wrong."""
+    """Remembers the coordinator of a group until a coordinator turns out wrong."""
 
     def __init__(self, router: Router, clock: Clock) -> None:
         self._router = router
@@ -40,11 +42,11 @@ class GroupCoordinators:
         self._nodes: dict[str, int] = {}
 
     def ask(self, groups: Iterable[str], request: Ask, *, per_request: int) -> dict[str, Answered]:
-        """Ask about all of `groups`, up to `per_request` of them at a time; each has an answer in the end.
+        """Ask about all `groups`, up to `per_request` at a time. Every group has an answer at the end.
 
-        Coordinators that load, move or do not answer are asked again, until there was no progress for
-        `COORDINATOR_MAX_S`: the groups keep the error code they were told last. Raises `KafkaUnavailable` when brokers
-        did not answer at all, `Denied`.
+        Coordinators that load, move or do not answer are asked again, until no progress was made for
+        `COORDINATOR_MAX_S`; the groups then keep the last error code. Raises `KafkaUnavailable` when brokers did not
+        answer at all, `Denied`.
         """
         answers: dict[str, Answered] = {}
         pending, backoff = list(dict.fromkeys(groups)), Backoff(self._clock, limit_s=COORDINATOR_MAX_S)
@@ -61,7 +63,8 @@ class GroupCoordinators:
     def _may_repeat(
         self, backoff: Backoff, failure: KafkaUnavailable | None, groups: Sequence[str], answers: Mapping[str, Answered]
     ) -> bool:
-        """Wait before another attempt; False when the time is up and all were told an error at least."""
+        """Wait before another attempt. Returns False when the time is used up and every group has at least an error
+        code."""
         for group in groups:
             self._nodes.pop(group, None)
         untold = next((group for group in groups if group not in answers), None)
@@ -79,7 +82,8 @@ class GroupCoordinators:
     def _round(
         self, groups: Sequence[str], request: Ask, per_request: int, answers: dict[str, Answered]
     ) -> KafkaUnavailable | None:
-        """Ask each once, and put what they say into `answers`; the error that ended the round early, if one did."""
+        """Ask about every group once, and add the results to `answers`. Returns the error that ended the round early,
+        or None."""
         try:
             answers |= self._find([group for group in groups if group not in self._nodes])
             asked = set(groups)
@@ -90,7 +94,7 @@ class GroupCoordinators:
         return None
 
     def _find(self, groups: Sequence[str]) -> dict[str, Answered]:
-        """Learn the coordinators of `groups`; returns the error codes of those that have none."""
+        """Learn the coordinators of `groups`. Returns the error codes of groups without a coordinator."""
         refused: dict[str, Answered] = {}
         for some in _split(groups, FIND_GROUPS_MAX):
             coordinators = find_coordinators(self._router, some)
@@ -118,7 +122,7 @@ class GroupCoordinators:
     def _lanes(
         self, stack: ExitStack, node_id: int, groups: Sequence[str], per_request: int
     ) -> list[tuple[Connection, list[Sequence[str]]]]:
-        """Connections to one broker, each with its share of the requests."""
+        """Connections to one broker, with a share of the requests per connection."""
         parts = list(_split(groups, per_request))
         count = min(LANES, len(parts))
         return [

@@ -1,7 +1,7 @@
-"""What is asked about consumer groups, in bytes: ListGroups, OffsetFetch, OffsetCommit, OffsetDelete.
+"""Requests about consumer groups in bytes: ListGroups, OffsetFetch, OffsetCommit, OffsetDelete.
 
-Many groups go into one OffsetFetch where brokers can (Kafka 3.0, KIP-709), else one goes into each. Leader epochs are
-read and never sent: on another cluster they would mean another history (KIP-1279).
+Many groups go into one OffsetFetch where brokers can (Kafka 3.0, KIP-709), else a single group. Leader epochs are read
+and never sent: on another cluster an epoch would mean another history (KIP-1279).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _STATES_VERSION, _TYPES_VERSION = 4, 5  # of ListGroups (KIP-518, KIP-848)
 _STABLE_VERSION = 7  # of OffsetFetch (KIP-447)
 _NO_GENERATION, _NO_MEMBER = -1, ""
 _ROW = struct.Struct(">iqiBhB")
-"""A row of an OffsetFetch answer whose metadata is empty (compact length 1), as nearly all are."""
+"""A row of an OffsetFetch answer with empty metadata (compact length 1), as nearly all rows are."""
 _EMPTY_TEXT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """A group as brokers list it. `kind` is classic, consumer, share or streams; empty from brokers that do not tell
-    (before 3.8), as is `state` (before 2.6)."""
+    """A group as brokers list it. `kind`: classic, consumer, share or streams; empty from brokers before 3.8. `state`:
+    empty from brokers before 2.6."""
 
     group: str
     kind: str
@@ -38,14 +38,14 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One group's part of an answer. `error_code` is the first that is not 0; `offsets` are those fetched."""
+    """A group's part of an answer. `error_code`: the first nonzero code; `offsets`: fetched offsets."""
 
     error_code: int
     offsets: tuple[TopicOffsets, ...] = ()
 
 
 def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup]]]:
-    """All groups that the asked broker coordinates, after an error code."""
+    """Request all groups of the asked coordinator, after an error code."""
     out = Encoder(flexible=True)
     if version >= _STATES_VERSION:
         out.array([], Encoder.string)
@@ -62,9 +62,9 @@ def list_groups_request(version: int) -> Request[tuple[int, Sequence[ListedGroup
 def fetch_offsets_request(
     groups: Sequence[str], *, stable: bool, version: int = MANY_GROUPS_VERSION
 ) -> Request[Mapping[str, Answered]]:
-    """All that these groups have committed; below `MANY_GROUPS_VERSION` only one can be asked about.
+    """Request all committed offsets of `groups`; below `MANY_GROUPS_VERSION` only a single group is possible.
 
-    `stable`: refuse what an open transaction is about to change (KIP-447), where the version can.
+    `stable`: refuse offsets that an open transaction is about to change (KIP-447), where the version can.
     """
     if version < MANY_GROUPS_VERSION:
         (group,) = groups
@@ -94,7 +94,7 @@ def _fetch_of_one(group: str, *, stable: bool, version: int) -> Request[Mapping[
 
 
 def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:
-    """Commit as a client without membership does: the broker refuses while the group has members."""
+    """Commit as a client without membership: the broker refuses while the group has members."""
     out = Encoder(flexible=True).string(group.group).i32(_NO_GENERATION).string(_NO_MEMBER).string(None)
     body = out.array(group.topics, _put_commits).end().done()
 
@@ -106,7 +106,7 @@ def commit_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered
 
 
 def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered]]:
-    """Forget what the group has committed for the partitions of `group`; their offsets do not matter."""
+    """Delete the group's committed offsets for the partitions of `group`; the offsets themselves do not matter."""
 
     def put_topic(out: Encoder, topic: TopicOffsets) -> None:
         out.string(topic.topic).array(topic.partitions, Encoder.i32)
@@ -116,7 +116,7 @@ def delete_offsets_request(group: GroupOffsets) -> Request[Mapping[str, Answered
     def parse(answer: Decoder) -> Mapping[str, Answered]:
         code = answer.i16()
         answer.i32()  # throttle time
-        errors = answer.array(_topic_errors)  # there, though empty, also where the whole group is refused
+        errors = answer.array(_topic_errors)  # present, though empty, even for a refused group
         return {group.group: Answered(error_code=code or _first_error(errors))}
 
     return Request(api=Api.OFFSET_DELETE, version=_DELETE_VERSION, body=body, parse=parse)

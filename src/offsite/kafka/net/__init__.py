@@ -1,1 +1,1 @@
-"""Connections to brokers: sockets, TLS, logins, which broker to ask, and waiting between attempts."""
+"""Connections to brokers: sockets, TLS, logins, routing, and waits between attempts."""

@@ -1,7 +1,7 @@
-"""Waits until a log goes on: one Fetch that the leader holds back for as long as it has nothing (`fetch.max.wait.ms`).
+"""Wait until a log grows: one Fetch that the leader holds back while the log has nothing new (`fetch.max.wait.ms`).
 
-That costs the broker nothing and answers within a millisecond, where asking for the end again and again does neither.
-What is answered proves nothing and is not used: whoever waited reads the log as ever.
+The wait costs the broker nothing and ends within a millisecond of new data; repeated requests for the end do neither.
+The answer proves nothing and is not used: the caller reads the log as usual.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from offsite.log.range import TopicPartition
 from offsite.model.errors import KafkaProtocolError
 
 _ONE_BATCH = 1
-"""Bytes: a broker gives one batch whole, however little is asked for (KIP-74)."""
+"""Bytes: a broker returns one batch whole, however few bytes are asked for (KIP-74)."""
 
 
 def await_data(router: Router, where: TopicPartition, offset: int, *, max_wait_ms: int) -> bool:
-    """Return True when the leader has something at `offset`, committed or not, and False when it had nothing for
-    `max_wait_ms`. Raises `LeaderUnavailable`, `NoSuchTopic`, `KafkaUnreachable`, `KafkaTimeout`, `Denied`, and
-    `SourceTruncated` where the log no longer has the offset."""
+    """Return True when the leader has data at `offset`, committed or not, and False after `max_wait_ms` without data.
+    Raises `LeaderUnavailable`, `NoSuchTopic`, `KafkaUnreachable`, `KafkaTimeout`, `Denied`, and `SourceTruncated` where
+    the log no longer has the offset."""
     query = FetchQuery(offset=offset, max_bytes=_ONE_BATCH, max_wait_ms=max_wait_ms, min_bytes=1)
     format_ = FetchFormat(where, topic_id=None, rack_id="")
     try:

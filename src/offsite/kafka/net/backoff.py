@@ -9,10 +9,10 @@ from offsite.model.errors import OffsiteError
 from offsite.model.journal import decided
 from offsite.model.waits import Wait
 
-# A rolling restart of a large cluster leaves a partition without leader for well under this; beyond it a person must
+# A rolling restart of a large cluster leaves a partition without leader for well under 120 s; beyond, a person must
 # look.
 LEADERLESS_MAX_S = 120.0
-# A broker that just started may not know its topics yet: absence counts only after this.
+# A broker that has just started may not know its topics yet: absence counts only after 5 s.
 MISSING_TOPIC_MAX_S = 5.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
@@ -20,7 +20,7 @@ _MAX_DOUBLINGS = 6
 
 
 class Backoff:
-    """Allows attempts for `limit_s` after the first failure that follows its making or a `reset()`."""
+    """Allows attempts for `limit_s` after the first failure since construction or the last `reset()`."""
 
     def __init__(self, clock: Clock, *, limit_s: float = LEADERLESS_MAX_S) -> None:
         self._clock = clock
@@ -28,12 +28,13 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Tell of progress: the next failure is a first one."""
+        """Note progress: the next failure is a first failure."""
         self._attempts = 0
         self._deadline_s: float | None = None
 
     def wait(self, error: OffsiteError) -> None:
-        """Sleep before another attempt, or raise `error` when the time is used up. Both are lines of the journal."""
+        """Sleep before another attempt, or raise `error` when the time is used up. Both write a line into the
+        journal."""
         now_s = self._clock.monotonic_s()
         if self._deadline_s is None:
             self._deadline_s = now_s + self._limit_s

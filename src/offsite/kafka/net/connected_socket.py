@@ -1,6 +1,6 @@
-"""A socket that is connected to a broker, behind TLS where that is wanted, and tuned for large answers.
+"""A socket connected to a broker, with TLS where configured, and tuned for large answers.
 
-TLS goes from PEM texts to an `ssl.SSLSocket`; `ssl` is imported only when it is asked for.
+TLS leads from PEM texts to an `ssl.SSLSocket`; `ssl` is imported only where TLS is asked for.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     import ssl
 
 
-CONNECT_TIMEOUT_S = 10.0  # a broker that needs longer to accept is as good as down; the router tries another
-SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel clamps it to its own limit; more lets the broker run ahead of us
+CONNECT_TIMEOUT_S = 10.0  # a broker slower to accept is as good as down; the router tries another
+SOCKET_BUFFER_BYTES = 4 * MIB  # the kernel caps the size; a larger buffer lets the broker run ahead
 KEEPALIVE_IDLE_S = 60  # load balancers drop silent connections after minutes
 TIMEOUT_HINT = "check the network, or raise request.timeout.ms"
 
 
 def connected_socket(config: KafkaConfig, address: Address) -> socket.socket:
-    """A socket that is connected to `address`, and behind TLS where `config` asks for it. Raises `KafkaUnreachable`,
-    `KafkaTimeout`, `BadKafkaConfig`; nothing is left open."""
+    """Connect to `address`, with TLS where `config` asks for TLS. Raises `KafkaUnreachable`, `KafkaTimeout`,
+    `BadKafkaConfig`; leaves nothing open after an error."""
     try:
         sock = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
     except socket.gaierror as error:
         raise KafkaUnreachable(f"no such host: {address.host}", hint="check --bootstrap") from error
     except TimeoutError as error:
         raise KafkaTimeout(f"{address} did not accept a connection", hint=TIMEOUT_HINT) from error
-    except (ValueError, OverflowError) as error:  # a name or a port that brokers told and nobody can have
+    except (ValueError, OverflowError) as error:  # an impossible name or port told by brokers
         raise KafkaUnreachable(f"no such address: {address}", hint="check advertised.listeners") from error
     except OSError as error:
         raise KafkaUnreachable(
@@ -66,8 +66,8 @@ def _tune(sock: socket.socket) -> None:
 
 
 def wrap_tls(plain: socket.socket, tls: TlsConfig, address: Address) -> ssl.SSLSocket:
-    """Handshake over a connected socket. Raises `KafkaAuthenticationFailed` when a certificate is not accepted and
-    `KafkaUnreachable` when the other side does not speak TLS; timeouts pass as `TimeoutError`."""
+    """Do the TLS handshake over a connected socket. Raises `KafkaAuthenticationFailed` when a certificate is not
+    accepted and `KafkaUnreachable` when the broker does not speak TLS. Timeouts pass as `TimeoutError`."""
     import ssl
 
     context = _context(tls)
@@ -85,13 +85,13 @@ def wrap_tls(plain: socket.socket, tls: TlsConfig, address: Address) -> ssl.SSLS
         ) from error
 
 
-@lru_cache(maxsize=8)  # one per cluster of a process; building one reads the whole trust store
+@lru_cache(maxsize=8)  # one per cluster of a process; a new context reads the whole trust store
 def _context(tls: TlsConfig) -> ssl.SSLContext:
     import ssl
 
     context = ssl.create_default_context(cadata=tls.ca_pem or None)
     context.check_hostname = tls.check_hostname
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the platform's own least one is
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the platform's own minimum
     # Trust anchors of Kafka users are often leaf or intermediate certificates, as Java accepts them.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
@@ -101,7 +101,8 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def _load_identity(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    """`load_cert_chain` takes paths only, so the texts pass through a private file that is gone right after."""
+    """Load the client certificate. `load_cert_chain` takes paths only, so the texts pass through a private file,
+    deleted right after."""
     key = tls.key_pem.reveal() if tls.key_pem else ""
     password = tls.key_password.reveal() if tls.key_password else ""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # mode 0600

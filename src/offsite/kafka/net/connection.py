@@ -1,9 +1,8 @@
 """One blocking connection to one broker: TCP, TLS, SASL, framing. Knows no partitions and never retries.
 
-Requests may be pipelined: each `send` is answered by one `receive`, in order. After any error the connection is closed
-and must be thrown away (`usable` is false); an answer that was lost with it is the caller's to think about. An answer
-that fits no request of ours (correlation id), is shorter or longer than its schema, or cannot be read is an error of
-the connection as well: what comes behind it would be no better.
+Requests may be pipelined: every `send` is answered by one `receive`, in order. After any error the connection is closed
+and must be discarded (`usable` is false); the caller handles a lost answer. An answer with a wrong correlation id, of a
+wrong length, or with unreadable content is an error of the connection too: later answers would be no better.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
 PROGRESS_BYTES = 1 * MIB
-"""An answer has `request.timeout.ms` from the first look for it until it is whole, and as much again for each of these
-many bytes that came: a slow line is no dead broker, a byte now and then is."""
-_TIMEOUT_SLACK = 0.1  # a socket's own timeout may be off by so much of it: setting it anew is a system call
+"""An answer must be whole `request.timeout.ms` after the first look. Every further `PROGRESS_BYTES` received extend the
+time by as much: a slow line is no dead broker, a byte now and then is."""
+_TIMEOUT_SLACK = 0.1  # accepted relative error of a socket's timeout: a new timeout costs a system call
 _SIZE = struct.Struct(">i")
 _CORRELATION_BYTES = 4
 _MAX_CORRELATION = 2**31
@@ -44,14 +43,15 @@ _MIN_RESPONSE_BYTES = 4
 _TLS_ALERT = b"\x15\x03"  # a TLS listener answers a plaintext client with an alert record
 _SMALL_RESPONSE_BYTES = 64 * KIB
 MAX_GREETING_BYTES = 1 * MIB
-"""The largest answer taken from somebody who may be anybody: versions of a hundred APIs take 600 bytes, a round of a
-SASL mechanism some kilobytes."""
+"""The largest answer taken before authentication: versions of a hundred APIs take 600 bytes, a round of a SASL
+mechanism some kilobytes."""
 MAX_ANSWER_BYTES = 64 * MIB
-"""The largest answer taken but for records: metadata of a million partitions. As objects it takes ten times as much."""
+"""The largest answer taken except records: metadata of a million partitions. As objects the answer takes ten times as
+much memory."""
 
 
 class Connection:
-    """A connection to one broker, made by `Connection.open`. Not for use by several threads at once."""
+    """A connection to one broker, made by `Connection.open`. Not thread-safe."""
 
     def __init__(self, sock: socket.socket | ssl.SSLSocket, config: KafkaConfig, address: Address) -> None:
         self.address = address
@@ -73,7 +73,7 @@ class Connection:
     @classmethod
     def open(cls, config: KafkaConfig, address: Address) -> Self:
         """Connect, shake hands, authenticate. Raises `KafkaUnreachable`, `KafkaTimeout`, `KafkaAuthenticationFailed` or
-        `BadKafkaConfig`; nothing is left open."""
+        `BadKafkaConfig`; leaves nothing open after an error."""
         with Wait(lambda: f"{address} has not accepted a connection", since_s=monotonic()):
             sock = connected_socket(config, address)
         connection = cls(sock, config, address)
@@ -87,12 +87,12 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not yet answered."""
+        """Number of requests sent and not yet answered."""
         return len(self._unanswered)
 
     @property
     def stale(self) -> bool:
-        """Whether the broker has closed an idle connection (or spoken unasked), seen without blocking."""
+        """Whether the broker has closed an idle connection (or sent something unasked). Does not block."""
         if len(self._ahead):
             return True
         try:
@@ -105,22 +105,22 @@ class Connection:
                 self._set_timeout(self._timeout_s)
 
     def call(self, request: Request[T]) -> T:
-        """Send one request and read its answer. Errors as for `send` and `receive`."""
+        """Send one request and read the answer. Errors as for `send` and `receive`."""
         self.post(request)
         return self.collect(request)
 
     def post(self, request: Request[T]) -> None:
-        """The first half of `call`, for asking several brokers at the same time."""
+        """Send the request of a `call`: the first half, to ask several brokers at the same time."""
         self.check_version(request.api, request.version)
         self.send(request.api, request.version, [request.body], flexible=request.flexible)
 
     def collect(self, request: Request[T]) -> T:
-        """The second half of `call`: requests are answered in the order they were posted."""
+        """Read the answer of a `call`: the second half. Answers come in the order of the posted requests."""
         return self._parse(request, self.receive())
 
     def send(self, api: int, version: int, parts: Sequence[Buffer], *, flexible: bool = False) -> None:
-        """Send a request whose body is `parts` back to back, without joining them. The parts may be reused on
-        return."""
+        """Send a request with the body `parts` back to back, without a join. The caller may reuse the parts
+        afterwards."""
         self._correlation = (self._correlation + 1) % _MAX_CORRELATION
         header = request_header(api, version, self._correlation, self._client_id, flexible=flexible)
         size = len(header) + sum(map(len, parts))
@@ -132,8 +132,9 @@ class Connection:
             raise self._lost(error) from error
 
     def receive(self, buffer: ReceiveBuffer | None = None) -> memoryview:
-        """The next answer, after its correlation id, in `buffer` (or one of the connection's own), valid until it is
-        used again. Raises `KafkaTimeout` (see `PROGRESS_BYTES`), `KafkaUnreachable`, `KafkaProtocolError`."""
+        """Return the next answer behind the correlation id, in `buffer` (or in the connection's own), valid until the
+        next use of the buffer. Raises `KafkaTimeout` (see `PROGRESS_BYTES`), `KafkaUnreachable`,
+        `KafkaProtocolError`."""
         began_s = monotonic()
         with Wait(self._silence, since_s=began_s):
             try:
@@ -148,8 +149,8 @@ class Connection:
             return view
 
     def highest_version(self, api: int, lowest: int, highest: int) -> int:
-        """The highest version of `api` within `[lowest, highest]` that the broker has. Raises `KafkaTooOld`, or
-        `KafkaProtocolError` for a broker that dropped those versions."""
+        """Return the highest version of `api` within `[lowest, highest]` on the broker. Raises `KafkaTooOld`, or
+        `KafkaProtocolError` for a broker that dropped the versions."""
         floor, ceiling = self._versions.get(api, (0, -1))
         version = min(ceiling, highest)
         if version < max(floor, lowest):
@@ -161,7 +162,8 @@ class Connection:
         return floor <= version <= ceiling
 
     def check_version(self, api: int, version: int) -> None:
-        """Raise as `highest_version` does unless the broker has that version; before the greeting nothing is known."""
+        """Check that the broker has the version. Raises as `highest_version` does. Before the greeting the check
+        passes, because no versions are known."""
         if self._versions:
             self.highest_version(api, version, version)
 
@@ -198,7 +200,8 @@ class Connection:
         return buffer.taken(size)
 
     def _receive_exactly(self, view: memoryview, deadline_s: float, arrived: int = 0) -> float:
-        """Returns the deadline, which progress moves; so much of the same answer has arrived before."""
+        """Fill `view` and return the deadline, extended by progress. `arrived`: bytes of the same answer received
+        before."""
         receive, ahead, size = self._sock.recv_into, self._ahead, len(view)
         position, progress = ahead.take_into(view), PROGRESS_BYTES - arrived % PROGRESS_BYTES
         while position < size:
@@ -213,7 +216,7 @@ class Connection:
         return deadline_s
 
     def _allow(self, left_s: float) -> None:
-        """The next call of the socket may take so long, more or less."""
+        """Let the next socket call take about `left_s` seconds."""
         if left_s <= 0:
             raise TimeoutError
         if abs(left_s - self._set_s) > _TIMEOUT_SLACK * min(left_s, self._set_s):

@@ -1,7 +1,7 @@
 """Connections kept open between calls and between Spark tasks of one worker process.
 
-A connection goes back only when it is clean: usable and with nothing in flight. A forked child starts with an empty
-pool, because a socket shared with the parent would mix their answers.
+A connection returns to the pool only when clean: usable and with nothing in flight. A forked child starts with an empty
+pool, because a socket shared with the parent would mix up answers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from offsite.kafka.net.connection import Connection
 
 _Key = tuple[KafkaConfig, Address]
 
-IDLE_MAX = 4  # per broker: as many as one process has use for at the same time
+IDLE_MAX = 4  # per broker: as many as a process uses at the same time
 
 
 class ConnectionPool:
-    """Thread-safe; a leased connection belongs to one thread until it is given back."""
+    """Thread-safe. A leased connection belongs to one thread until the lease ends."""
 
     def __init__(self) -> None:
         self._idle: dict[_Key, list[Connection]] = {}
@@ -29,7 +29,7 @@ class ConnectionPool:
 
     @contextmanager
     def lease(self, config: KafkaConfig, address: Address) -> Iterator[Connection]:
-        """An open connection to `address`, for this block. Raises what `Connection.open` raises."""
+        """An open connection to `address`, for the block. Raises the errors of `Connection.open`."""
         connection = self._take((config, address)) or Connection.open(config, address)
         try:
             yield connection
@@ -37,7 +37,7 @@ class ConnectionPool:
             self._give_back((config, address), connection)
 
     def close(self) -> None:
-        """Close what is idle; leased connections close when they come back to a full pool or break."""
+        """Close idle connections. Leased connections close when returned to a full pool, or when broken."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for connections in idle.values():

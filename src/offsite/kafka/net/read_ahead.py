@@ -1,4 +1,4 @@
-"""What a socket gave beyond what was asked for: answers are small and many, and one system call takes in several."""
+"""Bytes received beyond the request: answers are small and many, and one system call receives several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AHEAD_BYTES = 64 * KIB
 
 
 class ReadAhead:
-    """Bytes that have come, in the order in which they came, until they are taken."""
+    """Received bytes, in order of arrival, until taken."""
 
     __slots__ = ("_end", "_start", "_view")
 
@@ -22,12 +22,12 @@ class ReadAhead:
         return self._end - self._start
 
     def fill(self, receive: Callable[[memoryview], int]) -> int:
-        """Take in what `receive` puts into memory, when all is taken that came before; returns its size."""
+        """Take in the bytes that `receive` writes into memory, after all earlier bytes were taken. Returns the size."""
         self._start, self._end = 0, receive(self._view)
         return self._end
 
     def take_into(self, view: memoryview) -> int:
-        """Move what has come into `view`, as much as fits; returns how much that is."""
+        """Move received bytes into `view`, as many as fit. Returns the number of bytes."""
         count = min(len(view), self._end - self._start)
         view[:count] = self._view[self._start : self._start + count]
         self._start += count

@@ -1,7 +1,7 @@
-"""Which broker to ask: leaders of partitions, brokers by id, kept until someone finds them wrong.
+"""Find the broker to ask: leaders of partitions and brokers by id, kept until found wrong.
 
-A router raises what is worth a retry (`KafkaUnavailable`), and its caller decides with a `Backoff`. It repeats nothing
-itself but a question that any broker can answer, when the connection breaks or the answer cannot be read.
+A router raises errors worth a retry (`KafkaUnavailable`), and the caller decides with a `Backoff`. The router repeats
+only questions that any broker can answer, when the connection breaks or the answer is unreadable.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from offsite.model.journal import decided
 T = TypeVar("T")
 
 GIVEN_UP_FOR_S = 2 * THROTTLED_MAX_S
-"""How long `GivenUp` remembers: longer than any other partition of the same run may be waited for, not for ever."""
+"""How long `SilentPartitions` remembers: longer than any wait for another partition of the same run, and not for
+ever."""
 
 
 class GivenUp:
-    """The partitions that a process has just waited for in vain: its next ranges of them need not each wait as long.
+    """Partitions for which a process has just waited in vain. Later ranges of the same partition need not wait as long.
 
     Times are seconds of one monotonic clock.
     """
@@ -52,7 +53,7 @@ class GivenUp:
         self._since_s[key] = now_s
 
     def discard(self, key: TopicPartition) -> None:
-        """Forget a partition that was heard of again."""
+        """Forget a partition that answered again."""
         self._since_s.pop(key, None)
 
     def holds(self, key: TopicPartition, now_s: float) -> bool:
@@ -61,7 +62,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Who leads a partition, since which leader epoch, and of which topic incarnation."""
+    """The leader of a partition, with the leader epoch and the topic incarnation."""
 
     node_id: int
     address: Address
@@ -70,7 +71,7 @@ class Leader:
 
 
 class Router:
-    """One cluster as one process sees it."""
+    """One cluster as seen by one process."""
 
     def __init__(self, config: KafkaConfig, *, pool: ConnectionPool = shared_pool) -> None:
         self.config = config
@@ -79,11 +80,11 @@ class Router:
         self._leaders: dict[TopicPartition, Leader] = {}
         self.given_up = GivenUp()
         self.sick = GivenUp()
-        """Those whose leader was asked for their bounds in vain: a run that follows asks again in every round."""
+        """Partitions whose leader did not tell bounds: a following run asks again in every round."""
 
     def metadata(self, topics: Sequence[str] | None, *, operations: bool = False) -> ClusterMetadata:
-        """Fresh metadata from any broker, kept for `leader`. None asks for all topics. Raises `KafkaUnavailable`,
-        `Denied`."""
+        """Fetch metadata from any broker, and keep the leaders for `leader`. None asks for all topics. Raises
+        `KafkaUnavailable`, `Denied`."""
 
         def ask(connection: Connection) -> ClusterMetadata:
             version = connection.highest_version(Api.METADATA, LOWEST_VERSION, HIGHEST_VERSION)
@@ -94,7 +95,7 @@ class Router:
         return metadata
 
     def leader(self, topic_partition: TopicPartition) -> Leader:
-        """The leader, from memory or from the cluster. Raises `LeaderUnavailable` or `NoSuchTopic`."""
+        """Return the leader, from memory or from the cluster. Raises `LeaderUnavailable` or `NoSuchTopic`."""
         known = self._leaders.get(topic_partition)
         if known is None:
             self._check_exists(topic_partition, self.metadata([topic_partition.topic]))
@@ -104,11 +105,11 @@ class Router:
         return known
 
     def known_leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """The leader as the last metadata told it; asks nobody."""
+        """Return the leader of the last metadata. Asks no broker."""
         return self._leaders.get(topic_partition)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Mapping[int, list[TopicPartition]]:
-        """Leader's node id → its share of `partitions`; at most one request for metadata, however many there are.
+        """Leader's node id → share of `partitions`. Sends at most one metadata request, however many partitions.
 
         Raises `LeaderUnavailable`, `NoSuchTopic`.
         """
@@ -121,7 +122,7 @@ class Router:
         return shares
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The leader was found wrong: ask the cluster next time."""
+        """Drop a leader found wrong: the next lookup asks the cluster."""
         self._leaders.pop(topic_partition, None)
 
     @contextmanager
@@ -131,7 +132,7 @@ class Router:
 
     @contextmanager
     def lease_broker(self, node_id: int) -> Iterator[Connection]:
-        """A connection to that broker. Raises `LeaderUnavailable` when the metadata does not know it."""
+        """A connection to the broker. Raises `LeaderUnavailable` when the metadata lacks the broker."""
         if node_id not in self._brokers:
             self.metadata([])
         address = self._brokers.get(node_id)
@@ -141,7 +142,7 @@ class Router:
             yield connection
 
     def call_each(self, requests: Mapping[int, Request[T]]) -> Mapping[int, T]:
-        """Ask several brokers, by node id, at the same time: as slow as the slowest of them, not as their sum."""
+        """Ask several brokers, by node id, at the same time: as slow as the slowest broker, not as the sum."""
         with ExitStack() as stack:
             connections = {node_id: stack.enter_context(self.lease_broker(node_id)) for node_id in requests}
             for node_id, request in requests.items():
@@ -150,16 +151,16 @@ class Router:
 
     @contextmanager
     def lease_any(self) -> Iterator[Connection]:
-        """A connection to any broker that answers, each tried once. Raises the last one's error."""
+        """A connection to any answering broker, with one attempt per broker. Raises the last error."""
         with ExitStack() as stack:
             yield self._enter_first(stack)
 
     def call(self, request: Request[T]) -> T:
-        """Ask any broker what may be asked twice."""
+        """Send a repeatable request to any broker."""
         return self._ask_any(lambda connection: connection.call(request))
 
     def _ask_any(self, ask: Callable[[Connection], T]) -> T:
-        """Each broker at most twice, one that is slow only once. Raises the last one's error."""
+        """Ask brokers until one answers: every broker at most twice, a slow broker only once. Raises the last error."""
         error: KafkaUnavailable = KafkaUnreachable("no broker is known")
         candidates, slow = self._candidates(), set[Address]()
         for address in [*candidates, *candidates]:
@@ -188,7 +189,7 @@ class Router:
         raise error
 
     def _candidates(self) -> list[Address]:
-        """Brokers met so far in random order, then the bootstrap addresses."""
+        """Known brokers in random order, then the bootstrap addresses."""
         known = list(dict.fromkeys(self._brokers.values()))
         random.shuffle(known)
         return list(dict.fromkeys([*known, *self.config.bootstrap]))
@@ -219,16 +220,16 @@ class Router:
 
 
 RACK_VARIABLE = "OFFSITE_CLIENT_RACK"
-"""Environment variable of an executor: its rack, as brokers call theirs (`broker.rack`). It wins over `client.rack`."""
+"""Environment variable of an executor: its rack, named as in `broker.rack`. The variable wins over `client.rack`."""
 
 _routers: dict[tuple[int, KafkaConfig], Router] = {}
 
 
 def shared_router(config: KafkaConfig) -> Router:
-    """This process's router for that cluster, so that tasks of a reused Spark worker need no new metadata.
+    """Return the process's router for the cluster, so that tasks of a reused Spark worker need no new metadata.
 
-    Keyed by process id: a forked child makes its own. Where the machine says which rack it stands in, that one is asked
-    for: executors of a cluster stand in several, and the settings they get are of one.
+    Keyed by process id: a forked child makes a new router. Where the environment names the machine's rack, the router
+    asks for the rack: executors stand in several racks, and the settings name only one.
     """
     config = replace(config, rack_id=os.environ.get(RACK_VARIABLE) or config.rack_id)
     return _routers.setdefault((os.getpid(), config), Router(config))

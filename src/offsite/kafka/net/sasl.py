@@ -1,11 +1,10 @@
-"""Logins over a connection: the SASL handshake, the rounds of a mechanism, and what goes into them.
+"""Logins over a connection: the SASL handshake, the rounds of a mechanism, and the credentials.
 
-The mechanisms themselves are kafka-python's. Two things are ours. A SCRAM challenge is checked before it is answered,
-because a broker that is not the one it seems to be would ask for few iterations, to find the password from our proof by
-guessing, or for so many that we never come back. And an OAUTHBEARER token is asked from its source for each new
-connection, and never kept.
-Source: KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol); RFC 5802, RFC 7677 (at least
-4,096 iterations; Kafka lets nobody set fewer).
+The mechanisms are kafka-python's. Two parts are offsite's own. A SCRAM challenge is checked before the answer: a false
+broker could ask for few iterations, to find the password from the proof by guessing, or for so many iterations that the
+client never returns. An OAUTHBEARER token is read from the source for every new connection, and never kept. Source:
+KIP-43, KIP-84, KIP-255, KIP-152 (SaslAuthenticate inside the Kafka protocol); RFC 5802, RFC 7677 (at least 4,096
+iterations; Kafka allows no fewer).
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class _Round:
 
 
 def authenticate(sasl: SaslConfig, call: Call) -> None:
-    """Prove who we are through `call`, one request after the other. Raises `KafkaAuthenticationFailed` when the broker
-    does not believe it, `BadKafkaConfig` when it does not know the mechanism."""
+    """Log in through `call`, one request after another. Raises `KafkaAuthenticationFailed` when the broker refuses the
+    login, `BadKafkaConfig` when the broker lacks the mechanism."""
     if sasl.mechanism not in MECHANISMS:
         raise BadKafkaConfig(
             f"SASL mechanism {sasl.mechanism!r} is not supported", hint=f"one of {', '.join(MECHANISMS)}"
@@ -130,7 +129,7 @@ def _refused(
 
 
 def check_challenge(sent: bytes, answer: bytes) -> None:
-    """Check the server-first-message that answers our client-first-message. Raises `ValueError` that says why not."""
+    """Check the server-first-message against our client-first-message. Raises `ValueError` with the reason."""
     fields = dict(pair.partition(b"=")[::2] for pair in answer.split(b","))
     ours, whole = sent.rpartition(b",r=")[2], fields.get(b"r", b"")
     if not whole.startswith(ours) or len(whole) <= len(ours):
@@ -145,7 +144,7 @@ def check_challenge(sent: bytes, answer: bytes) -> None:
 
 
 def read_token(source: TokenSource) -> str:
-    """The token now. Raises `KafkaAuthenticationFailed`; the message never holds the command's output."""
+    """Read the token now. Raises `KafkaAuthenticationFailed`; the message never holds the command's output."""
     if source.static is not None:
         return source.static.reveal()
     token = _read_file(source.file) if source.file else _run(source.command)

@@ -1,7 +1,7 @@
-"""What a task has waited for in vain: it need not wait as long for each partition of the same.
+"""Failed waits of a task: the task need not wait as long for every further partition of the same leader.
 
-Connections that fail or time out are about a broker, and so about all that it leads. What a broker answers may be about
-one partition, one topic or one disk of it: that counts for the partitions of the same topic only.
+A failed or timed-out connection concerns a broker, and so all partitions that the broker leads. A broker's answer may
+concern one partition, one topic or one disk, and counts only for partitions of the same topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsite.model.errors import (
 )
 
 SILENT_MAX = 2
-"""Partitions that may each end in minutes of waiting for the same, in one task."""
+"""Partitions of one task that may end in minutes of waiting for the same leader."""
 _NO_ANSWER = (KafkaTimeout, KafkaUnreachable)
 _NO_LEADER = -1
 _ANY_TOPIC = ""
@@ -29,7 +29,8 @@ _HINT = "run the same command again"
 
 
 class SilentLeaders:
-    """Partitions that have no leader count as those of one. Where one ends well, counting begins anew."""
+    """Counts failed waits per leader. Partitions without a leader count as partitions of one leader. A success starts
+    the count again."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -39,7 +40,7 @@ class SilentLeaders:
         self._last = ""
 
     def note(self, partition: TopicPartition, error: OffsiteError | None) -> None:
-        """A partition has ended, with that error or well."""
+        """Record the end of a partition, with `error` or well."""
         if error is None:
             self._store_waits, self._is_cluster_away = 0, False
             if self._waits:
@@ -54,7 +55,7 @@ class SilentLeaders:
             self._last = error.message
 
     def refusal(self, partition: TopicPartition) -> OffsiteError | None:
-        """Why that partition is not tried; None where nothing says that it would be waiting in vain once more."""
+        """Return the error for a partition not worth a try; None where nothing predicts another wait in vain."""
         if self._store_waits >= SILENT_MAX:
             why = f"the store did not answer for {SILENT_MAX} partitions before it"
             return StoreUnavailable(f"{partition} was not tried: {why}", hint=_HINT)
@@ -75,5 +76,5 @@ class SilentLeaders:
         except KafkaUnavailable:
             pass
         except OffsiteError:
-            return _NO_LEADER - 1  # what it is, the partition's own turn tells
+            return _NO_LEADER - 1  # the partition's own attempt tells the error
         return _NO_LEADER

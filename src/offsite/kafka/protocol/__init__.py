@@ -1,1 +1,1 @@
-"""Kafka's APIs as bytes: a request, its answer, and the codes of errors. One file per API; no I/O but by a router."""
+"""Kafka's APIs as bytes: requests, answers and error codes. One file per API; I/O only through a router."""

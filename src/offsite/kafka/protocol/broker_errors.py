@@ -108,7 +108,7 @@ _NAMES = {
     113: "STALE_MEMBER_EPOCH",
 }
 
-# Another broker, or the same one a little later, may answer: ask for the metadata again.
+# Another broker, or the same broker a little later, may answer: ask for the metadata again.
 _LEADER_MOVES = frozenset({5, 6, 8, 9, 13, 19, 20, 56, 74, 75, 78})
 # The same broker may answer a little later.
 _TRY_AGAIN = frozenset({7, 14, 15, 16, 41, 51, 89})
@@ -124,10 +124,10 @@ def error_name(code: int) -> str:
 
 
 def broker_error(code: int, context: str, *, detail: str = "") -> OffsiteError:
-    """The error for a broker's `code` met while doing `context` (words, without secrets). `detail`: the broker's
+    """Return the error for a broker's `code` met while doing `context` (words, without secrets). `detail`: the broker's
     message.
 
-    `LeaderUnavailable` and `KafkaTimeout` are worth a retry with fresh metadata; everything else is final.
+    `LeaderUnavailable` and `KafkaTimeout` are worth a retry with fresh metadata; every other error is final.
     """
     message = f"{context}: {error_name(code)}" + (f" ({detail})" if detail else "")
     if code in _LEADER_MOVES:

@@ -1,8 +1,7 @@
-"""Reading and setting what a cluster holds beside topics and groups: access rules, limits of clients, SCRAM users.
+"""Read and set cluster contents besides topics and groups: access rules, client quotas, SCRAM users.
 
-Access rules: the DescribeAcls and CreateAcls APIs (KIP-140; patterns: KIP-290). Limits: DescribeClientQuotas and
-AlterClientQuotas (KIP-546). Users who log in by SCRAM: DescribeUserScramCredentials (KIP-554), by which brokers tell no
-salts and no keys.
+Access rules: the DescribeAcls and CreateAcls APIs (KIP-140; patterns: KIP-290). Quotas: DescribeClientQuotas and
+AlterClientQuotas (KIP-546). SCRAM users: DescribeUserScramCredentials (KIP-554); brokers tell neither salts nor keys.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ _SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 def describe_acls_request() -> Request[tuple[Acl, ...]]:
-    """All rules, sorted. Raises `NoAuthorizer`, `KafkaNotAuthorized`."""
+    """Request all rules, sorted. Raises `NoAuthorizer`, `KafkaNotAuthorized`."""
     body = Encoder().i8(_ANY).string(None).i8(_ANY).string(None).string(None).i8(_ANY).i8(_ANY).done()
     return Request(api=Api.DESCRIBE_ACLS, version=ACLS_VERSION, body=body, parse=_parse_acls)
 
 
 def create_acls_request(acls: Iterable[Acl]) -> Request[Sequence[str]]:
-    """Add rules; one that is there already stays. The answer has one text for each: empty, or why it was refused."""
+    """Add rules; an existing rule stays. The answer has one text per rule: empty, or the reason of the refusal."""
     body = Encoder().array(acls, _put_acl).done()
     return Request(api=Api.CREATE_ACLS, version=ACLS_VERSION, body=body, parse=_parse_created_acls)
 
@@ -64,7 +63,7 @@ def _put_acl(out: Encoder, acl: Acl) -> None:
 def _parse_acls(answer: Decoder) -> tuple[Acl, ...]:
     answer.i32()  # throttle time
     code = answer.i16()
-    answer.nullable_string()  # the broker's view of our request, of no use to a person
+    answer.nullable_string()  # the broker's text about our request, of no use to a person
     if code:
         raise broker_error(code, "reading ACLs")
     return tuple(sorted(acl for resource in answer.array(_acls_of_resource) for acl in resource))
@@ -102,7 +101,7 @@ def _name(names: Mapping[int, str], code: int) -> str:
 
 
 def _code(names: Mapping[int, str], name: str) -> int:
-    """Of a name that a backup holds: one that `_name` gave."""
+    """Return the code of a name in a backup, as given by `_name`."""
     code = next((code for code, known in names.items() if known == name), None)
     if (found := code or whole_number(name, most=_MAX_CODE)) is None:
         raise DamagedObject(f"{name[:100]!r} is nothing that an ACL can have", hint="the backup's settings name it")
@@ -116,8 +115,7 @@ def describe_quotas_request() -> Request[tuple[ClientQuota, ...]]:
 
 
 def alter_quotas_request(quotas: Iterable[ClientQuota]) -> Request[Sequence[str]]:
-    """Set limits; those not named stay as they are. The answer has one text for each entity: empty, or why it was
-    refused."""
+    """Set limits; unnamed limits stay. The answer has one text per entity: empty, or the reason of the refusal."""
 
     def put_part(out: Encoder, part: tuple[str, str]) -> None:
         out.string(part[0]).string(part[1] or None)
@@ -161,9 +159,10 @@ def _quota_outcome(answer: Decoder) -> str:
 
 
 def describe_scram_users_request() -> Request[tuple[ScramUser, ...]]:
-    """All users with each of their mechanisms, sorted. Raises `KafkaNotAuthorized`.
+    """Request all users with all mechanisms, sorted. Raises `KafkaNotAuthorized`.
 
-    An empty list asks for all, as null does; but a broker (4.1.1) that has to deny the latter never answers.
+    An empty list asks for all users, as null does. A broker (4.1.1) that has to deny null never answers, so the request
+    sends the empty list.
     """
     body = Encoder(flexible=True).array([], Encoder.string).end().done()
     return Request(
@@ -185,7 +184,7 @@ def _parse_scram_users(answer: Decoder) -> tuple[ScramUser, ...]:
 
 def _scram_user(answer: Decoder) -> list[ScramUser]:
     name = answer.string()
-    answer.i16()  # a user that was asked for by name may be missing: none was
+    answer.i16()  # error for a missing user; no user was asked for by name
     answer.nullable_string()
     users = answer.array(lambda each: _credential(each, name))
     answer.end()

@@ -1,5 +1,5 @@
-"""What is configured besides topics, by name: groups and subscriptions to metrics of clients (ListConfigResources,
-KIP-1142; before Kafka 4.1 it was ListClientMetricsResources, KIP-1000, of the latter alone)."""
+"""Names of configured resources besides topics: groups and client metrics subscriptions (ListConfigResources, KIP-1142;
+before Kafka 4.1 ListClientMetricsResources, KIP-1000, with subscriptions alone)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT_METRICS, GROUP = 16, 32
 
 
 def config_resources_request(version: int) -> Request[Mapping[int, Sequence[str]]]:
-    """The names of resources that have settings, by type. Raises the mapped error of the answer."""
+    """Request the names of resources with settings, by type. Raises the mapped error of the answer."""
     out = Encoder(flexible=True)
     if version >= _TYPES_VERSION:
         out.array([CLIENT_METRICS, GROUP], Encoder.i8)

@@ -1,5 +1,5 @@
-"""The settings of topics beyond the cluster's defaults, and of brokers (the DescribeConfigs API); and changing those of
-topics, one by one (the IncrementalAlterConfigs API, KIP-339)."""
+"""Settings of topics beyond the cluster's defaults, and of brokers (the DescribeConfigs API). Change single topic
+settings (the IncrementalAlterConfigs API, KIP-339)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _SET, _DELETE = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigs:
-    """Settings of topics: `configs` by topic and name; `denied` are the topics whose settings we may not read, each
-    with the error that says so."""
+    """Settings of topics. `configs`: by topic and name. `denied`: topics with unreadable settings, with the error."""
 
     configs: Mapping[str, Mapping[str, str]]
     denied: Mapping[str, OffsiteError] = field(default_factory=dict)
@@ -33,7 +32,7 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A setting. `synonyms`: its value (None: a secret) and source at each level, the one that counts first."""
+    """A setting. `synonyms`: value (None: a secret) and source at every level, the effective level first."""
 
     name: str
     value: str | None
@@ -42,14 +41,14 @@ class _Entry:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is, as far as one can see, another one than it would be had nobody set it while the broker ran."""
+        """Whether the value differs, as far as visible, from the value without the dynamic setting."""
         below = [value for value, source in self.synonyms if source not in {_SET_ON_BROKER, _SET_ON_BROKERS}]
         return self.value is None or below[:1] != [self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resource:
-    """A topic or a broker with its settings, or the error that it has instead."""
+    """A topic or a broker with settings, or with an error instead."""
 
     name: str
     entries: Sequence[_Entry]
@@ -58,28 +57,29 @@ class _Resource:
 
 
 def topic_configs_request(topics: Iterable[str], *, with_defaults: bool = False) -> Request[TopicConfigs]:
-    """The own settings of topics, `with_defaults` also those they have from their brokers.
+    """Request the own settings of topics; `with_defaults`: the settings inherited from brokers too.
 
-    Raises the mapped error of the first topic that cannot be described, unless we may not.
+    Raises the mapped error of the first topic without a description, except a denied topic.
     """
     return _request(_TOPIC, topics, _parse_all if with_defaults else _parse_own)
 
 
 def broker_configs_request(node_id: int) -> Request[Mapping[str, Mapping[str, str]]]:
-    """The broker's id as text → its settings by name. Only that broker knows."""
+    """Broker id as text → settings by name. Only the broker itself knows its settings."""
     return _request(_BROKER, [str(node_id)], _parse_broker)
 
 
 def dynamic_configs_request(node_id: int) -> Request[Mapping[str, Sequence[str]]]:
-    """The names of what was set of a broker while it ran, to something else than it would be without: those that are
-    its own by its id as text, and those of all brokers by an empty name. Never a value.
+    """Request the names of settings made while the broker ran, with a value different from the value without them.
+    Keys: the broker's id as text, or an empty name for settings of all brokers. Never returns a value.
 
-    New clusters of Kafka 4.1 set min.insync.replicas of all brokers themselves, to what it is anyway."""
+    New clusters of Kafka 4.1 set min.insync.replicas of all brokers to the default value.
+    """
     return _request(_BROKER, [str(node_id)], _parse_dynamic, with_synonyms=True)
 
 
 def group_configs_request(groups: Iterable[str]) -> Request[Sequence[str]]:
-    """Those of `groups` that have settings of their own. Brokers go on listing one whose settings were removed."""
+    """Request those of `groups` with own settings. Brokers continue to list a group after its settings were removed."""
     return _request(_GROUP, groups, _parse_groups)
 
 
@@ -170,7 +170,7 @@ def _synonym(answer: Decoder) -> tuple[str | None, int]:
 
 
 def alter_topic_configs_request(changes: Mapping[str, Mapping[str, str | None]]) -> Request[Sequence[TopicOutcome]]:
-    """Topic → setting → new value, or None to go back to the cluster's default. Settings not named stay as they are."""
+    """Topic → setting → new value, or None to return to the cluster's default. Unnamed settings stay."""
 
     def put_setting(out: Encoder, setting: tuple[str, str | None]) -> None:
         name, value = setting

@@ -1,8 +1,7 @@
-"""The Fetch API for one partition: the request in bytes, and the answer's head; its records stay where they are.
+"""The Fetch API for one partition: the request in bytes, and the answer's head. The answer's records stay in place.
 
-Full fetches without a session (KIP-227: session 0, epoch -1). With a topic id, version 13 names the topic by it, so
-that a topic made anew under the same name is noticed by the broker itself (KIP-516); otherwise version 11 names it by
-name.
+Full fetches without a session (KIP-227: session 0, epoch -1). With a topic id, version 13 names the topic by id, so the
+broker itself notices a recreated topic of the same name (KIP-516). Without an id, version 11 names the topic by name.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchQuery:
-    """What one fetch asks for. With `min_bytes` 0 the broker answers at once, even with nothing. `leader_epoch`: the
-    broker refuses the fetch unless it leads, or follows, in that very epoch (KIP-320); -1 where it is not known."""
+    """One fetch. With `min_bytes` 0 the broker answers at once, even with nothing. `leader_epoch`: the broker refuses
+    the fetch unless the broker leads, or follows, in the epoch (KIP-320); -1 where unknown."""
 
     offset: int
     max_bytes: int
@@ -36,10 +35,11 @@ class FetchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """What a broker answers about one partition.
+    """A broker's answer about one partition.
 
-    `preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch. `held`: the partition is
-    in the answer; a broker that enforces a quota leaves it out (KIP-219), and then nothing is known of it.
+    `preferred_replica` is -1, or the broker to ask instead. `records` may end in a torn batch. `is_included`: the
+    answer holds the partition. A broker that enforces a quota leaves the partition out (KIP-219), and the answer then
+    proves nothing about the partition.
     """
 
     held: bool
@@ -52,7 +52,7 @@ class FetchAnswer:
 
 
 class FetchFormat:
-    """Encodes and decodes for one partition; everything that stays the same is made once."""
+    """Encodes and decodes for one partition; constant parts are made once."""
 
     def __init__(self, topic_partition: TopicPartition, *, topic_id: UUID | None, rack_id: str) -> None:
         self.version = NAME_VERSION if topic_id is None else ID_VERSION
@@ -70,7 +70,7 @@ class FetchFormat:
         return out.string(self._rack_id).end().done()
 
     def decode(self, data: memoryview) -> FetchAnswer:
-        """The answer in `data`. Raises `struct.error` or `IndexError` on an answer that is not one."""
+        """Decode the answer in `data`. Raises `struct.error` or `IndexError` on bytes that are no answer."""
         answer = Decoder(data, flexible=self.flexible)
         answer.end()
         throttle_ms, error_code = answer.throttle_ms(), answer.i16()

@@ -1,4 +1,4 @@
-"""How many bytes a partition takes on a broker's disks (the DescribeLogDirs API)."""
+"""Bytes of a partition on a broker's disks (the DescribeLogDirs API)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ VERSION = 1
 
 
 def log_dirs_request(partitions: Iterable[TopicPartition]) -> Request[Mapping[TopicPartition, int]]:
-    """Sizes of the replicas the asked broker holds. One it does not hold, may not tell of, or has on a failed disk, is
-    absent from the answer."""
+    """Request the sizes of replicas on the asked broker. A replica is absent from the answer when the broker does not
+    hold the replica, may not tell the size, or has the replica on a failed disk."""
 
     def put_topic(out: Encoder, topic: tuple[str, list[int]]) -> None:
         out.string(topic[0]).array(topic[1], Encoder.i32)

@@ -1,7 +1,7 @@
 """The APIs about offsets of a partition's log: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
-ListOffsets tells where the log begins and ends, and where a time falls. OffsetForLeaderEpoch (KIP-101) tells where that
-part of it ends which leaders up to an epoch wrote. DeleteRecords (KIP-107) moves its start forward.
+ListOffsets tells start and end of a log, and the offset of a time. OffsetForLeaderEpoch (KIP-101) tells the end of the
+log part that leaders up to an epoch wrote. DeleteRecords (KIP-107) moves the log start forward.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_EPOCH = _NO_OFFSET = _OF_ANY_LEADER = _NO_TIME = _NOT_KNOWN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """An offset as a leader tells it. `offset` is -1 when no record is at or after the time asked for; `error_code` 0
+    """An offset told by a leader. `offset` is -1 when no record is at or after the requested time. `error_code` is 0
     when the answer counts."""
 
     offset: int
@@ -44,9 +44,9 @@ def list_offsets_request(
     isolation: int = READ_UNCOMMITTED,
     epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Request[Mapping[TopicPartition, ListedOffset]]:
-    """All `partitions` must be led by the broker asked, in the leader epochs given, if any: one that leads in another
-    epoch answers with an error instead. `timestamp_ms`: a time, `LATEST` or `EARLIEST`; a partition without a beginning
-    or an end was not answered about."""
+    """Request offsets. The asked broker must lead all `partitions`, in the given leader epochs, if any; a leader in
+    another epoch answers with an error. `timestamp_ms`: a time, `LATEST` or `EARLIEST`. A partition without a start or
+    an end counts as unanswered."""
     known = epochs or {}
 
     def put_partition(out: Encoder, each: TopicPartition) -> None:
@@ -84,8 +84,8 @@ def _listed_partition(answer: Decoder, topic: str) -> tuple[TopicPartition, List
 def epoch_ends_request(
     epochs: Mapping[TopicPartition, int], *, led_in: Mapping[TopicPartition, int] | None = None
 ) -> Request[Mapping[TopicPartition, ListedOffset]]:
-    """Partition → leader epoch. All must be led by the broker asked, in the epochs `led_in`, if given. Offset -1: it
-    knows nothing of the epoch. The answer's `leader_epoch` is the last one that it knows up to the one asked about."""
+    """Partition → leader epoch. The asked broker must lead all partitions, in the epochs `led_in`, if given. Offset -1:
+    the broker does not know the epoch. The answer's `leader_epoch`: the last known epoch up to the requested epoch."""
     known = led_in or {}
 
     def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
@@ -120,7 +120,8 @@ def _epoch_end(answer: Decoder, topic: str) -> tuple[TopicPartition, ListedOffse
 def delete_records_request(
     before: Mapping[TopicPartition, int], *, timeout_ms: int
 ) -> Request[Mapping[TopicPartition, int]]:
-    """Delete what lies below the given offsets; the answer tells the new log starts. All led by the broker asked."""
+    """Delete records below the given offsets. The answer holds the new log starts. The asked broker must lead all
+    partitions."""
 
     def put_partition(out: Encoder, item: tuple[TopicPartition, int]) -> None:
         out.i32(item[0].partition).i64(item[1])

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: brokers, topics with their ids, partitions with their leaders (the Metadata API)."""
+"""A cluster's description: brokers, topics with ids, partitions with leaders (the Metadata API)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition, and the node id of its leader. `leader` is -1 while there is none."""
+    """One partition, and the node id of the leader. `leader` is -1 while the partition has no leader."""
 
     partition: int
     leader: int
@@ -39,10 +39,10 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic and its partitions.
+    """One topic with partitions.
 
     `topic_id` is None from brokers before 2.8. `error_code` is not 0 when the broker would not describe the topic.
-    `operations` has a bit for each operation that we may do on it; 0 when that was not asked.
+    `operations` has a bit for every operation that this client may do on the topic; 0 when not requested.
     """
 
     name: str
@@ -62,7 +62,8 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """`operations` has a bit for each operation that we may do on the cluster itself; 0 when that was not asked."""
+    """The cluster. `operations` has a bit for every operation that this client may do on the cluster; 0 when not
+    requested."""
 
     cluster_id: str
     controller_id: int
@@ -77,9 +78,9 @@ class ClusterMetadata:
 def metadata_request(
     topics: Sequence[str] | None, *, version: int, operations: bool = False
 ) -> Request[ClusterMetadata]:
-    """Ask for `topics`, or for all when None, or for the brokers only when empty. Never creates a topic.
+    """Ask for `topics`; None: all topics; empty: brokers only. Never creates a topic.
 
-    `operations`: also what we may do on each topic, and on the cluster (KIP-430).
+    `operations`: also ask for the client's rights on every topic, and on the cluster (KIP-430).
     """
     flexible = version >= _FLEXIBLE_VERSION
 
@@ -89,7 +90,7 @@ def metadata_request(
         out.string(topic).end()
 
     wanted = Encoder(flexible=flexible).array(topics, put_topic)
-    wanted.boolean(False).boolean(operations).boolean(operations)  # the first one: to make topics that are not there
+    wanted.boolean(False).boolean(operations).boolean(operations)  # first flag: create missing topics
     return Request(
         api=Api.METADATA,
         version=version,
@@ -140,7 +141,7 @@ def _topic(answer: Decoder, version: int) -> TopicMetadata:
 
 
 def _partition(answer: Decoder) -> PartitionMetadata:
-    answer.i16()  # no leader shows as leader -1 as well, and what else ails a replica is no concern of ours
+    answer.i16()  # error code: a missing leader also shows as leader -1, and further errors do not matter here
     partition, leader, leader_epoch = answer.i32(), answer.i32(), answer.i32()
     replicas, in_sync = tuple(answer.array(Decoder.i32)), tuple(answer.array(Decoder.i32))
     answer.array(Decoder.i32)  # offline replicas

@@ -1,5 +1,5 @@
 """The Produce API: the bytes in front of batches, and the broker's acknowledgements. For one batch of one partition,
-and for one batch of each of several."""
+and for one batch each of several partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsite.kafka.protocol.wire import Decoder, Encoder, bounded_throttle_ms
 from offsite.log.range import TopicPartition
 from offsite.model.errors import LeaderUnavailable
 
-VERSION = 8  # Kafka 2.4; the last one without the compact encoding, the first one that says what is wrong with a record
+VERSION = 8  # Kafka 2.4; the last version without the compact encoding, the first with errors per record
 _ALL_IN_SYNC = -1
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
@@ -20,15 +20,15 @@ _LENGTH = struct.Struct(">h")
 _PLAIN_PARTITION = struct.Struct(">ihq16xih")
 _NO_MESSAGE = -1
 _HEADS = 256
-"""What comes in front of batches is the same again and again."""
+"""The bytes in front of batches repeat again and again."""
 _PARTITION = struct.Struct(">ii")  # number, and bytes of its batch
 # Error, base offset, append time, log start, no record errors, no message, throttle time.
 _PLAIN_RESULT = struct.Struct(">hq16x4x2xi")
 
 
 class ProduceAnswer(NamedTuple):
-    """A broker's acknowledgement of one batch. `base_offset` is what the broker gave the batch, or -1. `detail`: what
-    it said of a refused record."""
+    """A broker's acknowledgement of one batch. `base_offset`: the batch's offset, or -1. `detail`: the broker's text
+    about a refused record."""
 
     error_code: int
     base_offset: int
@@ -39,8 +39,8 @@ class ProduceAnswer(NamedTuple):
 class ProduceFormat:
     """The bytes of Produce requests and answers for one partition.
 
-    Everything in front of the batch but its length stays the same, and is made once; so does where an answer that
-    reports no trouble has its fields, and what stands before them.
+    Everything in front of the batch except the length is constant, and made once; likewise the head of an answer
+    without an error, and the position of the fields behind.
     """
 
     def __init__(self, topic_partition: TopicPartition, *, transactional_id: str | None, timeout_ms: int) -> None:
@@ -50,14 +50,14 @@ class ProduceFormat:
         self._topic_partition = topic_partition
 
     def head(self, batch_bytes: int) -> bytes:
-        """What goes before a batch of that size."""
+        """Return the bytes in front of a batch of `batch_bytes`."""
         return self._head + _COUNT.pack(batch_bytes)
 
     def decode(self, data: memoryview) -> ProduceAnswer:
-        """The acknowledgement in `data`.
+        """Decode the acknowledgement in `data`.
 
-        Raises `struct.error` or `IndexError` on an answer that is not one, and `LeaderUnavailable` on one that leaves
-        our partition out: then nothing was acknowledged, and the batch may be sent again.
+        Raises `struct.error` or `IndexError` on bytes that are no answer, and `LeaderUnavailable` on an answer without
+        the partition: nothing was acknowledged, and the batch may be sent again.
         """
         result = len(self._place)
         if len(data) == result + _PLAIN_RESULT.size and data[:result] == self._place:
@@ -77,7 +77,7 @@ class ProduceFormat:
 def produce_parts(
     batches: Sequence[tuple[TopicPartition, memoryview]], *, transactional_id: str | None, timeout_ms: int
 ) -> list[bytes | memoryview]:
-    """The body of a request with these batches, at most one of each partition, to be sent back to back."""
+    """Return the body of a request with `batches`, at most one per partition, to be sent back to back."""
     topics: dict[str, list[tuple[int, memoryview]]] = {}
     for key, batch in batches:
         topics.setdefault(key.topic, []).append((key.partition, batch))
@@ -102,8 +102,8 @@ def _topic_head(topic: str, partitions: int) -> bytes:
 
 
 def produced(data: memoryview) -> Mapping[tuple[str, int], ProduceAnswer]:
-    """The acknowledgements in `data`, by topic and partition (plain tuples, for each request has some). Raises one of
-    `UNREADABLE` on an answer that is not one."""
+    """Decode the acknowledgements in `data`, by topic and partition (plain tuples, because every request has some).
+    Raises one of `UNREADABLE` on bytes that are no answer."""
     found: dict[tuple[str, int], ProduceAnswer] = {}
     (topics,), at = _COUNT.unpack_from(data), _COUNT.size
     for _ in range(topics):

@@ -1,6 +1,6 @@
-"""One request to a broker as a value: which API, which version, the body, and how to read the answer.
+"""One request to a broker as a value: API, version, body, and the parser of the answer.
 
-Also which Kafka release brought what offsite asks of brokers, so that an old one is told by name.
+The module also knows the Kafka release of every requirement, so that an error can name the missing release.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 _HEADER = struct.Struct(">hhi")
 OLDEST_RELEASE = "2.4"
-"""What all of offsite's requests go back to, but for those below."""
+"""The release behind all of offsite's requests except the listed ones."""
 
 
 class Api(IntEnum):
-    """API keys of the requests offsite builds itself."""
+    """API keys of the requests built by offsite itself."""
 
     PRODUCE = 0
     FETCH = 1
@@ -60,11 +60,11 @@ class Api(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[T]):
-    """One request, and how its answer is read.
+    """One request, with the parser of the answer.
 
-    `parse` gets a decoder that stands at the beginning of the answer's body, and reads the whole of it but for the
-    body's own tagged fields: what is left is taken for damage. It may raise `UNREADABLE`, or errors of ours. `flexible`
-    as KIP-482 says for the version.
+    `parse` gets a decoder at the beginning of the answer's body, and reads everything except the body's own tagged
+    fields: unread bytes count as damage. `parse` may raise `UNREADABLE`, or errors of offsite. `flexible`: as KIP-482
+    defines for the version.
     """
 
     api: Api
@@ -75,7 +75,7 @@ class Request(Generic[T]):
 
 
 def request_header(api: int, version: int, correlation_id: int, client_id: str, *, flexible: bool = False) -> bytes:
-    """Request header v1, or v2 when flexible (only its empty tagged fields differ)."""
+    """Request header v1, or v2 when flexible (only the empty tagged fields differ)."""
     return _HEADER.pack(api, version, correlation_id) + _header_end(client_id, flexible)
 
 
@@ -98,12 +98,11 @@ _RELEASES: Mapping[tuple[int, int], str] = {
 
 
 def api_name(api: int) -> str:
-    """The name of an API as the protocol guide writes it: `DescribeProducers`; `API 99` for one that offsite does not
-    know."""
+    """Return the name of an API as the protocol guide writes it: `DescribeProducers`; `API 99` for an unknown API."""
     known = next((each.name for each in Api if each == api), "")
     return known.title().replace("_", "") if known else f"API {api}"
 
 
 def release_of(api: int, version: int) -> str:
-    """The Kafka release whose brokers first had that version of the API, at the latest."""
+    """Return the Kafka release whose brokers brought the version of the API, at the latest."""
     return _RELEASES.get((api, version), OLDEST_RELEASE)

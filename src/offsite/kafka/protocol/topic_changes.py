@@ -1,4 +1,4 @@
-"""Making and deleting topics (the CreateTopics and DeleteTopics APIs). Both are asked of the controller."""
+"""Create and delete topics (the CreateTopics and DeleteTopics APIs). The controller handles both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DELETE_VERSION = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to be made. `replication_factor` -1: the cluster's default."""
+    """A topic to create. `replication_factor` -1: the cluster's default."""
 
     name: str
     partitions: int
@@ -24,7 +24,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOutcome:
-    """What became of one topic: `error_code` 0 when it was done."""
+    """The result for one topic: `error_code` 0 means success."""
 
     name: str
     error_code: int

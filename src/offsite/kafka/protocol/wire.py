@@ -1,9 +1,9 @@
-"""Kafka's request and response encoding: what a field looks like in bytes. Pure.
+"""Kafka's request and response encoding: fields as bytes. Pure.
 
-Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths and the tagged fields that
-end each structure. Reading what cannot be an answer (past its end, a length beyond it or below null, broken UTF-8)
-raises one of `UNREADABLE`, which the connection turns into an error of ours. No length is believed before it is seen
-to fit into what has arrived: nothing is allocated for it, and no loop runs after it.
+Source: the protocol guide and KIP-482. `flexible` chooses the compact encoding of lengths, and tagged fields at the end
+of every structure. Reading bytes that cannot be an answer (past the end, a length beyond the end or below null, broken
+UTF-8) raises one of `UNREADABLE`; the connection turns the exception into an error of offsite. A length is believed
+only once it fits into the received bytes: no allocation and no loop follows an unchecked length.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _VARINT_SHIFT_MAX = 28  # five bytes: lengths and counts are of 32 bits
 _NULL = -1
 
 UNREADABLE = (struct.error, LookupError, ValueError, OverflowError)
-"""What decoding raises on bytes that are no such answer."""
+"""Exceptions of decoding bytes that are no such answer."""
 
 MAX_THROTTLE_MS = 60_000
-"""The longest that we wait because an answer says so. Brokers under a quota hold the connection back themselves
-(KIP-219), so to ask again earlier than told does no harm; to believe a broken number would stop a run for weeks."""
+"""The longest wait on an answer's demand. Brokers under a quota hold the connection back themselves (KIP-219), so an
+early request does no harm; a broken number, if believed, would stop a run for weeks."""
 
 
 class UnreadableError(struct.error):
-    """The bytes are no such answer: a length or a text that cannot be."""
+    """The bytes are no such answer: an impossible length or text."""
 
 
 def bounded_throttle_ms(told_ms: int) -> int:
-    """What a broker says we should wait, within 0 and `MAX_THROTTLE_MS`."""
+    """Return the wait that a broker asks for, within 0 and `MAX_THROTTLE_MS`."""
     return min(max(told_ms, 0), MAX_THROTTLE_MS)
 
 
@@ -94,8 +94,8 @@ class Encoder:
         return self
 
     def array(self, items: Iterable[T] | None, write: Callable[[Encoder, T], object]) -> Self:
-        """Write an array. `write` puts one item and, where it is a structure of a flexible message, ends it with
-        `end()`."""
+        """Write an array. `write` puts one item; for a structure of a flexible message, `write` also ends the structure
+        with `end()`."""
         if items is None:
             return self._length(-1, _I32)
         values = list(items)
@@ -175,29 +175,29 @@ class Decoder:
         return bytes(self._take(max(0, self._length(_I32))))
 
     def count(self) -> int:
-        """The number of items of an array that the caller reads itself; null counts as 0."""
+        """Return the number of items of an array that the caller reads itself; null counts as 0."""
         return max(0, self._length(_I32))
 
     def blob_length(self) -> int:
-        """The length of a bytes field whose content the caller takes at `position` itself; null counts as 0."""
+        """Return the length of a bytes field whose content the caller takes at `position`; null counts as 0."""
         return max(0, self._length(_I32))
 
     def throttle_ms(self) -> int:
-        """The field of that name, within what we are ready to wait."""
+        """Read the throttle time, bounded by the longest acceptable wait."""
         return bounded_throttle_ms(self.i32())
 
     def array(self, read: Callable[[Decoder], T]) -> list[T]:
-        """The items of an array, none for null. `read` takes one item and, where it is a structure of a flexible
-        message, ends it with `end()`."""
+        """Read the items of an array, none for null. `read` takes one item; for a structure of a flexible message,
+        `read` also ends the structure with `end()`."""
         return [read(self) for _ in range(self._length(_I32))]
 
     def done(self) -> None:
-        """The body ends here. Raises one of `UNREADABLE` when there is more of it."""
+        """Check the end of the body. Raises one of `UNREADABLE` when bytes are left."""
         if left := len(self.data) - self.position:
             raise UnreadableError(f"{left} bytes behind the answer's end")
 
     def end(self) -> None:
-        """End a structure: tagged fields are skipped."""
+        """End a structure; skip tagged fields."""
         if self.flexible:
             for _ in range(self._uvarint()):
                 self._uvarint()
@@ -217,7 +217,7 @@ class Decoder:
         return taken
 
     def _length(self, plain: struct.Struct) -> int:
-        """Of bytes, or a number of items, each of which takes a byte at least; -1 for null."""
+        """Read a number of bytes, or of items of at least a byte each; -1 for null."""
         length = self._uvarint() - 1 if self.flexible else self._unpack(plain)
         if not _NULL <= length <= len(self.data) - self.position:
             raise UnreadableError(f"a length of {length} at {self.position} of {len(self.data)} bytes")

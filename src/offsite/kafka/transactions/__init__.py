@@ -1,1 +1,1 @@
-"""Transactions: replayed into one partition, their coordinators, and what these are asked."""
+"""Transactions: replay into one partition, coordinators, requests."""

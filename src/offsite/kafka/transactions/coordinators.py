@@ -1,4 +1,4 @@
-"""Asking the coordinators of transactional ids: found, asked several at a time, asked again for as long as it helps."""
+"""Ask the coordinators of transactional ids: find them, ask several at a time, repeat as long as a repetition helps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from offsite.model.errors import KafkaTimeout, KafkaUnreachable, LeaderUnavailab
 T = TypeVar("T")
 
 BUSY_S = 0.001
-"""A coordinator that still ends the transaction before is done within milliseconds."""
+"""A coordinator that still ends the previous transaction is done within milliseconds."""
 BUSY_MAX_S = 120.0
-"""It waits for the leaders of all partitions; beyond this one of them is gone, and a person must look."""
+"""The coordinator waits for the leaders of all partitions. Beyond this time a leader is gone, and a person must
+look."""
 
 
 class TransactionCoordinators:
-    """Remembers who coordinates which id until it is found wrong."""
+    """Remembers the coordinator of an id until a coordinator turns out wrong."""
 
     def __init__(self, router: Router, clock: Clock) -> None:
         self._router = router
@@ -32,10 +33,10 @@ class TransactionCoordinators:
         self._nodes: dict[str, int] = {}
 
     def ask(self, requests: Mapping[str, Request[Answer[T]]], *, doing: str) -> dict[str, T]:
-        """One request for each transactional id; all have answered well when this returns.
+        """Send one request per transactional id. All requests have succeeded when the method returns.
 
-        So each must have the effect of once however often it is sent. Raises `TransactionLost`, `NoSuchTopic`,
-        `Denied`, and `KafkaUnavailable` after the named limits.
+        A request must have the effect of a single request however often it is sent. Raises `TransactionLost`,
+        `NoSuchTopic`, `Denied`, and `KafkaUnavailable` after the named limits.
         """
         values: dict[str, T] = {}
         outage, absence = Backoff(self._clock), Backoff(self._clock, limit_s=MISSING_TOPIC_MAX_S)
@@ -55,7 +56,8 @@ class TransactionCoordinators:
         return values
 
     def _round(self, requests: Mapping[str, Request[Answer[T]]], values: dict[str, T]) -> int:
-        """Ask each once and put what they say into `values`; the worst error code of the others, or 0."""
+        """Send every request once and put the successful answers into `values`. Returns the worst error code of the
+        rest, or 0."""
         self._find(key for key in requests if key not in self._nodes)
         codes = {NONE}
         with ExitStack() as stack:

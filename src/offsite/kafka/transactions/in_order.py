@@ -1,7 +1,7 @@
-"""Transactions into one partition, one after the other, each committed before the next: as ksqlDB writes commands.
+"""Transactions into one partition in sequence, every commit before the next transaction: as ksqlDB writes commands.
 
-One transactional id for all. Taking it over shuts out whoever had it before and ends what that one left open (KIP-98),
-so a run that was killed leaves nothing half written that a later one could meet.
+A single transactional id serves all transactions. Taking over the id shuts out the earlier owner and ends the earlier
+owner's open transaction (KIP-98), so a killed run leaves nothing half written for a later run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from offsite.model.errors import BadOption
 
 
 class OrderedTransactions:
-    """Holds the transactional id `name`, which must be no one else's. Every method raises `KafkaUnavailable`, `Denied`,
-    and `TransactionLost` or `WriterFenced` once another has taken the id over."""
+    """Holds the transactional id `name`, used by nobody else. Every method raises `KafkaUnavailable`, `Denied`, and
+    `TransactionLost` or `WriterFenced` once another process has taken over the id."""
 
     def __init__(self, router: Router, where: TopicPartition, name: str, *, clock: Clock | None = None) -> None:
         self._where, self._name = where, name
@@ -34,8 +34,8 @@ class OrderedTransactions:
         self._writer = PartitionWriter(router, where, on_ack=lambda _, offset: self._offsets.append(offset))
 
     def commit(self, batches: Sequence[bytearray]) -> list[int]:
-        """One transaction with these batches: their base offsets. Without batches it leaves its marker alone. The
-        marker takes the next offset; it is in the log before the next transaction begins."""
+        """Commit one transaction with `batches` and return the base offsets. Without batches the transaction leaves
+        only a marker. The marker takes the next offset, and is in the log before the next transaction begins."""
         self._ask(add_partition_request(self._producer, self._where), "beginning")
         self._offsets.clear()
         for batch in batches:

@@ -1,8 +1,8 @@
-"""All transactional ids that the coordinators of a cluster know (ListTransactions, KIP-664, Kafka 3.0).
+"""List all transactional ids known to the coordinators of a cluster (ListTransactions, KIP-664, Kafka 3.0).
 
-Only those are told that the principal may describe. A coordinator that was deposed and has not heard of it may still
-list ids as it knew them. The broker that coordinates them now, once it has changed anything, lists them as well: so
-all brokers have to answer, and what they tell differently counts as not told.
+Coordinators list only ids that the principal may describe. A deposed coordinator, not yet aware of the change, may list
+ids in an old state. The present coordinator, once it has changed anything, lists the ids as well. So all brokers have
+to answer, and contradicting entries count as unlisted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsite.model.errors import Denied, KafkaProtocolError, KafkaTooOld, KafkaU
 from offsite.model.journal import decided
 
 LOADING_MAX_S = 5.0
-"""A coordinator loads its ids within seconds of an election; what is not listed is only not known."""
+"""A coordinator loads ids within seconds of an election; an unlisted id is merely unknown."""
 _VERSION = 0
 _STATUSES = {
     "Empty": TransactionStatus.EMPTY,
@@ -36,8 +36,8 @@ _STATUSES = {
 
 
 def list_transactions(router: Router, clock: Clock) -> Mapping[int, ListedTransaction]:
-    """Producer id → its transactional id as its coordinator knows it now, ended transactions too. Empty where a broker
-    is too old, refuses or does not answer: an id that is not listed may be there all the same."""
+    """Producer id → transactional id in the coordinator's present state, ended transactions included. Empty where a
+    broker is too old, refuses or does not answer: an unlisted id may exist all the same."""
     backoff = Backoff(clock, limit_s=LOADING_MAX_S)
     while True:
         try:
@@ -69,7 +69,7 @@ def _agreed(told: Iterable[ListedTransaction]) -> Mapping[int, ListedTransaction
 
 
 def list_transactions_request() -> Request[Answer[list[ListedTransaction]]]:
-    """All that the asked broker coordinates. Those with a status that is not known are left out."""
+    """Request all transactions of the asked coordinator. Transactions with an unknown status are left out."""
     body = Encoder(flexible=True).array([], Encoder.string).array([], Encoder.i64).end().done()
 
     def parse(answer: Decoder) -> Answer[list[ListedTransaction]]:

@@ -1,11 +1,12 @@
-"""Outcomes of transactions written into a log by us, where else a coordinator writes them (WriteTxnMarkers, KIP-98).
+"""Write outcomes of transactions into a log, in place of a coordinator (WriteTxnMarkers, KIP-98).
 
-A leader takes them from whoever has ClusterAction on the cluster: coordinators are clients to it. It adds one control
-record for each, and answers when all in-sync replicas have it. A control record of a producer without a transaction is
-taken as well: it fills one offset, and no consumer of either isolation level sees it.
+A leader accepts outcomes from any client with ClusterAction on the cluster: to a leader, coordinators are clients. The
+leader adds one control record per outcome, and answers when all in-sync replicas have the records. A control record of
+a producer without a transaction is accepted too: the record fills one offset, and no consumer of either isolation level
+sees it.
 
-A leader refuses one of a lower epoch than it has seen of the producer, and one of a lower coordinator's epoch than
-that of the producer's last outcome.
+A leader refuses an outcome of a lower producer epoch than seen before, and of a lower coordinator epoch than the
+producer's last outcome.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from offsite.kafka.protocol.wire import Decoder, Encoder
 from offsite.log.range import TopicPartition
 
 NO_COORDINATOR = 0
-"""The epoch of a coordinator that has ended nothing of a producer: below that of any, so that those stay valid."""
+"""The epoch of a coordinator that has ended nothing of a producer: below every real epoch, so real coordinators stay
+valid."""
 _NO_TOPIC = "offsite/none"  # no topic's name has a slash
 _PLAIN_VERSION, _FLEXIBLE_VERSION = 0, 1
 
 
 class Outcome(NamedTuple):
-    """The end of a transaction of that producer; without a transaction, one offset without a record."""
+    """The end of a transaction of the producer. Without a transaction: one offset without a record."""
 
     producer_id: int
     producer_epoch: int
@@ -35,8 +37,8 @@ class Outcome(NamedTuple):
 
 
 def may_write_outcomes(router: Router) -> bool:
-    """Whether a broker takes them from us: it tells by its answer to one for a topic that cannot be. (What brokers say
-    of our rights on the cluster needs Describe on it.) Raises as a router does."""
+    """Whether a broker accepts outcomes from this client. The test is an outcome for a topic with an impossible name: a
+    broker's list of rights on the cluster would need Describe. Raises the errors of a router."""
     nowhere = TopicPartition(topic=_NO_TOPIC, partition=0)
     with router.lease_any() as connection:
         flexible = connection.has_version(Api.WRITE_TXN_MARKERS, _FLEXIBLE_VERSION)
@@ -45,8 +47,8 @@ def may_write_outcomes(router: Router) -> bool:
 
 
 def write_outcomes_request(partition: TopicPartition, outcomes: Sequence[Outcome], *, flexible: bool) -> Request[int]:
-    """Write these into the partition, in their order. The answer is an error code, of one of them; those before it may
-    be in the log. `flexible`: the only encoding since Kafka 4.0, which 2.8 brought."""
+    """Write `outcomes` into the partition, in order. The answer is the error code of one outcome; earlier outcomes may
+    be in the log. `flexible`: the encoding of Kafka 2.8, and the only encoding since 4.0."""
     version = _FLEXIBLE_VERSION if flexible else _PLAIN_VERSION
 
     def put(out: Encoder, outcome: Outcome) -> None:

@@ -1,12 +1,13 @@
-"""Transactions replayed into one partition: begun, ended with a given outcome, and taken up after a crash.
+"""Replay transactions into one partition: begin, end with a given outcome, and resume after a crash.
 
-Each transaction under way has a transactional id (a slot) to itself. Slots are reused, the longest unused first, so
-that the coordinator has finished with one when its turn comes. Nothing is remembered here that brokers do not know: a
-new process finds the open transactions of a killed one by asking them, and goes on with the same producer ids.
+Every open transaction has a transactional id (a slot) of its own. Slots are reused, the longest unused first, so that
+the coordinator has finished with a slot before the next use. The process remembers nothing that brokers do not know: a
+new process asks the brokers for the open transactions of a killed process, and continues with the same producer ids.
 
-The process before may only have been stopped, and wake. It cannot begin or end anything then: ids without an open
-transaction get a new epoch when they are found, others as soon as theirs has ended. An id is claimed on the condition
-that it is as it was described before we made sure that no newer attempt has begun: so it is the older one that fails.
+The earlier process may only have been suspended, and wake up. Even so the earlier process cannot begin or end anything:
+ids without an open transaction get a new epoch when found, further ids as soon as the open transaction has ended. The
+new process claims an id on condition that the id is still as described before the check for a newer attempt: so the
+older attempt fails.
 """
 
 from __future__ import annotations
@@ -45,27 +46,27 @@ from offsite.model.errors import (
 )
 
 TIMEOUTS_MS = (900_000, 300_000, 60_000, 10_000)
-"""How long a transaction may stay open: the most that brokers allow, which is 15 minutes unless they say otherwise."""
+"""Transaction timeouts to try, the longest first: brokers allow 15 minutes by default."""
 FREE_MIN = 3
-"""Unused slots before one is used again: by then its last outcome is in all logs."""
+"""Unused slots kept before a slot is used again: by then the slot's last outcome is in all logs."""
 ENDED_AT_ONCE = 32
-"""Empty transactions under way at the same time: each leaves one control record."""
+"""Empty transactions in progress at the same time; every one leaves a control record."""
 EARLIER_MAX_S = 10.0
-"""How long an earlier process, which is shut out of one id after the other, may go on with others."""
+"""How long an earlier process, shut out of one id after another, may continue with further ids."""
 GO_ON_MAX = 0.1
-"""Part of the timeout in which a coordinator's transaction takes in more of the source's: then there is time enough for
-the one that ends it."""
+"""Part of the timeout in which a coordinator's transaction accepts more transactions of the source: enough time stays
+for the last one."""
 CLAIMS_MAX = 3
-"""Of one id in a row: an answer that was lost takes two, and whoever else claims it would be a newer attempt."""
+"""Claims of one id in sequence: a lost answer takes two, and any further claimant would be a newer attempt."""
 _AGAIN = "run the same command again"
 _UNKNOWN = ActiveProducer(epoch=-1, next_sequence=0, first_offset=-1)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
-    """One transactional id. `begun`: the partition is in a transaction of it that has no outcome yet. `shared`: an
-    earlier attempt, which may only sleep, has it under the same epoch. `begun_s`: by the monotonic clock, at the
-    latest. `coordinator_epoch`: the least that its next outcome may have; None: the leader knows."""
+    """One transactional id. `is_ongoing`: the partition is in a transaction of the id without an outcome yet. `shared`:
+    an earlier attempt, perhaps suspended, holds the id under the same epoch. `started_s`: start by the monotonic clock,
+    at the latest. `coordinator_epoch`: the least epoch for the next outcome; None: the leader knows."""
 
     producer: Producer
     begun: bool
@@ -79,10 +80,10 @@ class Slot:
 
 
 class PartitionTransactions:
-    """The transactions of one partition; `prefix` must be no one else's.
+    """The transactions of one partition. No other process may use `prefix`.
 
-    `check` raises when a newer attempt at the partition has begun; `owner` is a producer id that stands for all
-    attempts and has no transactional id.
+    `check` raises when a newer attempt at the partition has begun. `owner`: a producer id without a transactional id
+    that stands for all attempts.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
@@ -108,15 +109,15 @@ class PartitionTransactions:
         self._timeout_ms = min(TIMEOUTS_MS)
 
     def await_outcomes(self) -> None:
-        """Return when what an earlier process decided is in the logs. Raises `KafkaTimeout`."""
+        """Return when the outcomes decided by an earlier process are in the logs. Raises `KafkaTimeout`."""
         self._known_transactions()
 
     def recover(self) -> dict[int, Slot]:
-        """Take up what an earlier process left: first offset → slot of its open transactions with data, all of them.
+        """Resume after an earlier process. Returns first offset → slot, for all open transactions with data.
 
-        Transactions without data stay begun and are used first: otherwise their markers would come when nobody expects
-        them. All other ids are claimed, and so is the next new one. Raises `TransactionLost` when the earlier process
-        is at work, and what `check` raises.
+        Transactions without data stay begun and are used first: else the markers would come unexpectedly later. All
+        further ids are claimed, and so is the next new id. Raises `TransactionLost` when the earlier process is at
+        work, and the errors of `check`.
         """
         backoff = Backoff(self._clock, limit_s=EARLIER_MAX_S)
         while True:
@@ -134,7 +135,7 @@ class PartitionTransactions:
         recovered = self._taken_up(known)
         kept = {slot.transactional_id for slot in (*recovered.values(), *self._free)}
         self._count = len(known)
-        # One id more than there are: an earlier attempt that wants new ones would begin with that.
+        # One id more than known: an earlier attempt in need of a new id would begin with the next number.
         self._claim([*(name for name in known if name not in kept), *self._new_names(1)])
         return recovered
 
@@ -152,8 +153,8 @@ class PartitionTransactions:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Who may have written into the partition; nobody where brokers cannot be asked, or not by us: then none was
-        begun."""
+        """Producer ids that may have written into the partition. Empty where brokers lack the API or refuse: no
+        transaction was begun in such a case."""
         try:
             return frozenset(transaction.producer_id for transaction in self._described().values())
         except (KafkaTooOld, KafkaNotAuthorized):
@@ -161,28 +162,31 @@ class PartitionTransactions:
 
     @property
     def slots(self) -> int:
-        """How many transactions of this writer the brokers may have ended on their own since the crash, at most."""
+        """The number of transactions of this writer that brokers may have ended on their own since the crash, at
+        most."""
         return self._count
 
     def begin(self) -> Slot:
-        """A slot with a transaction that the partition is part of."""
+        """Begin a transaction that includes the partition, and return the slot."""
         (slot,) = self._take(1)
         return slot
 
     def end(self, slot: Slot, *, committed: bool) -> None:
-        """Decide it. Its marker is the next thing in the log, but not at once; the slot is not the caller's any more.
+        """Decide the outcome. The marker is the next entry in the log, but not at once. The caller no longer owns the
+        slot.
 
         Everything sent into the transaction must have been acknowledged.
         """
         self._end([slot], committed=committed)
 
     def may_go_on(self, slot: Slot) -> bool:
-        """Whether its coordinator's transaction may take in one more of the source's."""
+        """Whether the coordinator's transaction may include one more transaction of the source."""
         age_s = self._clock.monotonic_s() - slot.begun_s
         return not slot.shared and age_s < GO_ON_MAX * self._timeout_ms / 1000
 
     def outcome(self, slot: Slot, *, committed: bool) -> Outcome:
-        """What ends the source's transaction in the partition alone: the coordinator's goes on, and is used first."""
+        """Return the outcome that ends the source's transaction in the partition alone. The coordinator's transaction
+        continues, and is used first."""
         if slot.coordinator_epoch is None:
             known = self._active_producers().get(slot.producer.producer_id, _UNKNOWN)
             slot.coordinator_epoch = max(known.coordinator_epoch, NO_COORDINATOR)
@@ -191,17 +195,18 @@ class PartitionTransactions:
 
     @property
     def going_on(self) -> int:
-        """Transactions of coordinators that wait for another one of the source. Each must end with one."""
+        """The number of coordinator transactions that wait for another transaction of the source. Every one must end
+        with one."""
         return sum(slot.begun for slot in self._free)
 
     def end_empty(self, count: int) -> int:
-        """Leave control records in the log: up to `count`, and how many. They are not there at once."""
+        """Leave up to `count` control records in the log. Returns the number. The records arrive later."""
         slots = self._take(min(count, ENDED_AT_ONCE))
         self._end(slots, committed=True)
         return len(slots)
 
     def abandon(self) -> None:
-        """Abort whatever an earlier process left open here, so that no marker of it comes later."""
+        """Abort all open transactions of an earlier process, so that no marker of them comes later."""
         self._initialise(dict.fromkeys(self._known_transactions()))
 
     def _take(self, count: int) -> Sequence[Slot]:
@@ -227,16 +232,17 @@ class PartitionTransactions:
         return names
 
     def _claim(self, names: Sequence[str]) -> None:
-        """Unused slots of these ids, and nobody else's from now on."""
+        """Add unused slots for the ids, owned by this process from now on."""
         self._free.extend(Slot(producer=producer, begun=False) for producer in self._claimed(names))
 
     def _part_from_earlier(self, slots: Sequence[Slot]) -> None:
-        """An earlier attempt could still begin and end in these."""
+        """Take over slots in which an earlier attempt could still begin and end transactions."""
         for slot, producer in zip(slots, self._claimed([s.transactional_id for s in slots]), strict=True):
             slot.producer, slot.shared = producer, False
 
     def _claimed(self, names: Sequence[str]) -> list[Producer]:
-        """Raises `TransactionLost` when others claim them as well, and what `check` raises."""
+        """Claim the ids and return the producers. Raises `TransactionLost` when others claim the ids too, and the
+        errors of `check`."""
         for _ in range(CLAIMS_MAX - 1 if names else 0):
             with suppress(TransactionLost):
                 return self._claim_once(names)
@@ -248,12 +254,12 @@ class PartitionTransactions:
         return self._initialise_twice(found)
 
     def _initialise_twice(self, found: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
-        """Take the ids over, so that no earlier attempt can begin or end anything with them.
+        """Take over the ids, so that no earlier attempt can begin or end anything with them.
 
-        A coordinator that is told whom we expect to have the id gives it to whoever names the present epoch, or the one
-        before, whose owner may have missed the answer that raised it (KIP-360). So an earlier attempt that knows the
-        present epoch could still take the id back after one step. A known id is moved on by two; a new one has no
-        earlier owner.
+        A coordinator with an expected owner gives the id to the bearer of the present epoch, or of the previous epoch,
+        because the owner may have missed the answer that raised the epoch (KIP-360). So after a single step, an earlier
+        attempt with the present epoch could still take the id back. A known id is moved on by two epochs; a new id has
+        no earlier owner.
         """
         producers = self._initialise({name: each or self._as_new for name, each in found.items()})
         known = {p.transactional_id: (p.producer_id, p.epoch) for p in producers if found[str(p.transactional_id)]}
@@ -263,7 +269,8 @@ class PartitionTransactions:
 
     @property
     def _as_new(self) -> tuple[int, int] | None:
-        """Whom to expect of an id that nobody has used: a coordinator that knows the id refuses it (KIP-360)."""
+        """The expected owner of an id that nobody has used: a coordinator that knows the id refuses such an owner
+        (KIP-360)."""
         return None if self._owner < 0 else (self._owner, 0)
 
     def _end(self, slots: Sequence[Slot], *, committed: bool) -> None:
@@ -275,8 +282,8 @@ class PartitionTransactions:
             self._free.append(slot)
 
     def _found(self, names: Sequence[str]) -> dict[str, tuple[int, int] | None]:
-        """Producer id and epoch of each id as its coordinator knows them; None where it knows none. Raises
-        `TransactionLost` when one is in a transaction: to claim it would be to end that."""
+        """Return producer id and epoch of every id as the coordinator knows them; None for an unknown id. Raises
+        `TransactionLost` when an id is in a transaction, because a claim would end the transaction."""
         requests = {name: describe_transaction_request(name) for name in names}
         answers = self._coordinators.ask(requests, doing=f"describing transactions of {self._partition}")
         if used := [name for name, a in answers.items() if a is not None and a.state == "Ongoing"]:
@@ -284,7 +291,7 @@ class PartitionTransactions:
         return {name: (a.producer_id, a.epoch) if (a := answers[name]) is not None else None for name in names}
 
     def _initialise(self, expected: Mapping[str, tuple[int, int] | None]) -> list[Producer]:
-        """Ids → who has them so far, or None to take them from whoever it is. In their order."""
+        """Initialise ids, in order. `expected`: id → present owner, or None to take the id from any owner."""
         doing = f"preparing transactions for {self._partition}"
         for timeout_ms in TIMEOUTS_MS:
             requests = {
@@ -305,7 +312,7 @@ class PartitionTransactions:
         return f"{self._prefix}-{number}"
 
     def _known_transactions(self) -> dict[str, KnownTransaction]:
-        """All slots of the prefix that ever were, in order, none of them about to end."""
+        """Describe all slots of the prefix ever used, in order, once none is about to end."""
         backoff = Backoff(self._clock, limit_s=BUSY_MAX_S)
         while True:
             known = self._described()
@@ -341,7 +348,7 @@ class PartitionTransactions:
 
 
 def _recovered(transactional_id: str, transaction: KnownTransaction, active: ActiveProducer, *, begun: bool) -> Slot:
-    # Sequence numbers begin at 0 with each epoch: those that the leader remembers of an earlier one do not go on.
+    # Sequence numbers begin at 0 with every epoch: a sequence remembered from an earlier epoch does not continue.
     producer = Producer(
         producer_id=transaction.producer_id,
         epoch=transaction.epoch,
@@ -353,4 +360,4 @@ def _recovered(transactional_id: str, transaction: KnownTransaction, active: Act
 
 
 def _nobody_else() -> None:
-    """Nothing tells of newer attempts."""
+    """Do nothing: no source tells of newer attempts."""

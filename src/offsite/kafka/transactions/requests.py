@@ -1,8 +1,9 @@
-"""What is asked about transactions, in bytes: InitProducerId, AddPartitionsToTxn, EndTxn, and the two that describe.
+"""Requests about transactions in bytes: InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions,
+DescribeProducers.
 
-Every answer is an error code and a value, because most codes mean "a little later". Versions are the last ones before
-the compact encoding (KIP-98) where that is possible: taking an id over on a condition needs Kafka 2.5 (KIP-360),
-describing 3.0 (KIP-664).
+Every answer is an error code and a value, because most codes mean "a little later". Versions are the last before the
+compact encoding (KIP-98) where possible: a conditional take-over needs Kafka 2.5 (KIP-360), descriptions need 3.0
+(KIP-664).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from offsite.log.range import TopicPartition
 
 T = TypeVar("T")
 
-# EndTxn below version 5 leaves the epoch as it is (KIP-890): an id keeps it from one transaction to the next.
+# EndTxn below version 5 leaves the epoch unchanged (KIP-890): an id keeps the epoch from transaction to transaction.
 _INIT_VERSION, _ADD_VERSION, _END_VERSION, _DESCRIBE_VERSION = 3, 2, 1, 0
 _SEQUENCES = 2**31
 
 
 class Answer(NamedTuple, Generic[T]):
-    """An error code, and the value that counts when it is 0."""
+    """An error code, and a value that counts when the code is 0."""
 
     error_code: int
     value: T
@@ -33,7 +34,7 @@ class Answer(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTransaction:
-    """What its coordinator remembers of a transactional id. `partitions` are those of the transaction under way."""
+    """A coordinator's memory of a transactional id. `partitions`: partitions of the open transaction."""
 
     producer_id: int
     epoch: int
@@ -42,14 +43,14 @@ class KnownTransaction:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its outcome is decided, and not yet in all of its partitions."""
+        """Whether the outcome is decided, and not yet in all partitions."""
         return self.state.startswith("Prepare")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """What a partition's leader remembers of a producer id. `first_offset`: of its open transaction, or -1.
-    `coordinator_epoch`: of whoever wrote its last outcome, or -1."""
+    """A leader's memory of a producer id. `first_offset`: of the open transaction, or -1. `coordinator_epoch`: of the
+    last outcome's writer, or -1."""
 
     epoch: int
     next_sequence: int
@@ -60,10 +61,11 @@ class ActiveProducer:
 def init_producer_request(
     transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None = None
 ) -> Request[Answer[Producer | None]]:
-    """Take the id over: others who have it are shut out, what they left open is aborted. None: too long a timeout.
+    """Take over the id: earlier owners are shut out, open transactions are aborted. The value None means a timeout too
+    long.
 
-    `expected` (producer id and epoch): only if it is still theirs, or if nobody has ever used the id (KIP-360). The
-    epoch before theirs counts as well, for an answer may have been lost.
+    `expected` (producer id and epoch): take over only from this owner, or if nobody has ever used the id (KIP-360). The
+    previous epoch of the owner counts too, because an answer may have been lost.
     """
     producer_id, epoch = expected or (-1, -1)
     out = Encoder(flexible=True).string(transactional_id).i32(timeout_ms).i64(producer_id).i16(epoch)
@@ -82,7 +84,7 @@ def init_producer_request(
 
 
 def add_partition_request(producer: Producer, partition: TopicPartition) -> Request[Answer[None]]:
-    """Make the partition part of the producer's transaction, which begins with it. May be repeated."""
+    """Add the partition to the producer's transaction, and begin the transaction. May be repeated."""
     out = Encoder().string(producer.transactional_id).i64(producer.producer_id).i16(producer.epoch)
     body = out.i32(1).string(partition.topic).i32(1).i32(partition.partition).done()
 
@@ -107,7 +109,7 @@ def end_request(producer: Producer, *, committed: bool) -> Request[Answer[None]]
 
 
 def describe_transaction_request(transactional_id: str) -> Request[Answer[KnownTransaction | None]]:
-    """A request for the transaction of an id. The answer is None for an id that was never used, or not for a week
+    """Request the transaction of an id. The answer is None for an id never used, or not used for a week
     (transactional.id.expiration.ms)."""
     body = Encoder(flexible=True).array([transactional_id], Encoder.string).end().done()
 
@@ -120,7 +122,7 @@ def describe_transaction_request(transactional_id: str) -> Request[Answer[KnownT
 
 
 def describe_producers_request(partition: TopicPartition) -> Request[Answer[Mapping[int, ActiveProducer]]]:
-    """Producer id → what the leader of `partition`, which must be the one asked, remembers of it."""
+    """Producer id → memory of the leader of `partition`. The asked broker must be the leader."""
     out = Encoder(flexible=True).array(
         [partition], lambda each, key: each.string(key.topic).array([key.partition], Encoder.i32).end()
     )
