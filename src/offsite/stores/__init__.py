@@ -1,1 +1,2 @@
-"""Places for bytes: folders and object stores, as a repository's (`Store`) or as a foreign archive's (`Files`)."""
+"""Places for bytes: folders and object stores, as a repository's store (`Store`) or as a foreign archive's files
+(`Files`)."""

@@ -1,6 +1,7 @@
-"""Objects below a URL as the place of a foreign archive (the port `archives.files.Files`): replaced whole, by one put.
+"""Objects below a URL as the place of a foreign archive (the port `archives.files.Files`): every object is replaced
+whole, by one put.
 
-Retries, errors and the client itself are those of `CloudStore`. Nothing here can append: an object store cannot.
+Retries, errors and the client are those of `CloudStore`. Nothing here can append, because an object store cannot.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from offsite.stores.object_store import CLOCK_KEY, CloudStore
 from offsite.stores.store import ObjectInfo, archive_key, is_key
 
 LAST_MESSAGE_MS = "last-message-ms"
-"""User metadata of an object: epoch ms of the newest record in it, by which others delete."""
+"""User metadata of an object: epoch ms of the object's newest record. Further tools delete by this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBucket:
-    """Objects below a URL as the files of an archive. `store` says where, and travels to workers with its
+    """Objects below a URL as the files of an archive. `store` names the place, and travels to workers with
     credentials."""
 
     store: CloudStore
@@ -39,7 +40,7 @@ class ArchiveBucket:
         return False
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose names no archive can have are left out, as those of a folder are."""
+        """List objects. Names impossible in an archive are left out, as in a folder."""
         return (info for info in self.store.list(prefix) if is_key(info.key))
 
     def get(self, key: str) -> bytes | None:
@@ -50,11 +51,11 @@ class ArchiveBucket:
 
     def put(self, key: str, data: Buffer, *, last_message_ms: int = -1) -> None:
         metadata = {LAST_MESSAGE_MS: str(last_message_ms)} if last_message_ms >= 0 else {}
-        unsigned = memoryview(data).cast("B")  # Arrow's buffers are of signed bytes, which the client does not take
+        unsigned = memoryview(data).cast("B")  # Arrow's buffers hold signed bytes, and the client refuses them
         self.store.put_overwrite(key, unsigned, metadata=metadata)
 
     def replace(self, key: str, old: bytes, new: Buffer) -> bool:
-        """Two may write at a time: the store itself compares."""
+        """Replace `old` by `new`. Two processes may write at a time: the store itself compares."""
         return self.store.put_instead(archive_key(key, self.url), old, memoryview(new).cast("B"))
 
     def last_message_ms(self, key: str) -> int | None:
@@ -64,12 +65,12 @@ class ArchiveBucket:
     def now_ms(self) -> int:
         now_ms = self.store.now_ms()
         with suppress(StoreDenied):
-            self.store.delete(CLOCK_KEY)  # an archive is other tools' place
+            self.store.delete(CLOCK_KEY)  # an archive belongs to further tools
         return now_ms
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Does nothing: an object store has no lock that ends with its holder."""
+        """Do nothing: an object store has no lock that ends with the holder."""
         yield
 
     def delete(self, key: str) -> None:

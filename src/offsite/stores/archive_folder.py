@@ -1,7 +1,8 @@
 """A folder as the place of a foreign archive (the port `archives.files.AppendableFiles`): plain files, replaced whole.
 
-A file is replaced by a temporary one beside it: write, fsync, rename, fsync of the folder. Temporary names hold a `~`,
-so nothing lists them; what a crash left of them goes when the next export begins. No link is followed (`plain_files`).
+A temporary file beside the old file replaces the old one: write, fsync, rename, fsync of the folder. Temporary names
+hold a `~`, so no listing shows them; the next export removes the remains of a crash. No link is followed
+(`plain_files`).
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _HINT = (
 _MARK = "~offsite"
 _CLOCK_NAME = "clock"
 _LOCK_WAIT_S, _LOCK_PAUSE_S = 1.0, 0.05
-"""Retention holds the lock for moments: an export that begins just then need not fail."""
+"""Retention holds the lock for moments: an export that begins meanwhile need not fail."""
 _READ_BYTES = 1 << 30
 """Linux reads at most about twice as much at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFolder:
-    """Files below `root`, which the first write makes. Only the path travels to workers."""
+    """Files below `root`. The first write makes the root. Only the path travels to workers."""
 
     root: Path
 
@@ -53,7 +54,7 @@ class ArchiveFolder:
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", f"{self.root}/{check_prefix(prefix)}"):
-            if self.root.exists():  # the first write makes it
+            if self.root.exists():  # the first write makes the root
                 yield from self._walk(prefix)
 
     def get(self, key: str) -> bytes | None:
@@ -66,7 +67,7 @@ class ArchiveFolder:
         name = key.rpartition("/")[2]
         with self._writing("write", key) as folder:
             with suppress(FileNotFoundError), self._files.opened(key, folder=folder):
-                pass  # what is no plain file is not replaced
+                pass  # only a plain file may be replaced
             temporary = _temporary_name(name)
             try:
                 with self._files.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
@@ -83,8 +84,8 @@ class ArchiveFolder:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """One writing process at a time: a lock on the folder, which it makes, that ends with its holder, however that
-        ends. Raises `ArchiveBusy`."""
+        """Let one process write at a time. The lock is on the folder, made if missing, and ends with the holder,
+        however the holder ends. Raises `ArchiveBusy`."""
         with wrapped("make the folder", self.url):
             make_private_root(self.root)
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -105,7 +106,7 @@ class ArchiveFolder:
             time.sleep(_LOCK_PAUSE_S)
 
     def _sweep(self) -> None:
-        """Remove what crashes left half-written."""
+        """Remove half-written files of crashes."""
         with wrapped("sweep", self.url):
             for _, _, names, folder in os.fwalk(self.root):
                 for name in filter(_is_temporary, names):
@@ -128,7 +129,7 @@ class ArchiveFolder:
             os.fsync(file)
 
     def replace(self, key: str, old: bytes, new: Buffer) -> bool:
-        """The lock keeps others out, so it is enough to look."""
+        """Replace `old` by `new`. The lock keeps other processes out, so a look is enough."""
         if self.get(key) != old:
             return False
         self.put(key, new)
@@ -138,12 +139,12 @@ class ArchiveFolder:
         return None
 
     def now_ms(self) -> int:
-        """The time that the file system gives to a new file: on a network folder that is the server's clock."""
+        """Return the time that the file system gives to a new file: on a network folder the server's clock."""
         with self._writing("ask the time of", _CLOCK_NAME) as folder:
             name = _temporary_name(_CLOCK_NAME)
             with self._files.opened(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder=folder) as file:
                 now_ms = os.fstat(file).st_mtime_ns // 1_000_000
-            with suppress(FileNotFoundError):  # an export that begins sweeps what has such a name
+            with suppress(FileNotFoundError):  # a starting export sweeps temporary names
                 os.unlink(name, dir_fd=folder)
         return now_ms
 
@@ -155,7 +156,7 @@ class ArchiveFolder:
 
     @contextmanager
     def _writing(self, what: str, key: str) -> Iterator[int]:
-        """The folder of `key`, made and open."""
+        """Make and open the folder of `key`."""
         names = archive_key(key, self.url).split("/")[:-1]
         with wrapped(what, f"{self.root}/{key}"):
             make_private_root(self.root)
@@ -181,7 +182,7 @@ class ArchiveFolder:
         return checked_size(f"{self.root}/{key}", os.fstat(file).st_size)
 
     def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Files below `prefix` in ascending order of keys: a folder sorts with its `/`."""
+        """Yield files below `prefix` in ascending order of keys: a folder sorts with the trailing `/`."""
         try:
             entries = self._files.entries(prefix.split("/")[:-1])
         except FileNotFoundError:
@@ -194,7 +195,7 @@ class ArchiveFolder:
 
 
 def _is_locked(folder: int) -> bool:
-    """Whether it is locked for us now."""
+    """Try to take the lock now."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -203,12 +204,12 @@ def _is_locked(folder: int) -> bool:
 
 
 def _temporary_name(name: str) -> str:
-    """One that nobody can foresee, and no key can have."""
+    """Return a name that nobody can foresee, and no key can have."""
     return f"{name}{_MARK}-{random_id(16)}"
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether it is of this version, or of those whose temporary names were `~offsite` alone."""
+    """Whether the name is a temporary name of this version, or of earlier versions (`~offsite` alone)."""
     _, mark, rest = name.rpartition(_MARK)
     return bool(mark) and (not rest or (rest.startswith("-") and len(rest) == 17))
 

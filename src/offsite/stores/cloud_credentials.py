@@ -1,4 +1,4 @@
-"""Credentials among the settings of a cloud store, and how they get to where a pickled store arrives."""
+"""Credentials among the settings of a cloud store, and their way to the process that unpickles the store."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SECRET = frozenset(
     }
 )
 _TOGETHER = _SECRET | {"aws_access_key_id", "azure_storage_client_id", "azure_storage_tenant_id"}
-"""What is taken from one place only: a key of here does not go with a secret of there."""
+"""Settings taken from one place only: a key of the driver does not go with a secret of the executor."""
 
 
 def options_to_send(url: str, options: Options) -> tuple[Options, bool]:
-    """The `options` of the store at `url` as they are pickled, and whether credentials are to be read from the
-    environment where they arrive. Raises `SecretStays`."""
+    """Return the `options` to pickle for the store at `url`, and whether the receiver reads credentials from the
+    environment. Raises `SecretStays`."""
     if not any(name in _SECRET for name, _ in options) or way_of_secrets() is Travel.SENT:
         return options, False
     if way_of_secrets() is Travel.READ_THERE:
@@ -39,7 +39,7 @@ def options_to_send(url: str, options: Options) -> tuple[Options, bool]:
 
 
 def with_credentials_of_here(options: Options) -> Options:
-    """The same, with credentials from the environment of this process. Where it has none, the client looks for the role
-    of the machine."""
+    """Return the options with credentials from the environment of this process. Without credentials there, the client
+    looks for the role of the machine."""
     found = ((name, os.environ.get(name.upper(), "")) for name in sorted(_TOGETHER))
     return tuple(sorted([*options, *(each for each in found if each[1])]))

@@ -1,5 +1,5 @@
-"""A store for who only looks. To ask a store for its time is to write; where nothing may be written this machine's time
-stands in for it, which is good enough to show ages, and for nothing that is decided."""
+"""A store for commands that only look. A store tells the time through a write. Where no write is allowed, this
+machine's time is used instead: good enough to show ages, and for no decision."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from offsite.stores.timed_store import TimedStore
 
 
 class Timed(Protocol):
-    """A place that has a clock."""
+    """A place with a clock."""
 
     def now_ms(self) -> int: ...
 
 
 class LookingStore(TimedStore):
-    """Passes everything to `inner`; its time is this machine's where the store denies the write that tells it.
+    """Passes everything to `inner`. `now_ms` is this machine's time where the store denies the write for the store's
+    time.
 
-    For commands that change nothing: what they show must not be carried out. `is_time_own`: whether that has happened.
+    For commands that change nothing: nothing shown by such a command must be carried out. `uses_own_clock`: whether the
+    machine's time was used.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -29,14 +31,14 @@ class LookingStore(TimedStore):
         self.is_time_own = False
 
     def now_ms(self) -> int:
-        told_ms = None if self.is_time_own else _told_ms(self.inner)  # who was denied it once is not let in later
+        told_ms = None if self.is_time_own else _told_ms(self.inner)  # a denied right does not come back
         self.is_time_own = told_ms is None
         return SystemClock().now_ms() if told_ms is None else told_ms
 
 
 def reading_now_ms(place: Timed) -> int:
-    """Epoch ms, for ages that are shown. Nothing may be decided by it. Raises what the place raises, but for a right
-    that lacks."""
+    """Return epoch ms, for ages that are shown. Nothing may be decided by the time. Raises the errors of the place,
+    except a missing right."""
     told_ms = _told_ms(place)
     return SystemClock().now_ms() if told_ms is None else told_ms
 
@@ -50,5 +52,5 @@ def _told_ms(place: Timed) -> int | None:
 
 
 def has_own_time(store: Store) -> bool:
-    """Whether the time of `store` was not its own by now: then it says nothing of what is in there."""
+    """Whether `store` has used this machine's time: such a time proves nothing about the store's contents."""
     return isinstance(store, LookingStore) and store.is_time_own

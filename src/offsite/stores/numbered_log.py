@@ -1,8 +1,8 @@
-"""A log of decisions: dense numbers, create-only objects, each naming the hash of the one before.
+"""A log of decisions: dense numbers, create-only objects, every entry with the hash of the previous entry.
 
-Who creates number n+1 has decided. Of those who read entry n and try the same key the store lets one through: the
-others have decided nothing, read on, and think again. That is the fence: a process that was stopped for a month and
-wakes up in front of its append finds the number taken. Nothing in such a log is ever deleted.
+The creator of number n+1 has decided. Of several processes that read entry n and try the same key, the store lets one
+through. The rest have decided nothing, read on, and think again. The key is the fence: a process suspended for a month,
+and awake again before an append, finds the number taken. No entry of such a log is ever deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ StateT = TypeVar("StateT", bound=Numbered)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerWord:
-    """That one entry says something: the hash of its bytes, in whose name and when (epoch ms), as it says itself."""
+    """The record of one entry: hash of the bytes, author and time (epoch ms) as told by the entry."""
 
     hash: str
     by: str
@@ -39,8 +39,9 @@ class LedgerWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedLog(Generic[StateT]):
-    """Entries below `prefix`, entry n at `prefix` + 20 digits + `.json`. `after` gives the state behind an entry by its
-    bytes and key; it raises `DamagedObject` for one that may not follow, and `FormatTooNew`."""
+    """Entries below `prefix`; entry n is at `prefix` + 20 digits + `.json`. `after` returns the state behind an entry,
+    from the entry's bytes and key. `after` raises `DamagedObject` for an entry that may not follow, and
+    `FormatTooNew`."""
 
     store: Store
     prefix: str
@@ -50,8 +51,8 @@ class NumberedLog(Generic[StateT]):
         return f"{self.prefix}{seq:020d}.json"
 
     def read(self, state: StateT, *, is_first: bool) -> StateT:
-        """The newest state, read on from `state`. `is_first`: nobody has read to there before, so that a gap is looked
-        for. Raises `DamagedObject` for an entry that is missing, and what `after` raises."""
+        """Return the newest state, read on from `state`. `is_first`: nobody has read up to `state` before, so the
+        method looks for a gap. Raises `DamagedObject` for a missing entry, and the errors of `after`."""
         while (data := self.store.get(self.key(state.seq + 1))) is not None:
             state = self.after(state, data, self.key(state.seq + 1))
         if is_first:
@@ -59,24 +60,24 @@ class NumberedLog(Generic[StateT]):
         return state
 
     def append(self, data: bytes, *, to: StateT) -> bool:
-        """Whether it is ours: False when another process was first. Raises what the store raises: after
-        `PutOutcomeUnknown` reading on tells."""
-        # the same bytes are our own, whose answer was lost: entries hold a random word
+        """Append an entry. Returns False when another process was first. Raises the store's errors: after
+        `PutOutcomeUnknown` a further read shows the outcome."""
+        # equal bytes are our own, after a lost answer: entries hold a random word
         return self.store.put_if_absent(self.key(to.seq + 1), data) is not PutResult.OTHER
 
     def _check_end(self, state: StateT) -> None:
-        """What lies behind a missing entry shows that it was there: to go on before it would decide twice."""
+        """Check that no entry lies behind a missing entry: a writer before the gap would decide twice."""
         for info in self.store.list(self.prefix, start_after=self.key(state.seq)):
             if info.key != self.key(_number(info.key.removeprefix(self.prefix))):
                 continue  # a stranger's file is no entry, and hides none
-            # one that was appended since is not behind a gap
+            # an entry appended meanwhile is not behind a gap
             if self.store.head(self.key(state.seq + 1)) is None:
                 raise DamagedObject(f"{self.key(state.seq + 1)} is missing, {info.key} is there", hint=HINT)
             return
 
 
 def hash_of(data: bytes) -> str:
-    """What the next entry names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    """Return the SHA-256 of the stored bytes, hexadecimal: the `previous` of the next entry."""
     return hashlib.sha256(data).hexdigest()
 
 

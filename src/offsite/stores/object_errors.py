@@ -1,4 +1,5 @@
-"""What the errors of `obstore` mean to offsite. Their text is cut before the server's answer: that may hold key ids."""
+"""Errors of `obstore` as errors of offsite. The text is cut before the server's answer, because the answer may hold key
+ids."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ from offsite.stores.store_wait import store_wait
 _DENIED = re.compile(r"status code: 40[13]\b")  # a refused listing comes as a general error
 
 _ARCHIVED = "InvalidObjectState"
-"""What S3 says of an object in GLACIER or DEEP_ARCHIVE, with a 403."""
+"""S3's code for an object in GLACIER or DEEP_ARCHIVE, with a 403."""
 _UNLISTABLE = re.compile(r'invalid path: .*?\bPath "(?P<key>.*)"(?: contained|: )')
-"""What the client says of a name in a listing; the key is that in the bucket."""
+"""The client's text about an unlistable name; `key` is the key in the bucket."""
 
 _UNKNOWN = re.compile(r"status code: 501\b|501 Not Implemented")
 
 
 @contextmanager
 def wrapped(what: str, place: str) -> Iterator[None]:
-    """Turn an error of the client into `StoreDenied` or `StoreUnreachable` that says `what` could not be done where."""
+    """Turn the client's errors into `StoreDenied` or `StoreUnreachable`, with the failed `action` and the place."""
     try:
         yield
     except OffsiteError:
@@ -41,7 +42,7 @@ def wrapped(what: str, place: str) -> Iterator[None]:
 
 @contextmanager
 def asked(what: str, place: str) -> Iterator[None]:
-    """`wrapped`, around a request that the block waits for."""
+    """`wrap_errors` around a request that the block waits for."""
     with wrapped(what, place), store_wait(what, place):
         yield
 
@@ -78,21 +79,21 @@ def _unlistable(what: str, place: str, key: str) -> UnlistableName:
 
 
 def is_taken(error: Exception) -> bool:
-    """The key exists (412), or another put of it is under way (409)."""
+    """The key exists (412), or another put of the key is in progress (409)."""
     from obstore.exceptions import AlreadyExistsError, PreconditionError
 
     return isinstance(error, AlreadyExistsError | PreconditionError)
 
 
 def is_unsupported(error: Exception) -> bool:
-    """The client or the store does not know such a request (501)."""
+    """The client or the store does not know the request (501)."""
     from obstore.exceptions import NotSupportedError
 
     return isinstance(error, NotImplementedError | NotSupportedError) or bool(_UNKNOWN.search(str(error)))
 
 
 def is_unclear(error: Exception) -> bool:
-    """Timeouts, lost connections, 5xx: the request may have had its effect, or none."""
+    """A timeout, a lost connection or a 5xx: the request may have had an effect, or none."""
     from obstore.exceptions import GenericError
 
     return isinstance(error, GenericError)

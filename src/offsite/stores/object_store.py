@@ -1,8 +1,8 @@
-"""S3, Google Cloud Storage, Azure Blob Storage and what speaks like them, through `obstore`; and a store in memory.
+"""S3, Google Cloud Storage, Azure Blob Storage and compatible stores, through `obstore`; and a store in memory.
 
-Create-only puts are conditional requests (S3: `If-None-Match: *`, answered by 412 or 409). Requests are retried by
-the client, bounded in count and time; a put whose answer was lost is settled by reading the key back. Objects go out
-in one request each, because only that can be create-only, so that a segment is held in memory once until it is closed.
+Create-only puts are conditional requests (S3: `If-None-Match: *`, answered by 412 or 409). The client retries requests,
+bounded in count and time. A lost answer to a put is settled by reading the key back. An object goes out in one request,
+because only a single request can be create-only; so a segment is held in memory until closed.
 """
 
 from __future__ import annotations
@@ -40,27 +40,28 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 CLOCK_KEY = "clock"
-"""An empty object, written again whenever the time is asked for: its modification time is that of the store's clock."""
+"""An empty object, rewritten for every look at the time: the modification time comes from the store's clock."""
 CLOCK_TRIES = 5
-"""Others that ask for the time of an archive may delete it meanwhile."""
+"""Further processes that ask for the time of an archive may delete the object meanwhile."""
 
 _MAX_RETRIES = 8
 _RETRY_TIMEOUT_S = 120
-"""Longer than any outage a store recovers from by itself, short enough that a person still looks on."""
+"""Longer than any outage from which a store recovers by itself, short enough for a waiting person."""
 
 _CONNECT_TIMEOUT_S = 10
 _REQUEST_TIMEOUT_S = 600.0  # one segment over a slow line
 _SOON_S = 15.0
-"""Somebody looks at a page meanwhile."""
+"""A person looks at a page meanwhile."""
 _PUT_ATTEMPTS = 5
 _PUT_PAUSE_S = 0.2
-"""A 409 says that another put of the key is under way: a few short pauses later it is there, or was given up."""
+"""A 409 means another put of the key in progress: after a few short pauses the object exists, or the put was given
+up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudStore:
-    """Objects below a URL. `options` are the client's own settings, credentials included: they are never shown, and
-    pickled only where secrets may travel (`secrets_travel`)."""
+    """Objects below a URL. `options`: the client's own settings, credentials included. Options are never shown, and
+    pickled only where secrets may travel (`handle_secrets`)."""
 
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -75,7 +76,7 @@ class CloudStore:
 
     @property
     def impatient(self) -> CloudStore:
-        """The same, for looks at small objects while somebody waits: no answer within 15 seconds is an error."""
+        """The same store for looks at small objects while a person waits: no answer within 15 seconds is an error."""
         return replace(self, max_retries=1, retry_timeout_s=_SOON_S, request_timeout_s=_SOON_S)
 
     @property
@@ -83,7 +84,7 @@ class CloudStore:
         return True
 
     def prepare(self) -> None:
-        """Does nothing: buckets are their owner's to make."""
+        """Do nothing: the owner makes the bucket."""
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
         body = joined(data)
@@ -107,8 +108,8 @@ class CloudStore:
             obstore.put(self._client, check_key(key), data, attributes=dict(metadata or {}), use_multipart=False)
 
     def put_instead(self, key: str, old: bytes, data: Buffer) -> bool:
-        """Replace `old`, the whole object, if `key` still holds it: whether it did. Raises `OverwritingStore` where the
-        store does not compare."""
+        """Replace `old`, the whole object, if `key` still holds `old`. Returns whether the object was replaced. Raises
+        `OverwritingStore` where the store does not compare."""
         import obstore
 
         if (refused := _not_comparing(self)) is not None:
@@ -128,14 +129,14 @@ class CloudStore:
             if not is_taken(error) and not is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
             if self._read_back(key, error) == data:
-                return True  # our own, whose answer was lost
+                return True  # our own put, after a lost answer
             if is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
             return False
         return True
 
     def metadata(self, key: str) -> Mapping[str, str]:
-        """The object's user metadata; empty when there is no such object."""
+        """Return the object's user metadata; empty when the object is missing."""
         import obstore
 
         with asked("look at", self._place(key)):
@@ -146,8 +147,7 @@ class CloudStore:
         return {str(name): str(value) for name, value in found.items()}
 
     def check_comparing(self) -> None:
-        """Check that a put instead of one version is refused where the object is of another. Raises
-        `OverwritingStore`."""
+        """Check that the store refuses a put with the version of another object. Raises `OverwritingStore`."""
         import obstore
 
         self.put_overwrite(CLOCK_KEY, b"")
@@ -162,7 +162,7 @@ class CloudStore:
                 raise store_error("write", place, error) from error
         finally:
             with suppress(StoreDenied):
-                self.delete(CLOCK_KEY)  # an archive is other tools' place
+                self.delete(CLOCK_KEY)  # an archive belongs to further tools
         raise OverwritingStore(
             f"{self.url} ignores the condition of a put, or does not know it: it would overwrite what another process "
             "writes",
@@ -196,7 +196,7 @@ class CloudStore:
                 found = self.head(key)
                 if found is None or start < found.size_bytes:
                     raise
-                return b""  # beyond its end, which is an error to the client
+                return b""  # beyond the end: an error of the client
 
     def head(self, key: str) -> ObjectInfo | None:
         import obstore
@@ -213,15 +213,15 @@ class CloudStore:
         with wrapped("list", self._place(prefix)):
             pages = iter(obstore.list(self._client, check_prefix(prefix) or None, offset=start_after or None))
         page: Sequence[ObjectMeta] | None = ()
-        above = [start_after]  # keys that the next one begins with
+        above = [start_after]  # keys that are prefixes of the next key
         while page is not None:
             for info in map(_info, page):
                 while above and not info.key.startswith(above[-1]):
                     above.pop()
-                if info.key not in above[-1:]:  # the client tells a marker `k/` as `k`, which was told
+                if info.key not in above[-1:]:  # the client reports a marker `k/` as `k`, already yielded
                     above.append(info.key)
                     yield info
-            with asked("list", self._place(prefix)):  # not over a yield: who reads on later waits for no store
+            with asked("list", self._place(prefix)):  # not across a yield: a slow caller is no wait for the store
                 page = next(pages, None)
 
     def delete(self, key: str) -> None:
@@ -234,7 +234,7 @@ class CloudStore:
                 return
 
     def now_ms(self) -> int:
-        """When the store says a small object was written just now; S3 gives whole seconds."""
+        """Return the modification time of a small object written just now; S3 gives whole seconds."""
         for _ in range(CLOCK_TRIES):
             self.put_overwrite(CLOCK_KEY, b"")
             if (found := self.head(CLOCK_KEY)) is not None:
@@ -242,7 +242,7 @@ class CloudStore:
         raise StoreUnreachable(f"{self._place(CLOCK_KEY)} was written and is not there", hint="run the command again")
 
     def sweep_unfinished(self, *, before_ms: int) -> int:  # noqa: ARG002
-        """Removes nothing: an object that was not sent in full does not exist."""
+        """Remove nothing: an object not sent in full does not exist."""
         return 0
 
     @property
@@ -253,7 +253,7 @@ class CloudStore:
         return f"{self.url}/{key}"
 
     def _create(self, key: str, body: Buffer) -> PutResult | None:
-        """One create-only put; None when the key is being written by another one, so that it should be tried again."""
+        """Try one create-only put. None: another writer is writing the key, so the caller should try again."""
         import obstore
 
         try:
@@ -262,7 +262,7 @@ class CloudStore:
         except Exception as error:  # the client's errors have no common base
             if not is_taken(error) and not is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
-            # "It exists" may be about our own put as well: the client asks again when an answer was lost.
+            # "It exists" may mean our own put: the client repeats a request after a lost answer.
             existing = self._read_back(key, error)
             if existing is None and is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
@@ -276,7 +276,7 @@ class CloudStore:
         return PutResult.CREATED
 
     def _read_back(self, key: str, error: Exception) -> bytes | None:
-        """What the key holds after a put that ended with `error`."""
+        """Read the key after a put that ended with `error`."""
         try:
             return self.get(key)
         except OffsiteError as lost:
@@ -287,7 +287,7 @@ class CloudStore:
 
 
 class CloudWriter:
-    """One object on its way: gathered in memory, sent by `close` in one create-only request."""
+    """An object on the way: gathered in memory, sent by `close` in one create-only request."""
 
     def __init__(self, *, store: CloudStore, key: str) -> None:
         self._store = store
@@ -307,7 +307,7 @@ class CloudWriter:
         self._gathered = None
 
 
-def _arrived(  # noqa: PLR0913, PLR0917  # a pickle gives them by their places
+def _arrived(  # noqa: PLR0913, PLR0917  # a pickle passes arguments by position
     url: str,
     options: Options,
     read_here: bool,  # noqa: FBT001
@@ -353,8 +353,8 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
 
 @lru_cache(maxsize=16)
 def _not_comparing(store: CloudStore) -> OverwritingStore | None:
-    """Why the store does not compare, None where it does. Asked once by a process: a store does not learn or unlearn
-    it."""
+    """Return the error for a store that does not compare, None for a store that does. Asked once per process, because a
+    store does not change in this respect."""
     try:
         store.check_comparing()
     except OverwritingStore as error:

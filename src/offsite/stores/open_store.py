@@ -1,4 +1,4 @@
-"""A folder or a URL, as a person writes it, into a store or into the files of a foreign archive."""
+"""Open a store, or the files of a foreign archive, from a folder or URL as a person writes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ENVIRONMENT = {
     ),
     "memory": (),
 }
-"""What is taken along to the workers, which may lack it. What a machine's own role grants is not among it."""
+"""Variables sent to the workers, which may lack them. Rights of a machine's own role are not among them."""
 
 _QUERY = {
     "s3": {
@@ -58,21 +58,21 @@ _QUERY = {
     "az": {"endpoint": "azure_storage_endpoint", "account": "azure_storage_account_name"},
     "memory": {},
 }
-"""What may follow `?` in a URL. Secrets may not: URLs end up in logs and shell histories."""
+"""Settings allowed behind `?` in a URL. Secrets are not allowed, because URLs end up in logs and shell histories."""
 
 _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url", "google_base_url", "azure_storage_endpoint")
 _READ_BY_CLIENT = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")  # from its own environment, where the URL names none
 ALLOW_HTTP = "OFFSITE_ALLOW_HTTP"
-"""A variable that allows what `--allow-http` does, where it is not empty."""
+"""A variable with the effect of `--allow-http`, where not empty."""
 _ANONYMOUS = ("aws_skip_signature", "google_skip_signature")
 
 
 def open_store(text: str, *, environment: Mapping[str, str] | None = None) -> PosixStore | CloudStore:
-    """The store that `text` names: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
+    """Open the store named by `text`: a folder, `file:///folder`, `s3://bucket/prefix?endpoint=…&region=…`, `gs://`,
     `az://`.
 
-    Touches neither network nor disk. Raises `BadRepositoryUrl`; `StoreInClear` for an endpoint that is reached without
-    TLS over a network, with credentials, unless `ALLOW_HTTP` is set here or in the `environment`.
+    Touches neither network nor disk. Raises `BadRepositoryUrl`; raises `StoreInClear` for an endpoint reached without
+    TLS over a network, with credentials, unless `ALLOW_HTTP` is set in the process or in `environment`.
     """
     place = parse_place(text)
     if place.scheme == FILE:
@@ -81,8 +81,8 @@ def open_store(text: str, *, environment: Mapping[str, str] | None = None) -> Po
 
 
 def places_above(store: Store) -> Iterator[Store]:
-    """The folders above a folder, or the prefixes of a bucket above a prefix, the nearest first. A folder lies where
-    links lead to."""
+    """Yield the folders above a folder, or the prefixes above a prefix of a bucket, the nearest first. For a folder,
+    links are resolved first."""
     if isinstance(store, TimedStore):
         yield from places_above(store.inner)
     elif isinstance(store, PosixStore):
@@ -95,7 +95,8 @@ def places_above(store: Store) -> Iterator[Store]:
 
 
 def _refuse_if_overheard(scheme: str, options: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Signatures do not give a key away, but session tokens, shared access signatures and the records are readable."""
+    """Refuse plain http over a network. Signatures do not reveal a key, but session tokens, shared access signatures
+    and records are readable."""
     of_environment = _READ_BY_CLIENT if scheme == "s3" else ()
     given = [*(options.get(name) for name in _ENDPOINTS), *(environment.get(name) for name in of_environment)]
     is_anonymous = any(options.get(name, "").lower() == "true" for name in _ANONYMOUS)
@@ -114,14 +115,14 @@ def _plain_http_host(endpoint: str) -> str:
     try:
         parts = urlsplit(endpoint)
         return (parts.hostname or "") if parts.scheme.lower() == "http" else ""
-    except ValueError:  # no URL: the client will say so
+    except ValueError:  # no URL: the client reports the error
         return ""
 
 
 def _folder(path: str) -> PosixStore:
     try:
         return open_folder(Path(path).expanduser())
-    except (RuntimeError, FileNotFoundError) as error:  # there is no such user, this one has no home, or we are nowhere
+    except (RuntimeError, FileNotFoundError) as error:  # no such user, no home, or a deleted working folder
         raise BadRepositoryUrl(f"{path!r}: {error}", hint="write the folder in full, or set HOME") from error
 
 
@@ -138,7 +139,7 @@ def _cloud(place: Place, environment: Mapping[str, str]) -> CloudStore:
 
 
 def open_archive_files(place: str) -> ArchiveFolder | ArchiveBucket:
-    """The files of a foreign archive at `place`: a folder or a URL, by the rules of `open_store`.
+    """Open the files of a foreign archive at `place`: a folder or a URL, by the rules of `open_store`.
 
     Touches neither network nor disk. Raises `BadRepositoryUrl`.
     """

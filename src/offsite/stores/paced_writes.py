@@ -1,8 +1,8 @@
-"""Objects on their way into a store at a limited rate: every byte is paid for before the store has it.
+"""Write objects into a store at a limited rate: every byte is paid for before the store has the byte.
 
-A store that takes an object as it grows is given it in portions. One that sends it as a whole at its end (see
-`Store.sends_at_close`) cannot be slowed down while it sends, so the object is paid for as a whole, right before:
-objects follow each other at the right distance, and should be small enough that each is a short burst.
+A store that takes an object as it grows receives portions. A store that sends the object as a whole at the end (see
+`Store.sends_at_close`) cannot be slowed down while sending, so the whole object is paid for right before: objects
+follow at the right distance, and should be small enough for short bursts.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from offsite.model.size import MIB
 from offsite.stores.store import ObjectWriter, PutResult, Store
 
 WHOLE_OBJECT_S = 0.25
-"""Seconds of the limit that an object should be worth which is sent as a whole."""
+"""Seconds of the limit that an object sent as a whole should be worth."""
 
 LEAST_OBJECT_BYTES = 4 * MIB
-"""Smaller objects cost more in requests than they save in evenness; ten seconds of 6 MB/s still hold so many of these
-that one more is less than a tenth."""
+"""Smaller objects cost more in requests than they save in evenness. Ten seconds of 6 MB/s still hold so many of these
+objects that one more is less than a tenth."""
 
 
 class WritePace(Protocol):
     @property
     def portion_bytes(self) -> int:
-        """The most that should be written at once."""
+        """The most bytes to write at once."""
 
     def pay(self, size_bytes: int) -> None:
-        """Wait until so many bytes may be written."""
+        """Wait until `size_bytes` may be written."""
 
 
 class PacedStore:
-    """Where a `SegmentWriter` has a store to write to: `store`, at the pace of `pace`."""
+    """The store of a `SegmentWriter`: `store`, at the pace of `pace`."""
 
     def __init__(self, store: Store, pace: WritePace) -> None:
         self._store, self._pace = store, pace
@@ -48,7 +48,7 @@ class PacedStore:
 
 
 def object_bytes(store: Store, bytes_per_s: int, *, most: int) -> int:
-    """How large an object should become at most, where `most` is right without a limit."""
+    """Return the largest size of an object; `most` applies without a limit."""
     if not store.sends_at_close:
         return most
     return min(most, max(LEAST_OBJECT_BYTES, int(bytes_per_s * WHOLE_OBJECT_S)))

@@ -1,16 +1,15 @@
-"""Plain files below a folder, reached without following anything that somebody else put on the way; and
-who may read what is written there: whom the root folder lets in, and nobody else.
+"""Reach plain files below a folder without following links, and give written files the access of the root folder.
 
-Others can write into the folder of a repository, and fill that of an archive: a symbolic link there leads to files of
-the person who runs offsite, a pipe or a device never ends. The root itself may be a link: its user chose it. What is no
-plain file is refused by name: if it were passed over, its records would be missing in silence.
+Other users can write into the folder of a repository, and fill the folder of an archive: a symbolic link leads to files
+of the user who runs offsite, a pipe or a device never ends. The root itself may be a link, because its user chose the
+link. Anything but a plain file is refused by name: a skipped file would mean records missing in silence.
 
-A folder is entered from the one above it (openat(2)), so that nothing can be changed between the look and the use. A
-store, which checks all that it reads by hashes, looks at the folders on the way once instead.
+A folder is entered from the parent folder (openat(2)), so nothing can change between look and use. A store checks all
+read bytes by hashes, and looks at the folders on the way once instead.
 
-Root folders are made for their owner alone (0700). A root that was there keeps its mode, and its group may do below it
-what it may there: in a folder of mode 0750 folders are made 0750 and files 0640. Everybody else may as well in an
-archive, which is made for other tools (`is_public`), never in anything else. The umask takes away from that as ever.
+Root folders are made for the owner alone (0700). An existing root keeps its mode, and its group has the same rights
+below: in a folder of mode 0750, folders are made 0750 and files 0640. All users have the root's rights in an archive,
+which is made for further tools (`is_public`), never elsewhere. The umask applies as usual.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ _KINDS = {
 
 
 def make_private_root(root: Path) -> None:
-    """Make `root`, for its owner alone; one that is there stays as it is. Raises `OSError`."""
+    """Make `root`, for its owner alone. An existing root stays as it is. Raises `OSError`."""
     root.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
 def folder_mode(root: Path, *, is_public: bool = False) -> int:
-    """The mode of a new folder below `root`. Raises `OSError`."""
+    """Return the mode of a new folder below `root`. Raises `OSError`."""
     return stat.S_IMODE(root.stat().st_mode) & (0o777 if is_public else 0o770) | PRIVATE_FOLDER
 
 
 def file_mode(root: Path, *, is_public: bool = False) -> int:
-    """The mode of a new file below `root`. Raises `OSError`."""
+    """Return the mode of a new file below `root`. Raises `OSError`."""
     return folder_mode(root, is_public=is_public) & 0o666
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise `OSError` where something is at `path` that must not make room for a file: root can replace a device."""
+    """Raise `OSError` where a file must not replace the entry at `path`: root can replace a device."""
     with suppress(FileNotFoundError):
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
         if kind is not None:
@@ -66,8 +65,8 @@ def check_replaceable(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
-    """The plain files below `root`, by their keys. Anything else on the way or in their place raises `refused` with
-    `hint`; all that the operating system refuses raises `OSError`."""
+    """The plain files below `root`, by keys. Anything else on the way or in place of a file raises `refused` with
+    `hint`; refusals of the operating system raise `OSError`."""
 
     root: Path
     refused: type[DamagedObject | DamagedArchive]
@@ -87,8 +86,8 @@ class PlainFiles:
 
     @contextmanager
     def folder(self, names: Sequence[str], *, make: bool = False) -> Iterator[int]:
-        """The folder `names`, entered one by one: to act in, or with `make`, which makes missing ones durably, to read
-        and fsync as well."""
+        """Enter the folder `names`, name by name, as a place for operations. `make` creates missing folders durably,
+        and allows reads and fsync as well."""
         flags = _FOLDER if make else _PASSAGE
         folder = os.open(self.root, flags)
         try:
@@ -103,8 +102,8 @@ class PlainFiles:
 
     @contextmanager
     def opened(self, key: str, flags: int = os.O_RDONLY, *, folder: int | None = None) -> Iterator[int]:
-        """The file of `key`: in `folder`, which holds it, or else, only to be read, behind folders that were looked at
-        once. Nothing is waited for."""
+        """Open the file of `key`: in `folder`, the parent; or without `folder`, read-only, behind folders looked at
+        once. Never blocks."""
         name = f"{self.root}/{key}" if folder is None else key.rpartition("/")[2]
         try:
             file = os.open(name, flags | _NO_WAIT, self.new_file_mode if flags & os.O_CREAT else 0, dir_fd=folder)
@@ -129,8 +128,8 @@ class PlainFiles:
         return status
 
     def entries(self, names: Sequence[str]) -> dict[str, os.stat_result]:
-        """Files and folders in the folder `names`, those of folders with a `/` behind; names with `~` are left out, as
-        no key has one."""
+        """Return files and folders in the folder `names`, folders with a trailing `/`. Names with `~` are left out,
+        because no key has one."""
         with self.folder(names) as way:
             folder = os.open(".", _FOLDER, dir_fd=way)
             try:
@@ -140,7 +139,7 @@ class PlainFiles:
                 os.close(folder)
 
     def check_way(self, key: str) -> None:
-        """Raise where a folder on the way to `key` is none itself; looks at each once."""
+        """Raise where an entry on the way to `key` is no folder. Looks at every folder once."""
         way = key.rpartition("/")[0]
         if way not in self._ways:
             names = way.split("/") if way else []
@@ -149,7 +148,7 @@ class PlainFiles:
             self._ways.add(way)
 
     def check_folder(self, key: str) -> None:
-        """Raise where `key` is a link to a folder; `NotADirectoryError` where it is none."""
+        """Raise where `key` is a link to a folder; `NotADirectoryError` where `key` is no folder."""
         status = os.lstat(f"{self.root}/{key}")
         if stat.S_ISLNK(status.st_mode):
             raise self._refusal(key, status)

@@ -1,4 +1,4 @@
-"""What the operating system's errors mean to offsite."""
+"""Errors of the operating system as errors of offsite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 @contextmanager
 def wrapped(what: str, path: str) -> Iterator[None]:
-    """Turn an `OSError` into `StoreFull`, `StoreDenied` or `StoreUnreachable` that says `what` could not be done."""
+    """Turn an `OSError` into `StoreFull`, `StoreDenied` or `StoreUnreachable`, with the failed `action`."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
 """A folder as a store: durable, create-only, safe against crashes at any step.
 
-A new object is a temporary file, written and fsynced, then hard-linked to its name (which fails if that is taken),
-then the folder is fsynced. Objects are never renamed and never written twice; only hints are replaced. Links below the
-root are not followed, and what is no plain file is not read (see `plain_files`).
-Source of the rules: link and rename are atomic (POSIX), and durable only after fsync of the folder (Linux fsync(2)).
+A new object is a temporary file, written and fsynced, then hard-linked to the object's name (which fails for a taken
+name); then the folder is fsynced. Objects are never renamed and never written twice; only hints are replaced. Links
+below the root are not followed, and only plain files are read (see `plain_files`). Source of the rules: link and rename
+are atomic (POSIX), and durable only after fsync of the folder (Linux fsync(2)).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _HINT = "offsite writes plain files in plain folders: find out who put it there,
 
 
 _OF_KEYS = re.compile(r"(?:.*/)?(?:topics/\.)?[A-Za-z0-9_=-][A-Za-z0-9._=-]*/")
-"""Prefixes that keys of ours may lead through: of folders that begin with a dot only that of a topic."""
+"""Prefixes possible in keys of offsite. A folder name with a leading dot is possible only for a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PosixStore:
-    """Objects as files under `root`. A worker opens its own by unpickling: only the path travels."""
+    """Objects as files under `root`. A worker opens its own store by unpickling: only the path travels."""
 
     root: Path
     _files: PlainFiles = field(init=False, repr=False, compare=False)
@@ -106,7 +106,7 @@ class PosixStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         with wrapped("list", str(self.root / check_prefix(prefix))):
             with store_wait("list", str(self.root / prefix)):
-                # what is not mounted, or no folder, does not tell that there is nothing; a `Path` has no dot at its end
+                # an unmounted root, or a file, is no proof of emptiness; a `Path` cannot end in a dot
                 os.stat(f"{self.root}/.")  # noqa: PTH116
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._files.check_way(prefix)
@@ -118,7 +118,7 @@ class PosixStore:
             os.unlink(name, dir_fd=folder)
 
     def now_ms(self) -> int:
-        """The time the file system gives to a new file: on a network folder that is the server's clock."""
+        """Return the time that the file system gives to a new file: on a network folder the server's clock."""
         temporaries = self._prepared()
         probe = temporaries.new_path()
         with wrapped("write", str(probe)), store_wait("write", str(probe)):
@@ -157,8 +157,8 @@ class PosixStore:
         return temporaries
 
     def _make_folder(self, folder: Path) -> None:
-        """Make `folder`, durable up to the root; once a process, because another one may have crashed half-way, and
-        again where somebody has removed it."""
+        """Make `folder`, durable up to the root. Done once per process, because another process may have crashed
+        half-way, and again after somebody removed the folder."""
         if folder in self._synced and (folder == self.root or folder.is_dir()):
             return
         if folder != self.root:
@@ -191,15 +191,15 @@ def _read_fully(fd: int, start: int, length: int) -> bytes:
 
 
 def _walk(folder: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-    """Files below `folder` whose key is above `start_after`, ascending by key: a folder sorts with its `/`. A pipe that
-    took the place of an object is listed: whoever reads it is told."""
+    """Yield files below `folder` with a key above `start_after`, in ascending order of keys: a folder sorts with the
+    trailing `/`. A pipe in place of an object is listed, so that a reader gets an error."""
     entries: dict[str, os.DirEntry[str]] = {}
     try:
         for entry in os.scandir(folder):
             key = prefix + entry.name
             if key > start_after or start_after.startswith(key):  # a folder of commits has millions, and few are new
                 entries[f"{key}/" if entry.is_dir(follow_symlinks=False) else key] = entry
-    except (FileNotFoundError, NotADirectoryError):  # a file in its place: nothing lies below its name
+    except (FileNotFoundError, NotADirectoryError):  # a file in place of the folder: nothing lies below
         return
     except PermissionError:
         if not prefix or _OF_KEYS.fullmatch(prefix):

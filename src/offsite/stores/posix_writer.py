@@ -1,12 +1,12 @@
-"""One object on its way into a folder: a temporary file that becomes the object by a hard link.
+"""One object on the way into a folder: a temporary file that becomes the object by a hard link.
 
-Temporary files lie in `~tmp`, a name no key can have, under names of our own form. What a crash left there is found by
-its age. Only that is ever deleted: plain files with such a name, in a real folder.
+Temporary files lie in `~tmp`, a name impossible in keys, under names of offsite's own form. Remains of a crash are
+found by age. Nothing else is ever deleted: plain files with such a name, in a real folder.
 
-While the file grows it is brought to the disk and kept out of the page cache. Measured (150 x 4 MiB, ext4 on a virtual
-disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with a window of 16 MiB behind which
-pages are written and dropped 900-1,900 MB/s, and the broker keeps its cached pages. All of it is advice: errors show at
-`fsync`, and where the calls do not exist nothing is lost but speed.
+While the file grows, its pages are written to the disk and kept out of the page cache. Measured (150 x 4 MiB, ext4 on a
+virtual disk): write then fsync 160-260 MB/s, as every page is new memory to the machine; with a window of 16 MiB,
+behind which pages are written and dropped, 900-1,900 MB/s, and the broker keeps its cached pages. All of it is advice:
+errors show at `fsync`, and on systems without the calls only speed is lost.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ TEMPORARY_FOLDER = "~tmp"
 _NAME = re.compile(r".+-[0-9]+-[0-9a-f]{16}")
 STEP_BYTES = 4 * MIB
 WINDOW_BYTES = 16 * MIB
-"""How far the disk may be behind; enough to keep it busy, little enough that the last fsync is short."""
+"""How far the disk may be behind: enough to keep the disk busy, little enough for a short last fsync."""
 _START, _WAIT = 2, 1 | 2 | 4  # SYNC_FILE_RANGE_WRITE; WAIT_BEFORE | WRITE | WAIT_AFTER: linux/fs.h
 _COMPARE_BYTES = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Temporaries:
-    """The files that are being written below the root of `files`.
+    """The temporary files below the root of `files`.
 
-    The root itself is never made: a folder that is not mounted must stay missing.
+    The root itself is never made: an unmounted folder must stay missing.
     """
 
     files: PlainFiles
@@ -65,12 +65,12 @@ class Temporaries:
         return self.folder / f"{socket.gethostname()}-{os.getpid()}-{random_id(16)}"
 
     def create(self, path: Path) -> int:
-        """A new file at a `new_path`, open to be written and read. Raises `OSError`."""
+        """Create a file at a `new_path`, open for writing and reading. Raises `OSError`."""
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(path, flags, self.files.new_file_mode)
 
     def sweep(self, *, before_ms: int) -> int:
-        """Delete what was last written before then; how many. Raises `OSError`, `DamagedObject`."""
+        """Delete files last written before `before_ms`. Returns the number. Raises `OSError`, `DamagedObject`."""
         try:
             self.files.check_folder(TEMPORARY_FOLDER)
             folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -85,7 +85,7 @@ class Temporaries:
 
 
 def _swept(folder: int, name: str, before_ms: int) -> bool:
-    with suppress(FileNotFoundError):  # its writer has finished, or another one has swept it
+    with suppress(FileNotFoundError):  # the writer has finished, or another process has swept the file
         status = os.lstat(name, dir_fd=folder)
         if stat.S_ISREG(status.st_mode) and status.st_mtime_ns // 1_000_000 < before_ms:
             os.unlink(name, dir_fd=folder)
@@ -94,7 +94,7 @@ def _swept(folder: int, name: str, before_ms: int) -> bool:
 
 
 class Writeback:
-    """Follows the writes to `fd`; call `advance` with the bytes written so far."""
+    """Follows the writes to `fd`. Call `advance` with the number of bytes written so far."""
 
     __slots__ = ("_dropped", "_fd", "_started")
 
@@ -116,7 +116,7 @@ class Writeback:
 
 
 def drop_pages(fd: int, start: int, length: int) -> None:
-    """Advise that these bytes will not be needed again; only clean pages go."""
+    """Advise the kernel to drop the bytes from the page cache; only clean pages go."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(fd, start, length, os.POSIX_FADV_DONTNEED)
@@ -133,7 +133,7 @@ def _sync_file_range() -> Callable[..., int] | None:
 
 
 _LINKLESS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EIO})
-"""How file systems refuse to make a hard link; an input/output error may be one, too."""
+"""Errors of file systems without hard links; an input/output error may be one."""
 _LINKLESS_HINT = (
     "exfat, FAT, rclone, s3fs and some SMB mounts make no hard links, by which an object gets its name at once: use a "
     "local or an NFS folder, or the bucket itself by its URL"
@@ -141,8 +141,8 @@ _LINKLESS_HINT = (
 
 
 class PosixWriter:
-    """Writes a file of `temporaries`, then links it to `target`, whose folder `make_folder` makes and `sync_folder`
-    fsyncs. `open_target` opens what has that name already."""
+    """Writes a file of `temporaries`, then links the file to `target`. `make_folder` makes the target's folder,
+    `sync_folder` fsyncs the folder. `open_target` opens an existing file of the name."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class PosixWriter:
             self.abort()
 
     def abort(self) -> None:
-        """Drop the temporary file; its loss or its staying changes nothing, so errors are not ours to report."""
-        fd, self._fd = self._fd, -1  # a signal may interrupt this, and then it is called once more
+        """Drop the temporary file. A lost or a remaining temporary file changes nothing, so errors are ignored."""
+        fd, self._fd = self._fd, -1  # after an interruption by a signal, abort is called once more
         if fd >= 0:
             with contextlib.suppress(OSError):
                 self._temporary.unlink()

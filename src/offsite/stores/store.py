@@ -1,10 +1,10 @@
-"""What offsite needs from a place that keeps objects: the `Store` port.
+"""The port `Store`: offsite's requirements for a place that keeps objects.
 
-Keys are relative to the root of the repository: `/`-separated, no empty part, no `.` or `..`, never `~`.
-Objects are written once and never rewritten, except hints, which nobody trusts. An adapter owns all retries (bounded)
-and wraps every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, and `DamagedObject` where a
-key holds what no store of ours writes (a pipe, a link); nothing else leaves it.
-Every adapter can be pickled: Spark workers open their own.
+Keys are relative to the root of the repository: `/`-separated, no empty part, no `.` or `..`, never `~`. Objects are
+written once and never rewritten, except hints, which nobody trusts. An adapter owns all retries (bounded) and wraps
+every error: `StoreUnreachable`, `StoreFull`, `StoreDenied`, `PutOutcomeUnknown`, and `DamagedObject` where a key holds
+something that no store of offsite writes (a pipe, a link). No further exception leaves an adapter. Every adapter can be
+pickled: Spark workers open their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsite.model.untrusted.bounds import MAX_OBJECT_BYTES
 
 
 class PutResult(Enum):
-    """How a create-only put ended. An end that cannot be known raises `PutOutcomeUnknown` instead."""
+    """The result of a create-only put. An unknown result raises `PutOutcomeUnknown` instead."""
 
     CREATED = "created"
     SAME = "the key already held the same bytes: our own lost answer, or another writer's equal work"
@@ -30,7 +30,7 @@ class PutResult(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """One object; `modified_ms` is epoch time by the store's clock."""
+    """One object. `modified_ms`: epoch time by the store's clock."""
 
     key: str
     size_bytes: int
@@ -38,13 +38,13 @@ class ObjectInfo:
 
 
 class ObjectWriter(Protocol):
-    """One object on its way into the store; invisible until `close`."""
+    """An object on the way into the store; invisible until `close`."""
 
     def write(self, data: Buffer) -> None:
-        """Append `data`, which is the caller's again when this returns."""
+        """Append `data`. The caller may reuse `data` afterwards."""
 
     def close(self) -> PutResult:
-        """Make the object durable and then visible under its key, if that is still free. Call once."""
+        """Make the object durable and then visible under its key, if the key is still free. Call once."""
 
     def abort(self) -> None:
         """Give up: nothing becomes visible. Does nothing after `close`; a crash has the same effect."""
@@ -53,16 +53,17 @@ class ObjectWriter(Protocol):
 class Store(Protocol):
     @property
     def sends_at_close(self) -> bool:
-        """Whether an object leaves this machine as a whole when its writer is closed; else it does as it is written."""
+        """Whether an object leaves this machine as a whole when the writer is closed; else the bytes leave as
+        written."""
 
     def prepare(self) -> None:
-        """Make the place itself where a store needs one (a folder). Only `init` calls it: a folder that is missing on
-        some machine must never come into being by a write."""
+        """Make the place itself where a store needs one (a folder). Only `init` calls the method: a write must never
+        create a folder that is missing on some machine."""
 
     def put_if_absent(self, key: str, data: Buffer | Sequence[Buffer]) -> PutResult:
-        """Create `key`, durable when this returns. Of any number of racing calls exactly one gets `CREATED`.
+        """Create `key`, durable on return. Of any number of racing calls exactly one gets `CREATED`.
 
-        An answer that was lost is settled by reading the key back; when that fails too: `PutOutcomeUnknown`.
+        A lost answer is settled by reading the key back. A failed read raises `PutOutcomeUnknown`.
         """
 
     def put_overwrite(self, key: str, data: Buffer) -> None:
@@ -72,41 +73,41 @@ class Store(Protocol):
         """Begin a large object (up to a few hundred MiB)."""
 
     def get(self, key: str) -> bytes | None:
-        """The whole object, or None when there is none. Raises `DamagedObject` for one that is larger than any of
-        ours."""
+        """Return the whole object, or None for a missing object. Raises `DamagedObject` for an object larger than any
+        of offsite."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes | None:
-        """Buffer `[start, start + length)`, fewer at the end of the object, or None when there is none."""
+        """Return bytes `[start, start + length)`, fewer at the end of the object, or None for a missing object."""
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and time, or None when there is none."""
+        """Return size and time, or None for a missing object."""
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix` (empty, or ending in `/`) and is greater than `start_after`, in
-        ascending key order. Complete for everything written before the call."""
+        """Yield objects with a key that begins with `prefix` (empty, or ending in `/`) and is greater than
+        `start_after`, in ascending key order. Complete for everything written before the call."""
 
     def delete(self, key: str) -> None:
-        """Remove `key`; no error when there is none."""
+        """Remove `key`. A missing key is no error."""
 
     def now_ms(self) -> int:
-        """The store's own clock, epoch ms: the one all writers share."""
+        """Return the store's own clock, epoch ms: the clock shared by all writers."""
 
     def sweep_unfinished(self, *, before_ms: int) -> int:
-        """Remove what writes that never ended left behind before `before_ms` (store's clock); how many there were."""
+        """Remove the remains of unfinished writes from before `before_ms` (store's clock). Returns the number."""
 
     @property
     def url(self) -> str:
-        """How a person would name it; never holds a secret."""
+        """The store's name for people; never holds a secret."""
 
 
 def check_key(key: str) -> str:
-    """Return `key` if it is a legal one (a `Bug` otherwise: keys are built by `layout`, never by people)."""
+    """Return `key` if legal. Raises `Bug` otherwise: `layout` builds keys, people never do."""
     check(is_key(key), f"illegal object key {key!r}")
     return key
 
 
 def named_key(key: str) -> str:
-    """The key of an object to read, which another object may have named, if it is a legal one. Raises
+    """Return `key` if legal. For the key of an object to read, perhaps named by another object. Raises
     `DamagedObject`."""
     if not is_key(key):
         raise DamagedObject(f"{key[:300]!r} is named as an object, and no store has such a one")
@@ -118,7 +119,7 @@ def is_key(key: str) -> bool:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return `prefix` if it is empty or a legal key followed by `/`."""
+    """Return `prefix` if empty, or a legal key followed by `/`."""
     if prefix:
         check(prefix.endswith("/"), f"prefix {prefix!r} must end in /")
         check_key(prefix[:-1])
@@ -126,7 +127,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def checked_size(place: str, size_bytes: int) -> int:
-    """Return the size of the object at `place` if it may be read whole. Raises `DamagedObject`."""
+    """Return the size of the object at `place` if small enough to be read whole. Raises `DamagedObject`."""
     if size_bytes > MAX_OBJECT_BYTES:
         raise DamagedObject(
             f"{place} has {size_bytes:,} bytes, more than anything of ours that is read as a whole",
@@ -136,14 +137,15 @@ def checked_size(place: str, size_bytes: int) -> int:
 
 
 def joined(data: Buffer | Sequence[Buffer]) -> Buffer:
-    """The bytes of `data` as one buffer, copied only when it comes in several."""
+    """Return the bytes of `data` as one buffer, copied only when `data` has several parts."""
     return data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
 
 
 def archive_key(key: str, place: str) -> str:
-    """Return `key` if it names a file in the archive at `place`. Raises `DamagedArchive` for what leads elsewhere.
+    """Return `key` if the key names a file in the archive at `place`. Raises `DamagedArchive` for a key that leads
+    elsewhere.
 
-    The archive's own indexes name its files, so anything may stand there.
+    The archive's own indexes name its files, so a key may hold anything.
     """
     if not is_key(key):
         raise DamagedArchive(

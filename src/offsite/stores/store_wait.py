@@ -1,4 +1,4 @@
-"""The wait for a store, whatever it is: it is noted for as long as it lasts (see `model.waits`)."""
+"""The wait for any store, noted while the wait lasts (see `model.waits`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from offsite.model.waits import Wait
 
 
 def store_wait(what: str, place: str) -> Wait:
-    """The wait for the store, to `what` at `place`: a client tries again by itself for minutes, a network folder hangs
-    for ever, and neither says anything."""
+    """Return the wait for the store to do `action` at `place`. A client retries by itself for minutes, a network folder
+    hangs for ever, and neither says anything."""
     return Wait(lambda: f"the store has not answered: {what} {place}", since_s=monotonic())

@@ -1,4 +1,4 @@
-"""A store whose requests are timed, for whoever watches a process that goes on for months."""
+"""A store with timed requests, for the metrics of a process that runs for months."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsite.stores.store import ObjectInfo, ObjectWriter, PutResult, Store
 OK, FAILED = "ok", "failed"
 
 OnRequest = Callable[[str, str, float], None]
-"""Told of a request that has ended: what was asked for (`clock`, `delete`, `get`, `head`, `list`, `put`, `write`), `ok`
-or `failed`, and the seconds that it took. Called on the thread that asked."""
+"""Called after a request: operation (`clock`, `delete`, `get`, `head`, `list`, `put`, `write`), `ok` or `failed`, and
+seconds. Called on the requesting thread."""
 
 
 class TimedStore:
-    """Passes everything to `inner`, and tells how long it took, retries of the adapter included. `before` is called
-    before each request and each object of a list, and may raise. Where it is pickled, the plain store arrives: workers
-    have nobody to tell."""
+    """Passes everything to `inner`, and reports the duration, retries of the adapter included. `before` is called
+    before every request and every object of a list, and may raise. Pickling sends the plain store: workers have nobody
+    to report to."""
 
     def __init__(self, inner: Store, on_request: OnRequest, *, before: Callable[[], None] = lambda: None) -> None:
         self.inner, self._on_request, self._before = inner, on_request, before
@@ -62,7 +62,8 @@ class TimedStore:
             return self.inner.head(key)
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """One request in the figures, however many pages it has; what is done between two objects does not count."""
+        """List objects. Counts as one request, however many pages; the caller's time between two objects does not
+        count."""
         found = self.inner.list(prefix, start_after=start_after)
         took_s, outcome = 0.0, OK
         try:
@@ -109,8 +110,8 @@ def _plain(inner: Store) -> Store:
 
 
 class _TimedWriter:
-    """An object is one request, from its first byte until it is there; what is done between two writes does not
-    count."""
+    """Counts an object as one request, from the first byte until the object exists; the caller's time between two
+    writes does not count."""
 
     def __init__(self, inner: ObjectWriter, on_request: OnRequest) -> None:
         self._inner, self._on_request = inner, on_request
