@@ -1,2 +1,2 @@
-"""Spark as it is used here: tasks in, outcomes out. Only this room and `table` know Spark; only `session.py` and
+"""Spark as offsite uses it: tasks in, outcomes out. Only this room and `table` know Spark. Only `session.py` and
 `local/pyspark_internals.py` build a SparkContext."""

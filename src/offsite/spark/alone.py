@@ -1,5 +1,5 @@
-"""A cluster without executors: told while it lasts, and an error when it lasts too long. Spark itself would wait for
-ever, and say so in a log that nobody reads."""
+"""A cluster without executors: shown while the state lasts, and an error when it lasts too long. Spark itself would
+wait for ever, and tell only a log that nobody reads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from offsite.model.time import format_duration
 from offsite.model.waits import Wait
 
 TELL_AFTER_S = 10.0
-"""Executors that are replaced, or that a cluster has yet to start, are not worth a word before."""
+"""Replaced executors, or executors that a cluster has yet to start, are not worth a message before."""
 
 
 class Alone:
-    """`patience_s`: how many seconds it may last."""
+    """Watches for a cluster without executors. `patience_s`: seconds that the state may last."""
 
     def __init__(self, patience_s: float, clock: Clock) -> None:
         self._patience_s, self._clock = patience_s, clock
@@ -22,13 +22,13 @@ class Alone:
         self._is_told = False
 
     def heard(self) -> None:
-        """Something came from an executor, or nobody waits for one any more."""
+        """Note an answer of an executor, or the end of the wait."""
         if self._wait is not None:
             self._wait.__exit__(None, None, None)
         self._wait, self._is_told = None, False
 
     def seen(self) -> None:
-        """There is none. Raises `SparkFailed` when it has been so for too long."""
+        """Note a cluster without executors. Raises `SparkFailed` when the state has lasted too long."""
         if self._wait is None:
             self._wait = Wait(lambda: "the Spark cluster has given no executor", since_s=self._clock.monotonic_s())
             self._wait.__enter__()
@@ -44,7 +44,7 @@ class Alone:
             warned("no_executor", why="the cluster has given none; tasks wait", for_s=round(for_s))
 
     def note(self) -> str:
-        """In words, while it lasts."""
+        """Return the state in words, while it lasts."""
         for_s = self._for_s()
         return f"the cluster has given no executor for {format_duration(for_s)}" if for_s >= TELL_AFTER_S else ""
 

@@ -1,8 +1,8 @@
-"""The archive of an offsite and what it needs, for executors that have none: its manifest, and what Spark is told.
+"""The archive of offsite and its dependencies, for executors without offsite: the manifest, and the Spark settings.
 
-`offsite spark pack` makes one. It is a PEX file: one file that runs as a Python with offsite in it, by a python3 of the
-executor's own. pyspark is not in it: Spark brings its own. What the file says is believed as far as a typing error
-goes; what counts is the version that each task carries.
+`offsite spark pack` makes an archive. The archive is a PEX file: one file that runs as a Python with offsite, by a
+python3 of the executor. pyspark is not in the archive, because Spark brings its own. The manifest only guards against
+slips; the version in every task decides.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ MANIFEST = "offsite-archive.json"
 FORMAT = 1
 
 UNPACKED = "./offsite-environment"
-"""Where an executor unpacks it: in its own working directory, which goes with it, whoever has a home to write into."""
+"""Where an executor unpacks the archive: in the executor's working directory, deleted with it, whether or not a home is
+writable."""
 
 MAX_MANIFEST_BYTES = 64 << 10
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files divides at commas, and renames by what is after #
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # spark.files splits at commas, and renames by the part after #
 _FILES = "spark.files"
 _SHA256 = re.compile(r"sha256=[0-9a-f]{64}")
 _CHECKED_PYTHON = Path(__file__).parent / "local" / "checked-python.sh"
@@ -40,7 +41,7 @@ _PACK_AGAIN = "make it again with this offsite: offsite spark pack"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest:
-    """What an archive says of itself."""
+    """An archive's description of itself."""
 
     format: int
     offsite: str
@@ -54,23 +55,23 @@ class ArchiveManifest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettings:
     settings: Mapping[str, str]
-    """Spark settings, no secret among them."""
+    """Spark settings without secrets."""
     python: str
-    """The Python of the executors, as they see it: what `SparkContext.pythonExec` has to be."""
+    """The executors' Python, as executors see it: the value for `SparkContext.pythonExec`."""
 
 
 NO_ARCHIVE = ArchiveSettings(settings={}, python="")
 
 
 def with_archive(chosen: Mapping[str, str], archive: ArchiveSettings) -> Mapping[str, str]:
-    """The settings that a person has chosen, and those of the archive, which only give way where a variable of
-    executors is chosen. Files of both are shipped."""
+    """Return the `chosen` settings together with the archive's settings. A chosen variable of executors wins. Files of
+    both are shipped."""
     files = ",".join(filter(None, (chosen.get(_FILES), archive.settings.get(_FILES))))
     return {**archive.settings, **chosen, **({_FILES: files} if files else {})}
 
 
 def own_manifest() -> ArchiveManifest:
-    """Of an archive that this process makes."""
+    """Return the manifest of an archive made by this process."""
     libc = platform.libc_ver()[0]
     return ArchiveManifest(
         format=FORMAT,
@@ -85,12 +86,12 @@ def manifest_json(manifest: ArchiveManifest) -> str:
 
 
 def archive_settings(archive: str) -> ArchiveSettings:
-    """What Spark is told so that executors run their Python in `archive`: a file of this machine, or a URL.
+    """Return the Spark settings by which executors run their Python in `archive`: a file of this machine, or a URL.
 
-    A file is looked into. Raises `BadSparkArchive` when it is no such archive, or of another offsite or Python than
-    this one. At a URL the executors look (`hdfs://`, `s3a://`, `https://`; `local://` is a path on each of them). They
-    run what they find there only where it has the SHA-256 that the URL ends with: others may write there, too. Raises
-    `BadOption` for a text that names no file, or no hash.
+    A file is inspected. Raises `BadSparkArchive` for another kind of file, or an archive of another offsite or Python.
+    A URL is read by the executors (`hdfs://`, `s3a://`, `https://`; `local://` is a path on every executor). Executors
+    run the file only if its SHA-256 matches the end of the URL, because other users may write there too. Raises
+    `BadOption` for a text without file or hash.
     """
     archive, _, told = archive.partition("#")
     url = urlsplit(archive)
@@ -114,7 +115,7 @@ def archive_settings(archive: str) -> ArchiveSettings:
 
 
 def read_manifest(file: Path) -> ArchiveManifest:
-    """Raises `BadSparkArchive` for anything but an archive of offsite."""
+    """Read the manifest. Raises `BadSparkArchive` for anything but an archive of offsite."""
     try:
         with zipfile.ZipFile(file) as archive, archive.open(MANIFEST) as manifest:
             return ArchiveManifest(**json.loads(manifest.read(MAX_MANIFEST_BYTES)))
@@ -123,7 +124,7 @@ def read_manifest(file: Path) -> ArchiveManifest:
             f"the Spark archive {file} cannot be read: {error.strerror or error}",
             hint="name the file that offsite spark pack wrote",
         ) from error
-    except Exception as error:  # all that zipfile, its decompressors and json raise for other files
+    except Exception as error:  # any exception of zipfile, its decompressors and json
         raise BadSparkArchive(f"{file} is no archive for executors", hint="make one: offsite spark pack") from error
 
 
@@ -151,5 +152,6 @@ def _shipped(url: str, name: str) -> ArchiveSettings:
 
 
 def executor_environment() -> dict[str, str]:
-    """Settings that give executors what an archive needs around it. They mean nothing to one without an archive."""
+    """Return settings for the environment that an archive needs on executors. An executor without an archive ignores
+    them."""
     return of_executors({**WORKER_ENVIRONMENT, "PEX_ROOT": UNPACKED})

@@ -1,8 +1,9 @@
-"""Runs tasks that are several to a bundle, and tells the outcome of each.
+"""Run tasks in bundles, and return the outcome of every task.
 
-What failed beside others, for a reason that may pass, is tried once more, alone. What a bundle did not try, because
-others of it had waited in vain for the same, is tried when one of these is answered then, or one of the untried, drawn
-by lot so that no order of theirs hides one that would be: else they stay untried.
+A task that failed beside others, for a passing reason, is tried once more, alone. A bundle may leave tasks untried
+because other tasks of the bundle waited in vain for the same leader. Untried tasks run when a repeated task of the
+bundle is answered, or a probe: an untried task drawn by lot, so that no order hides a task that would succeed. Else
+they stay untried.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from offsite.spark.whole_progress import WholeProgress
 class Bundle(Protocol):
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The places of its tasks in the plan."""
+        """Indexes of the bundle's tasks in the plan."""
 
 
 BundleT = TypeVar("BundleT", bound=Bundle)
@@ -35,10 +36,10 @@ def run_bundles(
     runner: Runner,
     on_progress: OnProgress | None,
 ) -> dict[int, Done[ResultT] | Failed]:
-    """Number of a task → its outcome. `bundle_of`: the bundle of some tasks, by their numbers."""
+    """Run bundles. Returns task number → outcome. `bundle_of` makes a bundle of tasks, by their numbers."""
     run = _Run(function, runner, WholeProgress(on_progress))
     outcomes: dict[int, Done[ResultT] | Failed] = {}
-    while bundles:  # each time fewer tasks are left
+    while bundles:  # every round leaves fewer tasks
         outcomes |= run.all(bundles)
         shared = [bundle.numbers for bundle in bundles if len(bundle.numbers) > 1]
         untried = [[number for number in numbers if _is_untried(outcomes[number])] for numbers in shared]
@@ -68,7 +69,7 @@ class _Run(Generic[BundleT, ResultT]):
         found = self._runner.run_all(bundles, self._function, on_progress=self._progress)
         self._progress.next_run()
         for bundle, ended in zip(bundles, found, strict=True):
-            if isinstance(ended, Failed):  # the runner has told of it
+            if isinstance(ended, Failed):  # already reported by the runner
                 outcomes |= dict.fromkeys(bundle.numbers, ended)
                 continue
             for number, each in zip(bundle.numbers, ended.value, strict=True):

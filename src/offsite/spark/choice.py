@@ -1,5 +1,4 @@
-"""Which Spark runs the jobs, and with what settings: as a person chose it, one frozen value for commands and
-programs."""
+"""The Spark for jobs and its settings, as chosen by a person: one frozen value for commands and programs."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from offsite.spark.settings import secrets_apart
 VARIABLES = frozenset(f"OFFSITE_SPARK_{each}" for each in ("MASTER", "CONF", "PROPERTIES", "ARCHIVE")) | {
     "OFFSITE_SECRETS"
 }
-"""Of the environment: by which commands are told all that is chosen here."""
+"""Environment variables by which commands learn everything chosen here."""
 
 _PREFIX = "spark."
 _NAME = re.compile(r"spark\.[^\s=\0]+")
@@ -27,9 +26,9 @@ _NAME = re.compile(r"spark\.[^\s=\0]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkChoice:
-    """`master`: a Spark master URL, `SUBMITTED`, or None for this machine's cores. `conf`: Spark settings, which must
-    hold no secret of Kafka or of a store. `archive`: a file or URL made by `offsite spark pack`, for executors without
-    offsite. `secrets`: how executors come by Kafka's."""
+    """`master`: a Spark master URL, `SUBMITTED`, or None for this machine's cores. `conf`: Spark settings, without
+    secrets of Kafka or of a store. `archive`: a file or URL made by `offsite spark pack`, for executors without
+    offsite. `secrets`: how executors get Kafka's secrets."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -37,16 +36,16 @@ class SparkChoice:
     secrets: SecretsChoice = SecretsChoice.DEFAULT
 
     def __post_init__(self) -> None:
-        """A master among the settings, as in most files of them, is the master unless one was named besides: what runs
-        where is decided by it, and whether others can read what is sent."""
+        """Take the master out of the settings, unless one was named besides, because most settings files contain a
+        master. The master decides where code runs, and whether others can read the traffic."""
         conf = dict(self.conf)
         named = conf.pop("spark.master", None)
         object.__setattr__(self, "conf", conf)
         object.__setattr__(self, "master", self.master or named)
 
     def environment(self) -> Mapping[str, str]:
-        """The variables by which another command chooses the same, where it has none of `VARIABLES` beside. Raises
-        `BadOption` for settings that are not a line each."""
+        """Return the variables by which another command makes the same choice, given no further `VARIABLES`. Raises
+        `BadOption` for settings that do not fit on a line."""
         given = {
             "OFFSITE_SPARK_MASTER": self.master,
             "OFFSITE_SPARK_CONF": lines_of(self.conf),
@@ -57,21 +56,22 @@ class SparkChoice:
 
 
 def settings_of(properties: Path | None, pairs: Sequence[str]) -> Mapping[str, str]:
-    """Spark settings out of a file such as `spark-defaults.conf`, and out of texts such as `spark.executor.memory=2g`,
-    which win. What does not begin with `spark.` is no setting of Spark. Raises `BadOption`."""
+    """Read Spark settings from a file such as `spark-defaults.conf`, and from texts such as `spark.executor.memory=2g`,
+    which win. Raises `BadOption` for a name without the prefix `spark.`, and for unreadable settings."""
     found = {**dict(_of_file(properties)), **dict(map(_of_pair, pairs))}
     _check_lines(found)
     return found
 
 
 def lines_of(settings: Mapping[str, str]) -> str:
-    """`settings` as OFFSITE_SPARK_CONF tells them, a line each. Raises `BadOption` for one that is not a line."""
+    """Return `settings` in the form of OFFSITE_SPARK_CONF, one line per setting. Raises `BadOption` for a setting that
+    does not fit on a line."""
     _check_lines(settings)
     return "\n".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _check_lines(settings: Mapping[str, str]) -> None:
-    """No value is told: it may be a secret."""
+    """Check names and values. No message holds a value, because a value may be a secret."""
     for name, value in settings.items():
         if not _NAME.fullmatch(name):
             raise BadOption(f"{name[:200]!r} is no setting of Spark", hint="their names have no blanks and no =")

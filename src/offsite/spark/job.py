@@ -1,12 +1,12 @@
-"""One Spark job over numbered tasks: submitted from a thread of its own, its envelopes handed out as they arrive.
+"""One Spark job over numbered tasks: submitted from a separate thread, with envelopes yielded as they arrive.
 
-Two ways lead home. Envelopes, which carry outcomes, travel in a Spark accumulator: it reaches the driver when a task
-ends, exactly then, and counts no failed attempt. Progress and notes of failed attempts cannot wait for that end, and
-travel in datagrams that may be lost: no result may depend on one. One Spark task per task value. Must never build a
-SparkContext.
+Results return in two ways. Envelopes carry outcomes, and travel in a Spark accumulator: the accumulator reaches the
+driver exactly when a task ends, and counts no failed attempt. Progress and notes of failed attempts cannot wait for the
+end, and travel in datagrams that may be lost: no result may depend on a datagram. One Spark task per task value. The
+module must never build a SparkContext.
 
-What travels to a worker is bytes until the worker has said that it is of the same version: another one may not know
-the classes, and must say so in words.
+Everything sent to a worker is bytes until the worker has confirmed the same version: another version may lack the
+classes, and must be able to say so in words.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ TICK_S = 0.2
 """How long the driver waits for an envelope before it shows progress again: five times a second looks alive."""
 
 LOOK_EVERY_S = 5.0
-"""How often a job that brings nothing home looks whether there are executors at all."""
+"""How often a job without news checks for executors."""
 
 
 CANCEL_LIMIT_S = 5.0
-"""How long a cancelled job may take to come back; then it is left alone, and ends with its JVM."""
+"""How long a cancelled job may take to return; afterwards the job is abandoned, and ends with its JVM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """An event: just now the cluster has executors for this job, or has none."""
+    """An event: the result of a check for executors of the job."""
 
     has_executors: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An event: an attempt was repeated that did not say how it ended. It may go on where nobody sees it."""
+    """An event: Spark repeated an attempt that did not report its end. The attempt may continue unseen."""
 
 
 class Mailbox:
-    """The driver's end for envelopes and datagrams of workers. One per SparkContext: pyspark never gives an accumulator
-    back, so one per job would grow for ever. What an earlier job still sends (it was cancelled, its tasks are ending)
-    is dropped."""
+    """The driver's end for envelopes and datagrams of workers. One per SparkContext: pyspark never frees an
+    accumulator, so one per job would grow for ever. Late envelopes of an earlier job (cancelled, with tasks still
+    ending) are dropped."""
 
     def __init__(self, context: SparkContext) -> None:
         self.accumulator: Accumulator[Any] = context.accumulator((), _Gathering(self._deliver))  # type: ignore[arg-type]
@@ -80,12 +80,13 @@ class Mailbox:
         self._inbox: queue.SimpleQueue[Envelope[Any] | _End] = queue.SimpleQueue()
 
     def open(self) -> tuple[int, queue.SimpleQueue[Envelope[Any] | _End]]:
-        """A job number never used before, and the queue that its envelopes go to from now on."""
+        """Return a new job number, and the queue for the job's envelopes."""
         self._job, self._inbox = self._job + 1, queue.SimpleQueue()
         return self._job, self._inbox
 
     def rates(self, limits: RateLimits) -> RateAddress | None:
-        """Where workers take what `limits` let through, one job after the other out of the same; None without any."""
+        """Return the address where workers take bytes under `limits`, shared by all jobs in sequence; None without
+        limits."""
         if self._rates is None and limits.by_direction():
             self._rates = RateServer(self._host, limits, bind=self._bind)
         return None if self._rates is None else self._rates.address
@@ -103,7 +104,7 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The Spark that runs a job, and how: attempts at a task, rate limits, and what may travel of secrets."""
+    """The Spark of a job: context, attempts per task, rate limits, and the handling of secrets."""
 
     context: SparkContext
     mailbox: Mailbox
@@ -115,7 +116,7 @@ class Engine:
 
 class SparkJob(Generic[TaskT, ResultT]):
     one_task_each = True
-    """Whether Spark's tasks are ours, number by number."""
+    """Whether a Spark task is one offsite task, number by number."""
 
     def __init__(
         self, engine: Engine, tasks: Sequence[tuple[int, TaskT]], function: Callable[[TaskT], ResultT]
@@ -128,7 +129,7 @@ class SparkJob(Generic[TaskT, ResultT]):
         self._tasks = tasks
         self._name, self._group = job_name(), f"offsite-{random_id(16)}"  # one context may have several mailboxes
         self._is_cancelled = threading.Event()
-        self._told: Counter[int] = Counter()  # attempts that said how they failed, by task
+        self._told: Counter[int] = Counter()  # attempts with a note of their failure, by task
         self._work = _Work(
             job=self._job,
             function=self._sealed(function),
@@ -143,8 +144,8 @@ class SparkJob(Generic[TaskT, ResultT]):
         self._thread = threading.Thread(target=self._submit, name=self._group, daemon=True)
 
     def events(self) -> Iterator[Envelope[ResultT] | ProgressDatagram | Looked | LostAttempt | None]:
-        """The events of the job, which starts with the first one asked for; None when nothing has arrived for `TICK_S`.
-        Raises what Spark raised at the end."""
+        """Yield the events of the job; None after `TICK_S` without an event. The first request starts the job. Raises
+        Spark's final error."""
         self._thread.start()
         look_s = time.monotonic() + LOOK_EVERY_S
         while True:
@@ -169,12 +170,11 @@ class SparkJob(Generic[TaskT, ResultT]):
                 return
 
     def cancel(self) -> None:
-        """Stop the job, also one that is still being submitted: Spark forgets it at once, its tasks may go on for a
-        moment."""
+        """Stop the job, even while being submitted. Spark forgets the job at once; tasks may continue for a moment."""
         self._is_cancelled.set()
         until_s = time.monotonic() + CANCEL_LIMIT_S
         while self._thread.is_alive() and time.monotonic() < until_s:
-            with suppress(Exception):  # of a JVM that is gone, and its jobs with it
+            with suppress(Exception):  # from a dead JVM, whose jobs are dead too
                 self._context.cancelJobGroup(self._group)
             self._thread.join(TICK_S)
 
@@ -185,7 +185,7 @@ class SparkJob(Generic[TaskT, ResultT]):
                 source = self._source().mapPartitions(self._work)
                 if not self._is_cancelled.is_set():
                     source.collect()
-        except Exception as error:  # noqa: BLE001  # handed to the thread that waits in `events`, which raises it
+        except Exception as error:  # noqa: BLE001  # handed to the thread in `events`, and raised there
             self._inbox.put(_End(error=error))
         else:
             self._inbox.put(_End(error=None))
@@ -194,7 +194,8 @@ class SparkJob(Generic[TaskT, ResultT]):
         return self._context.parallelize(pickled(self._tasks), len(self._tasks))
 
     def _sealed(self, function: object) -> bytes:
-        """As Spark pickles functions: those of a program's own `__main__` go along whole. Raises `SecretStays`."""
+        """Pickle `function` as Spark does: functions of a program's own `__main__` travel whole. Raises
+        `SecretStays`."""
         from pyspark import cloudpickle
 
         try:
@@ -206,7 +207,8 @@ class SparkJob(Generic[TaskT, ResultT]):
 
 
 class ShuffledJob(SparkJob[Any, ResultT], Generic[TaskT, ResultT]):
-    """A job whose tasks are fed by a shuffle of `everything`: of all tasks, also where only some are done again."""
+    """A job whose tasks receive values by a shuffle over `everything`: over all tasks, even where only some run
+    again."""
 
     one_task_each = False
 
@@ -242,8 +244,9 @@ class _End:
 
 
 class _Gathering:
-    """An accumulator parameter that keeps nothing: on the driver each envelope goes to `deliver`; in a worker they
-    are gathered until the task ends. Spark only calls its three methods, so it need not be an AccumulatorParam."""
+    """An accumulator parameter that keeps nothing. On the driver every envelope goes to `deliver`; in a worker
+    envelopes are gathered until the task ends. Spark only calls the three methods, so the class need not derive from
+    AccumulatorParam."""
 
     def __init__(self, deliver: Callable[[int, Envelope[Any]], None] | None = None) -> None:
         self._deliver = deliver
@@ -264,7 +267,7 @@ class _Gathering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """The function of a job, pickled, with all that it needs in a worker: what travels there."""
+    """The function of a job, pickled, with everything needed in a worker."""
 
     job: int
     function: bytes
@@ -275,7 +278,7 @@ class _Work:
     max_attempts: int
     rates: RateAddress | None
     version: str
-    """Of the offsite that sent it."""
+    """Of the sending offsite."""
 
     def __call__(self, tasks: Iterable[tuple[int, Any]]) -> Iterator[None]:
         from pyspark import TaskContext
@@ -304,7 +307,7 @@ class _Work:
             self.home.add(((self.job, envelope),))
 
     def _run(self, task: Any) -> Any:  # noqa: ANN401  # of any job
-        """`task` is pickled, or has been fed with its task pickled."""
+        """Run one task. `task` is pickled, or a `ShuffledTask` with a pickled task."""
         check_version(self.version)
         function = opened(self.function)
         return function(replace(task, task=opened(task.task)) if isinstance(task, Fed) else opened(task))

@@ -1,5 +1,4 @@
-"""Names of Spark jobs, as a person reads them in Spark's UI and its history server: `backup shop: 3 topics, 120
-ranges`."""
+"""Names of Spark jobs, for people who read Spark's UI and history server: `backup shop: 3 topics, 120 ranges`."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _name: ContextVar[str] = ContextVar("offsite-job-name", default="offsite")
 
 @contextmanager
 def job_named(name: str) -> Iterator[None]:
-    """A block whose jobs are called so, unless a block in it says it better. Must hold no secret."""
+    """Name the jobs of the block, unless an inner block gives a better name. `name` must hold no secret."""
     token = _name.set(printable(name)[:_MAX_CHARACTERS])
     try:
         yield

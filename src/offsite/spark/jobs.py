@@ -1,7 +1,7 @@
-"""Tasks to outcomes: as many Spark jobs as it takes, usually one. Pure control over a `SparkJob` factory.
+"""Tasks to outcomes: as many Spark jobs as needed, usually one. Pure control over a `SparkJob` factory.
 
-A task has its outcome from its envelope alone. Progress datagrams only say how far a running task is: they may be lost,
-or arrive late, so nothing but the display goes by them.
+A task's outcome comes from the envelope alone. Progress datagrams only show how far a running task is. Datagrams may be
+lost or late, so only the display uses them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OpenJob = Callable[[Sequence[tuple[int, TaskT]]], SparkJob[TaskT, ResultT]]
 
 
 class TaskJobs(Generic[TaskT, ResultT]):
-    """Runs `tasks` until each has an outcome, or, unless `keep_going`, until one has failed for good."""
+    """Runs `tasks` until every task has an outcome, or, unless `keep_going`, until one has failed for good."""
 
     def __init__(  # noqa: PLR0913  # all by keyword but the work itself
         self,
@@ -48,7 +48,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         clock: Clock,
         patience_s: float = math.inf,
     ) -> None:
-        """`patience_s`: how many seconds a cluster may be without any executor before that is an error."""
+        """`patience_s`: seconds that a cluster may be without executors before an error."""
         self._tasks = tasks
         self._open_job = open_job
         self._on_progress = on_progress
@@ -61,7 +61,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         self._alone = Alone(patience_s, clock)
 
     def run(self) -> TaskOutcomes[ResultT]:
-        """The outcomes of all tasks. Each job gives at least one task its outcome or raises, so this ends."""
+        """Return the outcomes of all tasks. Every job gives at least one task an outcome or raises, so the loop
+        ends."""
         self._show()
         try:
             while (indexes := self._outcomes.open_tasks()) and not self._is_over():
@@ -71,7 +72,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
         return self._outcomes
 
     def _run_job(self, tasks: Sequence[tuple[int, TaskT]]) -> None:
-        """An error of whoever is told of progress and outcomes ends the job, and is raised; so does Ctrl-C."""
+        """Run one job. An error of a progress or outcome callback ends the job, and is raised; Ctrl-C too."""
         job = self._open_job(tasks)
         try:
             for event in self._events(job, tasks):
@@ -85,14 +86,14 @@ class TaskJobs(Generic[TaskT, ResultT]):
             raise
 
     def _events(self, job: SparkJob[TaskT, ResultT], tasks: Sequence[tuple[int, TaskT]]) -> Iterator[Event[ResultT]]:
-        """What only Spark can raise is about a task, or is raised as an error of ours."""
+        """Yield the job's events. An exception of Spark either settles a task, or is raised as an error of offsite."""
         try:
             yield from job.events()
-        except Exception as error:  # noqa: BLE001  # told apart, and raised again there
+        except Exception as error:  # noqa: BLE001  # classified, and raised again by the callee
             self._settle_poisoned(tasks if job.one_task_each else (), error)
 
     def _take(self, event: Event[ResultT]) -> bool:
-        """Whether there is anything new to show."""
+        """Handle an event. Returns whether the display has changed."""
         now_s = self._elapsed_s()
         match event:
             case Envelope():
@@ -111,7 +112,8 @@ class TaskJobs(Generic[TaskT, ResultT]):
         return True
 
     def _take_envelope(self, envelope: Envelope[ResultT], now_s: float) -> None:
-        """Raises `ExecutorDiffers`, for that executor is the fastest of all, and would refuse most of the tasks."""
+        """Take an envelope. Raises `ExecutorDiffers` at once, because such an executor is the fastest, and would refuse
+        most tasks."""
         _tell(envelope)
         self._alone.heard()
         self._stragglers.ended(envelope.index, at_s=now_s)
@@ -121,14 +123,14 @@ class TaskJobs(Generic[TaskT, ResultT]):
             self._on_outcome(envelope.index, envelope.outcome)
 
     def _settle_poisoned(self, tasks: Sequence[tuple[int, TaskT]], error: Exception) -> None:
-        """Record the failure of the task that ended its worker at every attempt, and raise `SparkFailed` when the error
-        was not about a task. Spark gives up the whole job with it; the tasks without an outcome get another job."""
+        """Record the failure of the task that ended its worker at every attempt; raise `SparkFailed` when the error
+        concerns no task. Spark gives up the whole job; tasks without an outcome get another job."""
         if (unfit := unfit_executor(str(error))) is not None:
             raise unfit from error
         failure = _failure(error)
         failure.__cause__ = error
         poisoned = _POISONED_TASK.search(str(error))
-        if poisoned is None or not tasks:  # of a shuffle, several of Spark's tasks go through what is one of ours
+        if poisoned is None or not tasks:  # in a shuffle, several Spark tasks read one offsite task
             raise failure
         index = tasks[int(poisoned.group(1))][0]
         self._outcomes.give_up(index, failure)
@@ -153,7 +155,7 @@ class TaskJobs(Generic[TaskT, ResultT]):
 
 
 def _tell(envelope: Envelope[ResultT]) -> None:
-    """Write what the attempt wrote in its worker, and how it ended where that was not well at once."""
+    """Write the journal of the attempt, and the end of the attempt unless it succeeded at once."""
     write_lines(envelope.journal, task=envelope.index)
     if isinstance(envelope.outcome, Failed):
         error, trace = envelope.outcome.error, envelope.outcome.trace
@@ -181,7 +183,7 @@ def _failure(error: Exception) -> SparkFailed:
 
 
 def _reason(error: Exception) -> str:
-    """The line of a Py4J or Spark message that says what happened in the worker: the last that names an exception."""
+    """Return the line of a Py4J or Spark message with the worker's error: the last line with an exception."""
     before_java_frames = str(error).split("Driver stacktrace:")[0]
     lines = [line.strip() for line in _EXCEPTION_LINE.findall(before_java_frames)]
     return lines[-1].lstrip(": ") if lines else str(error).strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What a running task has moved so far: counted by the task's code, read by whatever runs the task.
+"""Figures of a running task: counted by the task's code, read by the runner of the task.
 
 One task runs at a time in a process, so the meter belongs to the process. Counting outside a run is harmless.
 """
@@ -16,8 +16,8 @@ ItemT = TypeVar("ItemT", bound=Chunk | Hole | Gap)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Figures of a task: `moved_bytes` and `records` that it moved, `throttled_ms`, the time that quotas of the cluster
-    asked it to pause, and `limited_ms`, the time that limits of our own did."""
+    """Figures of a task. `moved_bytes`, `records`: moved by the task. `throttled_ms`: pauses asked for by cluster
+    quotas. `limited_ms`: pauses for offsite's own limits."""
 
     moved_bytes: int = 0
     records: int = 0
@@ -42,27 +42,27 @@ class Meter:
         self._listener: OnReading | None = None
 
     def start(self, listener: OnReading | None = None) -> None:
-        """Begin a task: from zero, with each new reading told to `listener`."""
+        """Begin a task: start from zero, and pass every new reading to `listener`."""
         self._reading, self._listener = Reading(), listener
 
     def count(self, *, moved_bytes: int, records: int) -> None:
-        """Add to what the running task has moved. Cheap enough for each chunk, too costly for each record."""
+        """Add to the figures of the running task. Cheap enough for every chunk, too costly for every record."""
         self._add(Reading(moved_bytes=moved_bytes, records=records))
 
     def counted(self, items: Iterable[ItemT]) -> Iterator[ItemT]:
-        """The same items; each chunk counts as moved when the next item is asked for: its bytes, and the records of all
-        its batches, whatever became of them."""
+        """Yield the items unchanged. A chunk counts as moved when the caller asks for the next item: the chunk's bytes,
+        and the records of all batches, whatever became of them."""
         for item in items:
             yield item
             if isinstance(item, Chunk):
                 self.count(moved_bytes=len(item.data), records=sum(h.record_count for h in item.batches))
 
     def throttle(self, pause_ms: int) -> None:
-        """Add a pause of `pause_ms` that a quota asks for, before it is taken."""
+        """Add a pause of `pause_ms` asked for by a quota, before the pause."""
         self._add(Reading(throttled_ms=pause_ms))
 
     def limit(self, pause_ms: int) -> None:
-        """Add a pause of `pause_ms` that a limit of our own asks for, before it is made."""
+        """Add a pause of `pause_ms` for offsite's own limit, before the pause."""
         self._add(Reading(limited_ms=pause_ms))
 
     def _add(self, more: Reading) -> None:
@@ -71,7 +71,7 @@ class Meter:
             self._listener(self._reading)
 
     def read(self) -> Reading:
-        """What the task has moved since `start`."""
+        """Return the figures since `start`."""
         return self._reading
 
 

@@ -1,7 +1,7 @@
-"""Progress of running tasks, before they end: what each has moved so far, one datagram now and then to the driver.
+"""Progress of running tasks, before the end: moved bytes and records, one datagram now and then to the driver.
 
-A datagram, because a worker must not wait for the driver, nor fail for it. Losing some is fine: a task's envelope
-brings the final figures. Must never carry anything but counts.
+Progress travels in datagrams, because a worker must not wait for the driver, nor fail for it. Lost datagrams do no
+harm: a task's envelope brings the final figures. A datagram must never carry anything but counts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SEND_EVERY_S = 0.25
 """A person sees no more; a datagram costs some 20 µs."""
 
 MAX_DATAGRAMS_AT_ONCE = 1000
-"""What the driver takes in between two envelopes; the rest waits in the socket or is dropped by the kernel."""
+"""Datagrams that the driver takes between two envelopes; the rest waits in the socket or is dropped by the kernel."""
 
 _DATAGRAM = struct.Struct(">16sQQQQQQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDatagram:
-    """The figures of the running attempt at task `index` of a job, so far, and the address it runs at."""
+    """The figures of the running attempt at task `index` of a job, and the host of the attempt."""
 
     index: int
     reading: Reading
@@ -34,13 +34,13 @@ class ProgressDatagram:
 
     @property
     def begins(self) -> bool:
-        """Whether it is the first of its attempt: nothing was moved so far."""
+        """Whether the datagram is the first of the attempt: nothing was moved so far."""
         return self.reading == Reading()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressAddress:
-    """The driver's address for datagrams. `token` keeps strangers' datagrams out of the display; it protects nothing
+    """The driver's address for datagrams. `token` keeps strangers' datagrams out of the display, and protects nothing
     else."""
 
     host: str
@@ -49,8 +49,8 @@ class ProgressAddress:
 
 
 class ProgressReceiver:
-    """The driver's side of the datagrams: a socket that workers reach at `host`, bound to `bind` where that is another
-    address of this machine."""
+    """The driver's side of the datagrams: a socket that workers reach at `host`, bound to `bind` where `bind` is
+    another address of this machine."""
 
     def __init__(self, host: str, *, bind: str = "") -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -59,7 +59,7 @@ class ProgressReceiver:
         self.address = ProgressAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_bytes(16))
 
     def take(self, job: int) -> Iterator[ProgressDatagram]:
-        """The datagrams of `job` that have arrived; does not wait."""
+        """Yield the datagrams of `job` received so far; does not wait."""
         for _ in range(MAX_DATAGRAMS_AT_ONCE):
             try:
                 datagram, (host, _) = self._socket.recvfrom(_DATAGRAM.size + 1)
@@ -76,7 +76,7 @@ class ProgressReceiver:
 
 
 class ProgressSender:
-    """The worker's side of the datagrams: a meter's listener. Calling it never raises."""
+    """The worker's side of the datagrams: a meter's listener. A call never raises."""
 
     def __init__(self, address: ProgressAddress, *, job: int, index: int, clock: Clock | None = None) -> None:
         self._address, self._job, self._index = address, job, index
@@ -87,21 +87,22 @@ class ProgressSender:
 
     def __call__(self, reading: Reading) -> None:
         if reading == Reading():
-            return  # that says `begun` alone
+            return  # only `send_begin` sends an empty reading
         now_s = self._clock.monotonic_s()
         if self._is_held_back(reading) or now_s - self._sent_s >= SEND_EVERY_S:
             self._sent_s, self._sent = now_s, reading
             self._send(reading)
 
     def begun(self) -> None:
-        """Say that the task runs here."""
+        """Report that the task runs here."""
         self._send(Reading())
 
     def close(self) -> None:
         self._socket.close()
 
     def _is_held_back(self, reading: Reading) -> bool:
-        """Said at once: nothing follows while it lasts. Limits of our own pause often, and mostly shortly."""
+        """Whether a pause must be reported at once, because nothing follows while the pause lasts. Pauses of offsite's
+        own limits are frequent, and mostly short."""
         limited_ms = reading.limited_ms - self._sent.limited_ms
         return reading.throttled_ms != self._sent.throttled_ms or limited_ms >= SEND_EVERY_S * 1000
 
@@ -111,7 +112,7 @@ class ProgressSender:
         try:
             self._socket.sendto(datagram, (self._address.host, self._address.port))
         except OSError:
-            return  # a display without it is still right in the end; a copy must not fail for it
+            return  # the final display is right without the datagram; a copy must not fail for it
 
 
 def _reading(moved_bytes: int, records: int, throttled_ms: int, limited_ms: int) -> Reading:

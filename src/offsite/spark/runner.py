@@ -1,6 +1,6 @@
-"""The port that runs tasks in parallel, and what comes back from them.
+"""The port that runs tasks in parallel, and the types of the results.
 
-Owns the types between a service and whatever runs its tasks: outcome, progress. Knows nothing of Spark.
+The module owns the types between a service and the runner of its tasks: outcome, progress. Knows nothing of Spark.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ValueT_co = TypeVar("ValueT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Generic[ValueT_co]):
-    """A task that ended well, and what its function returned."""
+    """A task that ended well, with the function's result."""
 
     value: ValueT_co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A task that failed for good. `trace` is the worker's traceback, for logs; `error` is what a person should see.
-    `tried`: False for what nobody has tried, because others had waited in vain for the same."""
+    """A task that failed for good. `error`: for people; `trace`: the worker's traceback, for logs. `tried`: False for a
+    task that nobody has tried, because earlier tasks waited in vain for the same leader."""
 
     error: OffsiteError
     trace: str
@@ -37,9 +37,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """The state of a run. `moved_bytes` and `records` are what tasks counted (`meter.count`), running ones included.
-    `throttled_s`: seconds for which the cluster's quotas held tasks back, added up over all tasks; `limited_s`: those
-    for which limits of our own did. `note`: what the run waits for just now, in words, where that is known."""
+    """The state of a run. `moved_bytes`, `records`: counted by tasks (`meter.count`), running ones included.
+    `throttled_s`: seconds of pauses by cluster quotas, summed over all tasks. `limited_s`: the same for offsite's own
+    limits. `note`: the reason of a wait at this moment, in words, where known."""
 
     tasks_total: int
     tasks_done: int
@@ -56,12 +56,12 @@ class RunProgress:
 OnProgress = Callable[[RunProgress], None]
 
 OnOutcome = Callable[[int, Done[ResultT] | Failed], None]
-"""Told of the outcome of a task, by its index, as soon as it is known."""
+"""Receives the outcome of a task, by index, as soon as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed(Generic[TaskT, SentT]):
-    """A task, and what a shuffle brought it: to be read once, in any order."""
+    """A task, and the values that a shuffle brought: to be read once, in any order."""
 
     task: TaskT
     sent: Iterable[SentT]
@@ -69,11 +69,11 @@ class Fed(Generic[TaskT, SentT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle(Generic[TaskT, FoundT, SentT]):
-    """Two steps in front of a task, by which what is found all over a log comes together where it is needed.
+    """Two steps in front of a task, to bring values found all over a log to the tasks that need them.
 
-    `find` goes through a task and says to which of `buckets` each thing goes that it found; `send` sees all that came
-    to one bucket, and says to which task, by its index, each of its results goes. What is on its way waits on the disks
-    of the workers, not in memory. `give_up`: what `find` sends instead once it has failed for good.
+    `find` goes through a task and yields (bucket, value) for every value found, with a bucket below `buckets`. `send`
+    sees all values of one bucket, and yields (task index, result). Values in transit wait on the disks of the workers,
+    not in memory. `give_up` replaces `find` after `find` has failed for good.
     """
 
     buckets: int
@@ -87,19 +87,19 @@ class Runner(Protocol):
 
     `function` must be importable by name in another process (a module-level function, or a `functools.partial` of one),
     and tasks and results must be small picklable values without secrets. A task may run more than once, even twice at
-    the same time: functions must write under names of their own. `on_progress` and `on_outcome` are called on
-    the caller's thread; what they raise cancels the run, and is raised.
+    the same time, so functions must write under names of their own. `on_progress` and `on_outcome` are called on the
+    caller's thread; an exception in a callback cancels the run, and is raised.
     """
 
     @property
     def slots(self) -> int:
-        """Tasks that run at once, as far as it is known."""
+        """Number of tasks that run at once, as far as known."""
 
     def begin(self) -> None:
-        """Start what has to be started, in the background. Returns at once, may be left out, never raises."""
+        """Start the background start-up. Returns at once, may be left out, never raises."""
 
     def await_start(self) -> None:
-        """Return when all has started that tasks need. Raises why it does not."""
+        """Return when everything needed by tasks has started. Raises the reason of a failed start."""
 
     def run(
         self,
@@ -108,7 +108,7 @@ class Runner(Protocol):
         *,
         on_progress: OnProgress | None = None,
     ) -> list[ResultT]:
-        """Results in the order of `tasks`. The first task that fails for good cancels the others and is raised."""
+        """Return results in the order of `tasks`. The first task that fails for good cancels the rest and is raised."""
 
     def run_all(
         self,
@@ -117,7 +117,7 @@ class Runner(Protocol):
         *,
         on_progress: OnProgress | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        """Outcomes in the order of `tasks`. A task that fails for good leaves the others running."""
+        """Return outcomes in the order of `tasks`. A task that fails for good leaves the rest running."""
 
     def run_each(
         self,
@@ -127,7 +127,8 @@ class Runner(Protocol):
         *,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """As `run_all`, but each outcome is handed over and not kept: the memory of a run does not grow with them."""
+        """As `run_all`, but hand over every outcome instead of keeping it: the memory of a run does not grow with
+        outcomes."""
 
     def run_shuffled(
         self,
@@ -137,12 +138,12 @@ class Runner(Protocol):
         *,
         on_progress: OnProgress | None = None,
     ) -> list[Done[ResultT] | Failed]:
-        """Outcomes in the order of `tasks`, as `run_all`, of tasks that are each fed by `shuffle` of all of them. What
-        tasks count is counted in both steps that go through them."""
+        """As `run_all`, with tasks that receive values by `shuffle` over all tasks. The figures count in both steps
+        that go through the tasks."""
 
     def halt(self) -> bool:
-        """Stop the tasks that an interrupted run left running; takes seconds at most. True when it is known for sure
-        that no task runs any more; False when one may still run, and write, for minutes."""
+        """Stop tasks left running by an interrupted run; takes seconds at most. True when surely no task runs any more;
+        False when a task may still run, and write, for minutes."""
 
     def close(self) -> None:
-        """End the processes and delete the folders of this runner. May be called twice."""
+        """End the processes and delete the folders of the runner. May be called twice."""

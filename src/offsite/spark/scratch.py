@@ -1,4 +1,4 @@
-"""Temporary folders, Spark's above all: private, deleted when their owner ends; after a crash, by the next one."""
+"""Temporary folders, above all Spark's: private, deleted when the owner ends, or after a crash by the next owner."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from offsite.model.errors import BadOption
 
 PREFIX = "offsite-spark-"
 ORPHANED_AFTER_S = 600
-"""A killed owner's JVM may still be starting, and would hang for ever without the folder it was told to write into. No
-start takes this long."""
+"""A killed owner's JVM may still be starting, and would hang for ever without its folder. No start takes this long."""
 
 
 class Scratch:
-    """A temporary folder, named after the process that owns it, so that a folder whose owner is gone can be told from
-    one in use. `prefix` says what it is for."""
+    """A temporary folder, named after the owning process: a folder with a dead owner is recognisable. `prefix` tells
+    the purpose."""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self._prefix = prefix
         self._folder: Path | None = None
 
     def create(self) -> Path:
-        """The folder, made on the first call. Raises `BadOption`."""
+        """Return the folder, made on the first call. Raises `BadOption`."""
         if self._folder is None:
             try:
                 _sweep(Path(tempfile.gettempdir()), self._prefix)
@@ -42,21 +41,20 @@ class Scratch:
         return self._folder
 
     def remove(self) -> None:
-        """Delete the folder and all it holds. A JVM may be deleting in it at the same time: what is gone is no
-        error."""
+        """Delete the folder with all contents. A JVM may delete files at the same time: missing files are no error."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
             atexit.unregister(self._remove_at_exit)
 
     def _remove_at_exit(self, owner: int) -> None:
-        """For owners that were interrupted where they could not close; forks of theirs leave it alone."""
+        """Remove the folder of an owner interrupted before `remove`. Forks of the owner do nothing."""
         if os.getpid() == owner:
             self.remove()
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Delete this user's folders whose owner was killed a while ago. Other sessions may be doing the same."""
+    """Delete this user's folders whose owner was killed a while ago. Further sessions may do the same meanwhile."""
     for folder in parent.glob(f"{prefix}[0-9]*-*"):
         with suppress(FileNotFoundError):
             found = folder.lstat()

@@ -1,4 +1,4 @@
-"""Settings that offsite gives to Spark, plain names and values, and which of a person's own are secrets."""
+"""Settings that offsite gives to Spark, as plain names and values, and the detection of secret settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsite.model.hosts import is_loopback
 from offsite.model.journal import decided
 
 MAX_ATTEMPTS = 4
-"""Attempts at one task before it has failed for good: Spark's own default on a cluster."""
+"""Attempts at one task before the task has failed for good: Spark's own default on a cluster."""
 
 DRIVER_MEMORY_MIB = 512
 """The heap of the driver's JVM, which schedules and holds no data."""
@@ -32,7 +32,7 @@ FIRM_SETTINGS = {
     "spark.python.worker.reuse": "true",
     _DAEMON: "offsite.spark.local.daemon",
 }
-"""Not for anybody to choose: see `_WHY`."""
+"""Settings that nobody may change: see `_WHY`."""
 
 _WHY = {
     "spark.speculation": "of two attempts at one partition of a restore the later one shuts the earlier one out",
@@ -43,8 +43,8 @@ _WHY = {
 
 
 def laid_over(own: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Offsite's `own` settings, over them those that a person has `chosen`, and over all the firm ones. What is
-    overruled is told in the log."""
+    """Merge offsite's `defaults`, the `chosen` settings of a person over them, and the firm settings over all.
+    Overruled settings are logged."""
     for name, value in FIRM_SETTINGS.items():
         if chosen.get(name, value) != value:
             decided("setting_overruled", why=_WHY[name], setting=name, asked=chosen[name], used=value)
@@ -52,15 +52,16 @@ def laid_over(own: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, st
 
 
 _FUNCTION_IN_FILE = "spark.broadcast.UDFCompressionThreshold"
-"""From this size on pyspark puts a function into files, on the driver and on each executor: it may hold secrets."""
+"""From this size on pyspark puts a function into files, on the driver and on every executor: the function may hold
+secrets."""
 
 
 CLOSED_PAGES = {"spark.ui.enabled": "false", "spark.ui.killEnabled": "false"}
-"""Spark's pages show settings and plans to everybody who reaches their port, with links that end jobs."""
+"""Spark's pages show settings and plans to everybody who reaches the port, with links that end jobs."""
 
 
 def common_settings() -> dict[str, str]:
-    """Settings for any master: of small memory however many jobs a continuous backup runs."""
+    """Return settings for any master, with small memory however many jobs a continuous backup runs."""
     return {
         "spark.driver.memory": f"{DRIVER_MEMORY_MIB}m",
         "spark.ui.showConsoleProgress": "false",
@@ -73,11 +74,11 @@ def common_settings() -> dict[str, str]:
 
 
 def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """What goes with `chosen` settings, over the cluster's `defaults`, for JVMs that only hand bytes on: their
-    optimising compiler would take more CPU than a job of a few seconds, and never give it back. Where Spark
-    encrypts it stays: Java's ciphers need it.
+    """Return further settings beside `chosen` settings, over the cluster's `defaults`, for JVMs that only pass bytes
+    on: the optimising compiler would take more CPU than a job of a few seconds, and never pay off. Where Spark
+    encrypts, the compiler stays, because Java's ciphers need it.
 
-    As default options: what a person or the cluster sets as extra ones comes behind them, and wins.
+    The settings are default options: extra options of a person or the cluster come behind, and win.
     """
     settings = {**defaults, **chosen}
     if _encrypts_network(settings) or _is_on(settings, "spark.io.encryption.enabled"):
@@ -87,8 +88,8 @@ def light_jvms(chosen: Mapping[str, str], defaults: Mapping[str, str]) -> dict[s
 
 
 def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
-    """What goes with `chosen` settings that switch on Spark's AES encryption: nobody on the way may ask for less, as he
-    may by Spark's default, and what Spark spills to disks is encrypted, too."""
+    """Return further settings beside `chosen` settings that switch on Spark's AES encryption. Nobody on the way may
+    then ask for less, as Spark's default allows, and data spilled to disks is encrypted too."""
     if not _by_aes(chosen):
         return {}
     return {"spark.network.crypto.saslFallback": "false", "spark.io.encryption.enabled": "true"}
@@ -96,13 +97,13 @@ def beside_encryption(chosen: Mapping[str, str]) -> dict[str, str]:
 
 _REDACTION = "spark.redaction.regex"
 _SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IGNORECASE)
-"""Names of settings that Spark itself shows to nobody, and those of Azure's keys."""
+"""Names of settings that Spark itself hides, and names of Azure's keys."""
 
 
 def secrets_apart(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """`settings` that any user of this machine may read on a command line, and those that must not be on one: by their
-    names, `_SECRET` or what a person's own `spark.redaction.regex` finds, which tells upper from lower case as Spark
-    does. Raises `BadOption` for a pattern that cannot be read."""
+    """Split `settings` into those that any user of this machine may read on a command line, and those that must not be
+    on one. A name is secret by `_SECRET` or by the person's own `spark.redaction.regex`, which distinguishes upper and
+    lower case as Spark does. Raises `BadOption` for an unreadable pattern."""
     own = _own_redaction(settings.get(_REDACTION, ""))
     hidden = {name for name in settings if _SECRET.search(name) or (own is not None and own.search(name))}
     shown = {name: value for name, value in settings.items() if name not in hidden}
@@ -126,11 +127,10 @@ _SOCKET_NAME_BYTES = 43  # Spark's own names: a slash, a dot, a UUID, ".sock"
 
 
 def local_settings(*, master: str, folder: Path) -> dict[str, str]:
-    """Settings for one JVM on this machine: loopback only, temporary files in `folder` only, no metrics that nobody
-    reads.
+    """Return settings for one JVM on this machine: loopback only, temporary files in `folder` only, no unread metrics.
 
-    Other users of the machine reach its ports as well. Spark draws the secret by itself, in the JVM, and tells it to
-    nobody: in local mode nobody needs to connect.
+    Further users of the machine reach the JVM's ports too. Spark draws the secret itself, in the JVM, and tells nobody:
+    in local mode nobody needs to connect.
     """
     return common_settings() | {
         "spark.authenticate": "true",
@@ -147,38 +147,39 @@ def local_settings(*, master: str, folder: Path) -> dict[str, str]:
 
 
 def _sockets_fit(folder: Path) -> bool:
-    """Over TCP each task waits 40 ms for a delayed acknowledgement; Spark asks for no secret on these sockets, so they
-    belong into a private folder."""
+    """Whether Unix sockets fit into `folder`. Over TCP every task waits 40 ms for a delayed acknowledgement. Spark asks
+    for no secret on the sockets, so they belong into a private folder."""
     return len(str(folder).encode()) + _SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
 
 
 def plain_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """`local_settings` for a Spark that is started its own way: with its own parent of workers, which gives them the
-    environment that the JVM would have given them."""
+    """Return `local_settings` for a Spark started in Spark's own way: with Spark's own parent of workers, and with the
+    environment that the JVM would have given to workers."""
     return {name: value for name, value in settings.items() if name != _DAEMON} | of_executors(WORKER_ENVIRONMENT)
 
 
 def of_executors(variables: Mapping[str, str]) -> dict[str, str]:
-    """Settings that put `variables` into the environment of executors."""
+    """Return settings that put `variables` into the environment of executors."""
     return {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 
 STRANGERS = "spark.offsite.strangers"
-"""Whether restores run on a Spark that asks nobody for a secret: `allowed`, else not."""
+"""Whether restores run on a Spark without authentication: `allowed`, else not."""
 
 
 def lets_strangers_in(settings: Mapping[str, str], *, in_one_jvm: bool) -> bool:
-    """Whether anybody who reaches the ports of driver and executors may send them code: Spark asks for no secret. On
-    addresses of loopback these are the other users of the machine; and executors have addresses of their own. A Spark
-    `in_one_jvm` has no executors: there only other machines count. Source: Spark's page "Security", authentication."""
+    """Whether anybody who reaches the ports of driver and executors may send them code, because Spark asks for no
+    secret. On loopback addresses "anybody" means the machine's further users; executors have addresses of their own. A
+    Spark `in_one_jvm` has no executors, so only other machines count. Source: Spark's page "Security",
+    authentication."""
     host = settings.get("spark.driver.host", "")
     is_here = is_loopback(host) and is_loopback(settings.get("spark.driver.bindAddress", host))
     return not _is_on(settings, "spark.authenticate") and not (in_one_jvm and is_here)
 
 
 def is_private(settings: Mapping[str, str]) -> bool:
-    """Whether nobody on the network can read what Spark sends: it is encrypted, or stays on this machine, since
-    executors on another one could not reach a driver on its loopback address.
+    """Whether nobody on the network can read Spark's traffic: the traffic is encrypted, or stays on this machine,
+    because executors on another machine could not reach a driver on loopback.
 
     Authentication alone encrypts nothing. Source: Spark's page "Security", AES-based encryption and SSL for RPC.
     """

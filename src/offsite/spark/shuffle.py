@@ -1,8 +1,8 @@
-"""The steps of a shuffle in front of a job: what was found in all tasks is brought to the task that needs it.
+"""The steps of a shuffle in front of a job: values found in all tasks are brought to the tasks that need them.
 
-Spark moves and spills the parcels, and knows nothing of what is in them: each holds many things, so that its cost for
-every element does not count. Plain RDDs, because the SQL engine is no part of the JVM that this package starts.
-Functions and tasks travel as bytes until the worker has said that it is of the same version, as in every job.
+Spark moves and spills the parcels without knowledge of their contents. A parcel holds many values, so Spark's cost per
+element hardly counts. Plain RDDs, because the JVM started by offsite has no SQL engine. Functions and tasks travel as
+bytes until the worker has confirmed the same version, as in every job.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The first step in a worker, with all that it needs there. Another offsite than the sender's raises
-    `ExecutorDiffers`, and so the job ends: what it leaves out would be missing from all tasks."""
+    """The first step in a worker, with everything needed there. An offsite of another version raises `ExecutorDiffers`
+    and so ends the job: values left out would be missing from all tasks."""
 
     version: str
-    """Of the offsite that sent it."""
+    """Of the sending offsite."""
     job: int
     functions: bytes
     """`find` and `give_up` of the shuffle, pickled."""
@@ -63,13 +63,13 @@ class Finding:
             if not isinstance(error, LASTING) and not _is_last_attempt(self.max_attempts):
                 raise AttemptFailed(safe_trace(error)) from None
             yield from give_up(task, error)
-        except Exception as error:  # noqa: BLE001  # a foreign one, of which Spark would write all that it says
+        except Exception as error:  # noqa: BLE001  # a foreign exception, whose whole message Spark would write
             raise AttemptFailed(safe_trace(error)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """The second step, which goes through each of `buckets`. Raises as the first."""
+    """The second step, run for every bucket. Raises as the first step."""
 
     version: str
     function: bytes
@@ -80,7 +80,7 @@ class Sending:
         check_version(self.version)
         send = opened(self.function)
         for index, each in send(each for _, each in found):
-            if index in places:  # a job that is repeated for some tasks finds for all of them
+            if index in places:  # a repeated job for some tasks still finds values for all
                 yield places[index], each
 
 
@@ -91,7 +91,8 @@ def fed(
     finding: Finding,
     sending: Sending,
 ) -> RDD[tuple[int, Fed[bytes, Any]]]:
-    """The numbered `tasks`, pickled, a partition for each, with what the steps bring them of `everything`."""
+    """Return the numbered `tasks`, pickled, one partition per task, with the values that the two steps bring from
+    `everything`."""
     places = {index: place for place, (index, _) in enumerate(tasks)}
     found = context.parallelize(pickled(enumerate(everything)), len(everything)).mapPartitions(finding)
     sent = found.partitionBy(sending.buckets, _same).mapPartitions(partial(sending, places))
@@ -100,13 +101,13 @@ def fed(
 
 
 def pickled(tasks: Iterable[tuple[int, object]]) -> list[tuple[int, bytes]]:
-    """Numbered tasks as they travel to workers."""
+    """Pickle numbered tasks for workers."""
     return [(index, pickle.dumps(task)) for index, task in tasks]
 
 
 def opened(data: bytes) -> Any:  # noqa: ANN401  # of any job
-    """A task or a function in the worker, once it is known to be of the same version."""
-    return pickle.loads(data)  # noqa: S301  # by the driver that runs this task
+    """Unpickle a task or a function in a worker with the same version."""
+    return pickle.loads(data)  # noqa: S301  # pickled by the driver of this task
 
 
 def _same(place: int) -> int:

@@ -1,7 +1,7 @@
-"""The runner that is Spark: tasks in, outcomes out.
+"""The runner on Spark: tasks in, outcomes out.
 
-A session starts in a thread of its own the moment it is made, so that Spark comes up while the driver plans.
-pyspark is imported inside functions only: commands that copy nothing stay quick. Must never hold data or secrets.
+A session starts in a separate thread as soon as made, so that Spark starts while the driver plans. pyspark is imported
+inside functions only: commands without a copy stay quick. The module must never hold data or secrets.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 
 class SparkRunner:
-    """A `Runner` on the Spark that was chosen: by default on this machine's cores. One at a time in a process.
+    """A `Runner` on the chosen Spark: by default on this machine's cores. One at a time in a process.
 
-    With `context`: that running one, whose Python workers must be able to import offsite; it is left running. Else one
-    is started, called `app_name`; `preload` names modules that parents of workers import, once for all of them;
-    modules that start threads when imported must stay out of it. `limits`: what the tasks of all its runs may move
-    together, those that go by them (see `rate_lease`). Raises `BadOption`, and `BadSparkArchive` for an archive that
-    was chosen and does not fit.
+    With `context`: use the running context, and leave it running; its Python workers must be able to import offsite.
+    Else a context is started, called `app_name`. `preload`: modules that parents of workers import, once for all
+    workers; modules that start threads at import must stay out. `limits`: bytes that the tasks of all runs may move
+    together, for tasks that use `rate_lease`. Raises `BadOption`, and `BadSparkArchive` for an archive that does not
+    fit.
     """
 
     def __init__(  # noqa: PLR0913  # keyword-only settings, each with a default
@@ -77,11 +77,12 @@ class SparkRunner:
         self._limits = limits or RateLimits()
         self._clock = clock or SystemClock()
         self._session: Session | None = None
-        self._may_be_running = False  # tasks of a run that was broken off
+        self._may_be_running = False  # tasks of an interrupted run
 
     @property
     def slots(self) -> int:
-        """On a cluster that of its executors as they are now: the first time, this waits until some are there."""
+        """Number of tasks that run at once; on a cluster, of the executors at this moment. The first call waits until
+        some executors are there."""
         is_local = self._lend is None and runs_in_one_jvm(self._master)
         return slots(self._master) if is_local else self._begun().slots()
 
@@ -92,7 +93,7 @@ class SparkRunner:
         self._begun().ready()
 
     def refuse_strangers(self) -> None:
-        """Wait for Spark, and raise `OpenSpark` where anybody who reaches its ports may send it code."""
+        """Wait for Spark, and raise `OpenSpark` where anybody who reaches the ports may send code."""
         if self._lend is None and runs_in_one_jvm(self._master):
             return
         self.await_start()
@@ -156,7 +157,7 @@ class SparkRunner:
 
     def _begun(self) -> Session:
         if self._session is None:
-            with uninterrupted():  # a session that nobody knows of would never be closed
+            with uninterrupted():  # an unknown session would never be closed
                 self._session = self._open_session()
         return self._session
 
@@ -180,14 +181,14 @@ class SparkRunner:
         )
 
     def _patience(self) -> float:
-        """In seconds, see `patience_s`. Whoever lends a Spark has set it there."""
+        """Return the patience in seconds, see `patience_s`. A borrowed Spark brings the setting along."""
         if self._lend is None:
             return self._patience_s
         context, _ = self._begun().ready()
         return patience_s(dict(context.getConf().getAll()))
 
     def _way_of_secrets(self, session: Session) -> Travel:
-        """How tasks may take secrets along. A ready `session` knows whether Spark's network can be read by others."""
+        """Return how tasks may carry secrets. A ready `session` knows whether others can read Spark's network."""
         if self._choice.secrets is SecretsChoice.ON_EXECUTORS:
             return Travel.READ_THERE
         is_told_to = self._choice.secrets is SecretsChoice.IN_CLEAR
@@ -218,7 +219,7 @@ class SparkRunner:
                 clock=self._clock,
                 patience_s=self._patience(),
             ).run()
-        except SparkFailed:  # not about a task: this Spark is of no use any more, and the next run starts another
+        except SparkFailed:  # no task's error: this Spark is of no further use, and the next run starts another
             self.close()
             raise
         is_elsewhere = self._lend is not None or not runs_in_one_jvm(self._master)
@@ -227,7 +228,7 @@ class SparkRunner:
 
 
 def _lender(context: SparkContext | None, choice: SparkChoice) -> Callable[[], SparkContext] | None:
-    """Who lends a context; None where one has to be started. Raises `BadOption`."""
+    """Return the function that lends a context; None where a context has to be started. Raises `BadOption`."""
     if context is not None:
         return lambda: context
     if choice.master != SUBMITTED:

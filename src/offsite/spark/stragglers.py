@@ -1,4 +1,4 @@
-"""Tasks that run much longer than others: named while they do, with the machine they run on."""
+"""Tasks that run much longer than the rest: named while running, with their machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from offsite.model.time import format_duration
 from offsite.spark.progress_datagram import ProgressDatagram
 
 LONG_S = 30.0
-"""Below this a task may take as long as it likes."""
+"""Below this time a task may take as long as it likes."""
 TIMES_LONGER = 4.0
 KNOWN_MIN = 3
-"""So many tasks must have ended before one can be unusual."""
+"""Tasks that must have ended before a running task can be unusual."""
 _REMEMBERED = 1000
 
 
@@ -27,8 +27,8 @@ class _Running:
 
 
 class Stragglers:
-    """Goes by what running tasks tell of themselves, which may be lost: for people only. Times are seconds since the
-    run began."""
+    """Uses the datagrams of running tasks, which may be lost: for people only. Times are seconds since the run
+    began."""
 
     def __init__(self, tasks: Sequence[object]) -> None:
         self._tasks = tasks
@@ -36,7 +36,7 @@ class Stragglers:
         self._running: dict[int, _Running] = {}
 
     def heard(self, datagram: ProgressDatagram, *, at_s: float) -> None:
-        """Another attempt begins anew: it is somewhere else, or says that it begins."""
+        """Note a datagram. Another host, or a first datagram, means a new attempt."""
         known = self._running.get(datagram.index)
         if known is None or known.host != datagram.host or datagram.begins:
             self._running[datagram.index] = _Running(datagram.host, at_s)
@@ -47,7 +47,7 @@ class Stragglers:
             self._took_s.append(at_s - known.since_s)
 
     def slowest(self, *, at_s: float) -> str:
-        """The task that has run for longest, in words; nothing unless that is unusual. Each is told to the log once."""
+        """Return the longest running task, in words; empty unless unusual. A task is logged once."""
         if len(self._took_s) < KNOWN_MIN or not self._running:
             return ""
         usual_s = median(self._took_s)
@@ -64,5 +64,5 @@ class Stragglers:
 
 
 def task_name(task: object, index: int) -> str:
-    """What the task calls itself, by a `title`; else its number."""
+    """Return the task's `title`, else its number."""
     return str(getattr(task, "title", "")) or f"task {index}"

@@ -1,11 +1,12 @@
-"""One attempt at one task, in a worker process: what is retried, and how errors travel.
+"""One attempt at one task, in a worker process: retries, and the way of errors.
 
-An error that another attempt could cure is raised, so that Spark tries again elsewhere; every other one, and the last
-of them, comes back as a value, with its class, message and hint. The journal of the attempt comes along either way.
+An error that another attempt could cure is raised, so that Spark tries again elsewhere. Every other error, and the
+error of the last attempt, returns as a value with class, message and hint. The journal of the attempt comes along
+either way.
 
-Spark keeps nothing of an attempt that failed and is repeated. Its reason and its journal go to the driver in a note:
-one datagram, which may be lost, since the envelope of a later attempt tells how many there were. A note must never
-carry what a log must not hold. Runs in workers: must import little.
+Spark keeps nothing of a failed and repeated attempt. The reason and the journal go to the driver in a note: one
+datagram, which may be lost, since the envelope of a later attempt tells the number of attempts. A note must never carry
+anything forbidden in a log. The module runs in workers, and must import little.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ from offsite.spark.runner import Done, Failed, ResultT, TaskT
 from offsite.spark.task_journal import Line, recording, write_lines
 
 MAX_NOTE_BYTES = 32 << 10
-"""Half of what a datagram may hold: some dozen lines and a traceback."""
+"""Half of a datagram's size: some dozen lines and a traceback."""
 
 _MAX_TRACE = 16_000
 _MAX_NOTES_AT_ONCE = 100
-"""What the driver takes in between two events; the rest waits in the socket or is dropped by the kernel."""
+"""Notes that the driver takes between two events; the rest waits in the socket or is dropped by the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptNote:
-    """The reason why attempt `number` at task `index` failed, and the journal lines of that attempt."""
+    """The reason why attempt `number` at task `index` failed, and the journal lines of the attempt."""
 
     index: int
     number: int
@@ -65,7 +66,7 @@ class AttemptNote:
         return cls(index=index, number=number, why=safe_line(error), trace=safe_trace(error)[-_MAX_TRACE:], lines=lines)
 
     def to_bytes(self, *, token: str, job: int) -> bytes:
-        """As one datagram: without the oldest of the lines, where they are too many."""
+        """Return the note as one datagram, without the oldest lines where there are too many."""
         lines = [[line.level, line.at_s, line.text] for line in self.lines]
         fields = [token, job, self.index, self.number, self.why, self.trace, lines]
         data = json.dumps(fields).encode()
@@ -75,14 +76,14 @@ class AttemptNote:
         return replace(self, lines=self.lines[len(self.lines) // 2 + len(self.lines) % 2 :])
 
     def write(self) -> None:
-        """Write it to the journal of this process."""
+        """Write the note to the journal of this process."""
         write_lines(self.lines, task=self.index)
         decided("attempt_failed", task=self.index, attempt=self.number, why=self.why, trace=self.trace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAddress:
-    """The driver's address for notes. `token` keeps strangers' datagrams out of the log; it protects nothing else."""
+    """The driver's address for notes. `token` keeps strangers' datagrams out of the log, and protects nothing else."""
 
     host: str
     port: int
@@ -90,7 +91,7 @@ class NoteAddress:
 
 
 class NoteReceiver:
-    """The driver's side of the notes: a socket that workers reach at `host`, bound to `bind` where that is another
+    """The driver's side of the notes: a socket that workers reach at `host`, bound to `bind` where `bind` is another
     address of this machine."""
 
     def __init__(self, host: str, *, bind: str = "") -> None:
@@ -100,12 +101,12 @@ class NoteReceiver:
         self.address = NoteAddress(host=host, port=self._socket.getsockname()[1], token=secrets.token_hex(16))
 
     def write(self, job: int) -> list[int]:
-        """Write the notes of `job` that have arrived to the journal; does not wait. The tasks that they are of."""
+        """Write the received notes of `job` to the journal; does not wait. Returns the tasks of the notes."""
         found: list[int] = []
         for _ in range(_MAX_NOTES_AT_ONCE):
             try:
                 datagram = self._socket.recv(MAX_NOTE_BYTES)
-            except OSError:  # nothing there; or closed, by an end that did not wait
+            except OSError:  # no datagram; or closed by an end without a wait
                 break
             note = _parsed(datagram, token=self.address.token, job=job)
             if note is not None:
@@ -119,7 +120,7 @@ class NoteReceiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSender:
-    """The worker's side of the notes. Calling it sends one note, and never raises."""
+    """The worker's side of the notes. A call sends one note, and never raises."""
 
     address: NoteAddress
     job: int
@@ -134,7 +135,7 @@ class NoteSender:
 
 
 def _parsed(datagram: bytes, *, token: str, job: int) -> AttemptNote | None:
-    """The note, or None when it is another job's, or not one of ours."""
+    """Parse a note. None for another job's note, or a datagram of a stranger."""
     try:
         given, of_job, index, number, why, trace, lines = json.loads(datagram)
         if given != token or of_job != job:
@@ -152,18 +153,18 @@ def _line_of(fields: Sequence[Any]) -> Line:
 
 
 class AttemptFailed(Exception):
-    """An attempt is to be repeated. Spark writes the text into logs of executors, its event log and its pages: it is a
-    trace that a log may hold, where the error and its causes may quote a record or a credential."""
+    """An attempt is to be repeated. Spark writes the text into logs of executors, the event log and pages. So the text
+    is a trace allowed in logs; the error and its causes may quote a record or a credential."""
 
 
 LASTING = (UserError, ExecutorDiffers, NoRepository, Conflict, Damaged, Refused, Denied, NoEvidence, Bug)
-"""Kinds of errors that a second attempt meets again."""
+"""Kinds of errors that a second attempt would meet again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope(Generic[ResultT]):
-    """The outcome of a task, with what it moved and its peak memory, as it travels to the driver. `number` says which
-    attempt it was, from 1; `journal` has the lines that this attempt wrote."""
+    """The outcome of a task on the way to the driver, with figures and peak memory. `number`: the attempt, from 1;
+    `journal`: the lines of the attempt."""
 
     index: int
     outcome: Done[ResultT] | Failed
@@ -183,12 +184,12 @@ def attempt(  # noqa: PLR0913  # keyword-only, each with a default
     journal_level: int = logging.INFO,
     on_retry: Callable[[AttemptNote], None] = lambda _: None,
 ) -> Envelope[ResultT]:
-    """The envelope of `function(task)`. For an error that is worth another attempt `AttemptFailed` is raised, after
-    `on_retry` was told of it, unless this is the last attempt."""
+    """Return the envelope of `function(task)`. An error worth another attempt calls `on_retry` and raises
+    `AttemptFailed`, unless the attempt is the last."""
     with recording(journal_level) as journal:
         try:
             outcome = _outcome(task, function, is_last_attempt=is_last_attempt)
-        except Exception as error:  # noqa: BLE001  # told of, and raised as what Spark may write
+        except Exception as error:  # noqa: BLE001  # noted, and raised with a text that Spark may write
             on_retry(AttemptNote.of(error, index=index, number=number, lines=journal.lines()))
             raise AttemptFailed(safe_trace(error)) from None
     return Envelope(
@@ -217,7 +218,7 @@ def _outcome(task: TaskT, function: Callable[[TaskT], ResultT], *, is_last_attem
 
 
 def foreign(error: Exception) -> SparkFailed:
-    """An error that is none of ours, as one that is."""
+    """Wrap an exception of another library into an error of offsite."""
     return SparkFailed(
         f"a worker failed with {safe_line(error)}",
         hint="run again with --verbose to see the worker's traceback",
@@ -231,14 +232,14 @@ def _peak_rss_bytes() -> int:
 
 @contextmanager
 def interrupted_by_hangup() -> Iterator[None]:
-    """A block in which SIGHUP raises `KeyboardInterrupt`, so that a worker with a task deletes what it was writing.
+    """A block in which SIGHUP raises `KeyboardInterrupt`, so that a worker with a task deletes unfinished files.
 
-    A driver that ends sends its workers SIGHUP, and so does Spark's daemon. Without this they would die of it at once:
-    what they had written would lie in `~tmp` of the repository until it is swept, a day later, as it does after a
-    kill -9. Both may say so: the second one is not heard, for it would interrupt the deleting. A worker that belongs to
-    somebody else's Spark gets its own handler back.
+    A driver that ends sends SIGHUP to its workers, and so does Spark's daemon. Without the block workers would die at
+    once, and unfinished files would lie in `~tmp` of the repository until swept a day later, as after a kill -9. Both
+    may send the signal: the second is ignored, because it would interrupt the deletion. A worker of somebody else's
+    Spark gets its own handler back.
     """
-    if threading.current_thread() is not threading.main_thread():  # only there signals are handled
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield
         return
     before = signal.signal(signal.SIGHUP, _interrupt_once)

@@ -1,6 +1,6 @@
 """The journal of one attempt at a task: kept in the worker, sent home with the attempt's envelope, written there.
 
-Bounded by event, so that ten thousand retries cannot push out the one hole; what is left out is counted.
+Bounded per event, so that ten thousand retries cannot push out the one hole; lines left out are counted.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from offsite.model import journal
 from offsite.model.journal import JOURNAL
 
 LINES_PER_EVENT = 100
-"""What a person reads of one kind, and what an envelope carries without being noticed: some 20 KiB."""
+"""Lines that a person reads of one kind, and that an envelope carries unnoticed: some 20 KiB."""
 
 _MAX_EVENTS = 20
-"""Kinds of events in one attempt: there are fewer in all of offsite."""
+"""Kinds of events in one attempt: all of offsite has fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line as it was written at `at_s`, seconds since the epoch by the worker's clock."""
+    """One line, written at `at_s`, seconds since the epoch by the worker's clock."""
 
     level: int
     at_s: float
@@ -32,7 +32,7 @@ class Line:
 
 
 class TaskJournal(logging.Handler):
-    """The lines that are written to the journal between `recording` and the end of its block."""
+    """The lines written to the journal between `recording` and the end of its block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class TaskJournal(logging.Handler):
             self._kept.append(Line(level=record.levelno, at_s=record.created, text=text, trace=record.exc_text or ""))
 
     def lines(self) -> tuple[Line, ...]:
-        """All that was kept, in order, and a line for each event of which there was more."""
+        """Return all kept lines, in order, and a line per event with more lines."""
         at_s = self._kept[-1].at_s if self._kept else 0.0
         more = (
             Line(level=logging.INFO, at_s=at_s, text=f"left_out event={event} lines={count - LINES_PER_EVENT}")
@@ -75,7 +75,7 @@ def recording(level: int) -> Iterator[TaskJournal]:
 
 
 def write_lines(lines: Sequence[Line], *, task: int) -> None:
-    """Write what a worker sent home, each line with the number of its task."""
+    """Write the lines sent home by a worker, with the number of the task."""
     for line in lines:
         event, _, rest = line.text.partition(" ")
         journal.write(line.level, f"{event} task={task} {rest}".rstrip(), at_s=line.at_s, trace=line.trace)

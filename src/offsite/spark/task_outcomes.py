@@ -1,4 +1,4 @@
-"""What has come home of a run so far, task by task."""
+"""The outcomes of a run so far, task by task."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _DONE: Done[Any] = Done(value=None)
 
 
 class TaskOutcomes(Generic[ResultT]):
-    """The outcomes of a run so far, by task, and the progress they add up to. The first envelope of a task counts:
-    where Spark ran a task twice, the second one changes nothing. Unless `keeps_values`, what tasks returned is not
-    kept."""
+    """The outcomes of a run so far, by task, and the resulting progress. The first envelope of a task counts: where
+    Spark ran a task twice, the second envelope changes nothing. Unless `keeps_values`, results of tasks are dropped."""
 
     def __init__(self, tasks_total: int, *, keeps_values: bool = True) -> None:
         self._keeps_values = keeps_values
@@ -28,10 +27,10 @@ class TaskOutcomes(Generic[ResultT]):
         self._tasks_failed = 0
         self._worker_peak_rss_bytes = 0
         self.has_lost_attempts = False
-        """Whether an attempt was repeated that may go on where nobody sees it."""
+        """Whether a repeated attempt may continue unseen."""
 
     def take(self, envelope: Envelope[ResultT]) -> bool:
-        """Whether this was the first envelope of its task."""
+        """Take an envelope. Returns whether the envelope was the first of the task."""
         if self._outcomes[envelope.index] is not None:
             return False
         self._settle(envelope.index, envelope.outcome)
@@ -40,19 +39,19 @@ class TaskOutcomes(Generic[ResultT]):
         return True
 
     def feel(self, datagram: ProgressDatagram) -> bool:
-        """Take what a running task has moved: it is shown until the task's envelope brings the final figures. False for
-        a datagram that comes after that."""
+        """Take the figures of a running task, shown until the task's envelope brings the final figures. Returns False
+        for a datagram behind the envelope."""
         if self._outcomes[datagram.index] is not None:
             return False
         self._running[datagram.index] = datagram.reading
         return True
 
     def give_up(self, index: int, error: OffsiteError) -> None:
-        """Record `error` for a task that could not even send an envelope."""
+        """Record `error` for a task that could not send an envelope."""
         self._settle(index, Failed(error=error, trace=""))
 
     def open_tasks(self) -> list[int]:
-        """Indexes of the tasks without an outcome."""
+        """Return the indexes of tasks without an outcome."""
         return [index for index, outcome in enumerate(self._outcomes) if outcome is None]
 
     def first_error(self) -> OffsiteError | None:
@@ -61,7 +60,7 @@ class TaskOutcomes(Generic[ResultT]):
         return next(outcome.error for outcome in self._outcomes if isinstance(outcome, Failed))
 
     def outcomes(self) -> Sequence[Done[ResultT] | Failed]:
-        """Outcomes of the settled tasks, in the order of tasks."""
+        """Return the outcomes of settled tasks, in the order of tasks."""
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     def progress(self, *, elapsed_s: float, note: str = "") -> RunProgress:

@@ -1,7 +1,7 @@
-"""What an executor says of itself that has another offsite, and what Spark says when its Python cannot run any.
+"""Errors for executors with another offsite, and for executors whose Python cannot run any.
 
-Spark's words are a job's end: after the attempts at one task, in seconds, with what the executor's Python, its shell or
-PEX wrote to stderr somewhere in them. Each of these would go wrong again with the next task.
+Spark's message is the end of a job: after all attempts at one task, in seconds, with the stderr of the executor's
+Python, shell or PEX somewhere in the text. Every such error would occur again with the next task.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _SAME_PYTHON = f"executors need a Python {_OWN}, on PATH or named by spark.execu
 
 
 def check_version(sent: str) -> None:
-    """In a worker: raise `ExecutorDiffers` unless this offsite is of version `sent`, as the one that sent the task is.
-    Another one may read and write otherwise than the one that planned it."""
+    """Check in a worker that this offsite has version `sent`, the version of the sender. Raises `ExecutorDiffers`:
+    another version may read and write differently from the planning version."""
     if sent != __version__:
         raise _other_offsite(socket.gethostname(), __version__, sent)
 
 
 def unfit_executor(said: str) -> OffsiteError | None:
-    """The error for a failed job of which Spark said `said`; None when it was not about an executor's Python."""
+    """Return the error for a failed job with Spark's `message`; None when the message does not concern an executor's
+    Python."""
     for pattern, error in _KNOWN:
         if found := pattern.search(said):
             return error(found)
@@ -54,7 +55,7 @@ def _not_run(found: re.Match[str]) -> OffsiteError:
 
 
 def _no_fit(found: re.Match[str]) -> OffsiteError:
-    """PEX looked at what there is, and lists it."""
+    """The error for PEX's list of inspected interpreters."""
     if found["version"] == _OWN:
         return ExecutorDiffers(
             f"the archive has no libraries for the machine of an executor, of which {found['python']} is the Python",

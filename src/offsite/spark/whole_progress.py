@@ -1,4 +1,4 @@
-"""The progress of several runs, one after the other, as that of one."""
+"""The progress of several runs in sequence, shown as one run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from offsite.spark.runner import OnProgress, RunProgress
 
 
 class WholeProgress:
-    """To be given to each run, with a `next_run` between two. `tasks_total`: of all runs, where that is known; else the
-    tasks of later runs are added when they begin."""
+    """The progress callback of every run; call `next_run` between two runs. `tasks_total`: tasks of all runs, where
+    known; else the tasks of later runs are added when they begin."""
 
     def __init__(self, on_progress: OnProgress | None, *, tasks_total: int | None = None) -> None:
         self._on_progress = on_progress

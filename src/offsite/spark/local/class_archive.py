@@ -1,9 +1,9 @@
 """The class data archive of Spark's JVM: classes parsed and verified once per machine instead of at every start.
 
-Java's own AppCDS (JEP 350). The first run that finds no archive records the classes it loads and writes them at its
-end, in the background, under a name of its own; a rename publishes it. Java checks an archive against its own version
-and the class path and ignores one that does not fit (`-Xshare:auto`). It does crash on one that was cut short, so the
-caller must be ready to start again without (`Archive.discarded`).
+Java's own AppCDS (JEP 350). The first run without an archive records the loaded classes and writes them at its end, in
+the background, under a name of its own; a rename publishes the archive. Java checks an archive against its own version
+and the class path, and ignores an archive that does not fit (`-Xshare:auto`). Java does crash on a truncated archive,
+so the caller must be ready to start again without (`ClassArchive.discarded`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from offsite.model.clock import Clock
 
 MAX_ARCHIVES = 3
-"""Kept per user, 70 MB each: one for each of a few environments; the least recently used goes first."""
+"""Kept per user, 70 MB per archive: one for every environment of a few; the least recently used goes first."""
 
 RECORDING_LIMIT_S = 300
-"""A recording older than this was killed: another run may try. Writing an archive takes about 6 s."""
+"""An older recording was killed: another run may try. Writing an archive takes about 6 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A class data archive at `path`, with the `flags` for java that use or record it. When `recording` is set, the JVM
-    writes that file as it ends, and it is renamed to `path` once java has ended well."""
+    """A class data archive at `path`, with the `flags` for java that use or record the archive. When `recording` is
+    set, the JVM writes the file `recording` at its end, and the file is renamed to `path` once java has ended well."""
 
     flags: Sequence[str]
     path: Path
@@ -37,13 +37,13 @@ class Archive:
         return bool(self.flags) and self.recording is None
 
     def discarded(self) -> Archive:
-        """No archive for this run; a later one records it anew."""
+        """Return no archive for this run; a later run records the archive again."""
         self.path.unlink(missing_ok=True)
         return Archive(flags=[], path=self.path, recording=None)
 
 
 def cache_folder() -> Path:
-    """The folder `$XDG_CACHE_HOME/offsite/cds`; for a user without a home one that cannot be made."""
+    """Return the folder `$XDG_CACHE_HOME/offsite/cds`; for a user without a home, a folder that cannot be made."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "offsite" / "cds"
@@ -52,8 +52,8 @@ def cache_folder() -> Path:
 
 
 def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[str], *, clock: Clock) -> Archive:
-    """The archive that fits this java, these jars and flags; recorded by this run if there is none. A folder that
-    cannot be written means no archive, not an error."""
+    """Return the archive for this java, jars and flags, recorded by this run if missing. An unwritable folder means no
+    archive, not an error."""
     path = folder / f"{_fingerprint(java, jars, flags)}.jsa"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,7 +70,8 @@ def archive_for(folder: Path, java: Path, jars: Sequence[Path], flags: Sequence[
 
 
 def _fingerprint(java: Path, jars: Sequence[Path], flags: Sequence[str]) -> str:
-    """Java refuses an archive when a jar's size or time has changed, so these belong to its name."""
+    """Return the archive's name. Java refuses an archive when a jar's size or time has changed, so both are part of the
+    name."""
     digest = hashlib.sha256("\0".join(flags).encode())
     for path in (java, *jars):
         state = path.stat()
@@ -79,7 +80,8 @@ def _fingerprint(java: Path, jars: Sequence[Path], flags: Sequence[str]) -> str:
 
 
 def _claim(path: Path, clock: Clock) -> Path | None:
-    """The name to record under, or None while another process records. The claim is the recording's empty file."""
+    """Return the name to record under, or None while another process records. The claim is the recording's empty
+    file."""
     recording = path.with_suffix(".recording")
     try:
         if clock.now_ms() / 1000 - recording.stat().st_mtime > RECORDING_LIMIT_S:

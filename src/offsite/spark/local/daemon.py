@@ -1,15 +1,16 @@
-"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks for it.
+"""The parent of Spark's Python workers: like `pyspark.daemon`, but ready before Spark asks.
 
-Spark starts `python -m offsite.spark.local.daemon pyspark.worker` at the first task, and that process spends most of a
-second on imports while the task waits. In local mode a *template* process does these imports while the JVM starts; the
-process that Spark starts then only hands its stdin, stdout, stderr and environment over to the template, which carries
-on as Spark's daemon. Without a template (a cluster, a template that died) it does the imports itself.
+Spark starts `python -m offsite.spark.local.daemon pyspark.worker` at the first task, and the process spends most of a
+second on imports while the task waits. In local mode a *template* process does the imports while the JVM starts. The
+process started by Spark then only hands stdin, stdout, stderr and environment over to the template, and the template
+carries on as Spark's daemon. Without a template (a cluster, a dead template) the started process does the imports
+itself.
 
-Life: the template ends when the driver does (stdin at its end) until it is taken over; from then on when the JVM closes
-the stdin that was handed over, as any Spark daemon. It holds the lock that tells the driver of living workers. Must
-import nothing but the standard library before it has to.
+Life: the template ends with the driver (end of stdin) until taken over; from then on with the JVM, when the JVM closes
+the handed-over stdin, as any Spark daemon. The template holds the lock that shows living workers to the driver. The
+module must import nothing but the standard library before it has to.
 
-Each worker is then a fork of the template, and has its imports, its streams and the lock without doing anything for it.
+Every worker is a fork of the template, and so has the template's imports, streams and lock.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from pathlib import Path
 from offsite.spark.local.worker_lock import hold
 
 TEMPLATE_VARIABLE = "OFFSITE_NEST"
-"""Environment variable with the path of the template's socket, for the process that Spark starts."""
+"""Environment variable with the path of the template's socket, for the process started by Spark."""
 
 PRELOAD_VARIABLE = "OFFSITE_PRELOAD"
-"""Environment variable of executors: names of modules that a daemon without a template imports, in between blanks."""
+"""Environment variable of executors: names of modules, separated by blanks, that a daemon without a template
+imports."""
 
 STANDARD_STREAMS = (0, 1, 2)
-MAX_ENVIRONMENT_BYTES = 4 << 20  # execve(2) allows no more than this by default on Linux (ARG_MAX is 2 MiB)
+MAX_ENVIRONMENT_BYTES = 4 << 20  # more than execve(2) allows by default on Linux (ARG_MAX is 2 MiB)
 
 
 def main() -> None:
-    """`template SOCKET MODULE…` waits to be taken over; anything else is Spark's own call."""
+    """Run as `template SOCKET MODULE…` to wait for a take-over; any further call is Spark's own."""
     if sys.argv[1:2] == ["template"]:
         template(sys.argv[2], sys.argv[3:])
     elif not hand_over(path := os.environ.get(TEMPLATE_VARIABLE)):
@@ -48,7 +50,7 @@ def main() -> None:
 
 
 def template(path: str, modules: list[str]) -> None:
-    """Import what workers need, wait at the socket `path` to be taken over, then be Spark's daemon."""
+    """Import the modules that workers need, wait at the socket `path` for a take-over, then be Spark's daemon."""
     if not hold(Path(path).parent):
         return
     with socket.socket(socket.AF_UNIX) as listener:
@@ -65,13 +67,14 @@ def template(path: str, modules: list[str]) -> None:
 
 
 def import_ahead(modules: list[str]) -> None:
-    """Import in the parent what each worker would import: forked workers then share it, in time and in memory, and the
-    collection of garbage that pyspark does after each task leaves it alone.
+    """Import modules in the parent, so that forked workers share them, in time and in memory. pyspark's garbage
+    collection after every task leaves them alone.
 
-    Modules that start threads at import must stay out: threads do not survive a fork. One that cannot be imported, for
-    whatever reason, is left to the first task that needs it: that one can say why, and of which offsite an executor is.
+    Modules that start threads at import must stay out, because threads do not survive a fork. A module that fails to
+    import is left to the first task that needs it: the task can tell the reason, and the offsite version of the
+    executor.
     """
-    gc.disable()  # imports make no garbage, and a collection over them costs a tenth of the time
+    gc.disable()  # imports make no garbage, and a collection costs a tenth of the time
     for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job"):
         importlib.import_module(module)
     for module in modules:
@@ -88,8 +91,8 @@ def manage() -> None:
 
 
 def hand_over(path: str | None) -> bool:
-    """Give this process's streams and environment to the template at `path`, and wait for the template's end. False
-    when there is no template."""
+    """Give the process's streams and environment to the template at `path`, and wait for the template's end. False
+    without a template."""
     if path is None:
         return False
     with socket.socket(socket.AF_UNIX) as template_socket:
@@ -101,12 +104,12 @@ def hand_over(path: str | None) -> bool:
         socket.send_fds(template_socket, [len(state).to_bytes(8, "big")], list(STANDARD_STREAMS))
         template_socket.sendall(state)
         while template_socket.recv(1):
-            pass  # the template never writes: the end of the stream is its end
+            pass  # the template never writes: the end of the stream is the template's end
     return True
 
 
 def take_over(relay: socket.socket) -> None:
-    """Become the process at the other end of `relay`. The connection stays open for as long as this process lives."""
+    """Become the process at the other end of `relay`. The connection stays open as long as this process lives."""
     size, streams, _, _ = socket.recv_fds(relay, 8, len(STANDARD_STREAMS))
     for received, standard in zip(streams, STANDARD_STREAMS, strict=True):
         os.dup2(received, standard)

@@ -1,9 +1,10 @@
-"""Spark's JVM in local mode: started directly, without shell scripts, and gone when we are gone.
+"""Spark's JVM in local mode: started directly, without shell scripts, and ended with the driver.
 
-`spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this runs the JVM alone. It listens on
-loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's master.
+`spark-submit` runs a shell, a JVM that prints a command line, and then the JVM; this module runs the JVM alone. The JVM
+listens on loopback only and asks for a secret that never leaves this user's files. Must not be used for a cluster's
+master.
 
-Also which Java that is, and with which jars: every jar on the class path costs time at every start.
+The module also finds Java, and chooses the jars: every jar on the class path costs time at every start.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from offsite.spark.local.class_archive import Archive, archive_for, cache_folder
 from offsite.spark.settings import LOOPBACK, secrets_apart
 
 LOADED_FIRST = ("spark-core_", "scala-library-", "spark-", "jackson-", "hadoop-client-", "netty-", "py4j-")
-"""Jars that hold most of the classes a job loads: a class is looked for in one jar after the other."""
+"""Jars with most of the classes that a job loads: Java searches jars in sequence."""
 
 NEVER_LOADED = (
     "HikariCP", "arpack", "arrow-", "breeze", "connect-repl", "curator-", "datanucleus", "datasketches",
@@ -34,14 +35,14 @@ NEVER_LOADED = (
     "spark-kubernetes", "spark-mllib", "spark-pipelines", "spark-repl", "spark-sql", "spark-streaming",
     "spark-yarn", "spire", "tink", "vertx-", "volcano-", "zookeeper", "log4j-slf4j2-impl",
 )  # fmt: skip
-"""Jars that a scheduler of Python tasks never opens; each one on the class path costs time at every start. Without the
-last one slf4j finds no logger: log4j alone takes 0.2 s to start, and what goes wrong arrives as an exception anyway."""
+"""Jars that a scheduler of Python tasks never opens; a jar on the class path costs time at every start. Without the
+last one slf4j finds no logger: log4j alone takes 0.2 s to start, and errors arrive as exceptions anyway."""
 
 INSTALL_HINT = "install a Java 17+ runtime (Debian: openjdk-17-jre-headless) and put it on PATH or set JAVA_HOME"
 
 
 def java_binary() -> Path:
-    """`$JAVA_HOME/bin/java`, else `java` on PATH. Raises `JavaMissing`."""
+    """Return `$JAVA_HOME/bin/java`, else `java` on PATH. Raises `JavaMissing`."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
     if found is None:
@@ -53,7 +54,7 @@ def java_binary() -> Path:
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark, found without importing it: that alone would take half a second."""
+    """Return the folder of the installed pyspark without an import, which would take half a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SparkFailed("pyspark is not installed", hint="pip install --force-reinstall offsite")
@@ -61,7 +62,7 @@ def spark_home() -> Path:
 
 
 def scheduler_jars(home: Path) -> list[Path]:
-    """The jars that Spark needs to schedule Python tasks in one JVM, the busiest first. Raises `SparkFailed`."""
+    """Return the jars that Spark needs to schedule Python tasks in one JVM, the busiest first. Raises `SparkFailed`."""
     jars = [jar for jar in (home / "jars").glob("*.jar") if not jar.name.startswith(NEVER_LOADED)]
     if not jars:
         raise SparkFailed(f"no Spark jars in {home}/jars", hint="pip install --force-reinstall pyspark")
@@ -73,18 +74,18 @@ def _rank(name: str) -> int:
 
 
 START_LIMIT_S = 120
-"""A JVM that is not there by then is not coming: ten times what a busy two-core machine takes."""
+"""A JVM still missing by then never comes: ten times the start time on a busy two-core machine."""
 
 POLL_S = 0.005
 
 ENDING_S = 0.5
-"""How long a JVM that does not answer any more may take to end."""
+"""How long an unresponsive JVM may take to end."""
 
 RECORDING_NICENESS = 10
-"""Writing the class archive takes 5 s of one core at the end of the first run, when the next command may be running."""
+"""Writing the class archive takes 5 s of one core at the end of the first run, perhaps while the next command runs."""
 
 LIGHT_FLAGS = (
-    "-XX:TieredStopAtLevel=1",  # it only schedules: the optimising compiler never pays off
+    "-XX:TieredStopAtLevel=1",  # the JVM only schedules: the optimising compiler never pays off
     "-XX:+UseSerialGC",
     "-Xmn32m",  # a third of the heap by default: touched whole before it is collected for the first time
     "-XX:-UsePerfData",
@@ -97,23 +98,23 @@ _OPENED_PACKAGES = (
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
     "sun.security.action", "sun.util.calendar",
 )  # fmt: skip
-"""Packages that Spark's own launcher opens (JavaModuleOptions)."""
+"""Packages opened by Spark's own launcher (JavaModuleOptions)."""
 
 _OWN_ADDRESS = {"SPARK_LOCAL_IP": LOOPBACK}
-"""Else Spark asks for the address of this host's name first, and ends where it has none."""
+"""Without the variable Spark resolves this host's name first, and ends where the name has no address."""
 
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 
 _RUN_THEN_PUBLISH = """recording=$1 archive=$2; shift 2; "$@"; ended=$?
 [ $ended = 0 ] && mv -f "$recording" "$archive" || rm -f "$recording"; exit $ended"""
-"""Waits for java and publishes the archive it wrote, also after the driver has ended. Ends as java did."""
+"""Waits for java and publishes the written archive, even after the driver has ended. Ends as java did."""
 
 
 class LocalJvm:
-    """One JVM with a Py4J gateway. Building it starts it and returns at once. It has `settings` but for the secrets
-    among them, since any user of the machine reads its command line: they are for `join_jvm`. Raises `JavaMissing`, and
-    as `secrets_apart`."""
+    """One JVM with a Py4J gateway. The constructor starts the JVM and returns at once. The JVM has `settings` except
+    secrets, because any user of the machine can read the command line: secrets go through `join_jvm`. Raises
+    `JavaMissing`, and the errors of `split_secrets`."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str], *, environment: Mapping[str, str], clock: Clock
@@ -136,7 +137,8 @@ class LocalJvm:
         self._abandoned = True
 
     def gateway(self) -> tuple[int, str]:
-        """Port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's log."""
+        """Return port on loopback and secret, once the JVM listens. Raises `SparkFailed`, with the end of the JVM's
+        log."""
         deadline_s = self._clock.monotonic_s() + START_LIMIT_S
         while not self._connection.exists():
             if self._abandoned:
@@ -149,12 +151,12 @@ class LocalJvm:
                     hint=DEFAULT_HINT,
                 )
             self._clock.sleep(POLL_S)
-        raw = self._connection.read_bytes()  # Spark renames it into place: never half written
+        raw = self._connection.read_bytes()  # Spark renames the file into place: never half written
         port, secret_bytes = struct.unpack_from(">ii", raw)
         return port, raw[8 : 8 + secret_bytes].decode()
 
     def last_words(self) -> str:
-        """Why it ended; empty where it goes on."""
+        """Return why the JVM ended; empty while running."""
         try:
             ended = self._process.wait(timeout=ENDING_S)
         except subprocess.TimeoutExpired:
@@ -162,7 +164,7 @@ class LocalJvm:
         return cause(self._log.read_text(errors="replace"), exit_code=ended)
 
     def close(self) -> None:
-        """Kill the JVM; or, when it has classes to record, let it end by itself in the background. May be called
+        """Kill the JVM; or, with classes to record, let the JVM end by itself in the background. May be called
         twice."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
@@ -182,17 +184,17 @@ class LocalJvm:
         with self._log.open("wb") as log:
             return subprocess.Popen(
                 _recorded(command, self._archive),
-                stdin=subprocess.PIPE,  # never written to: the JVM exits when it reads the end, however we died
+                stdin=subprocess.PIPE,  # never written to: the JVM exits at the end of stdin, however the driver died
                 stdout=log,
                 stderr=log,
                 env={**inherited, **_OWN_ADDRESS, _CONNECTION: str(self._connection), **self._environment},
                 cwd=folder_to_start_in(self._folder),
-                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+                process_group=0,  # Ctrl-C in the terminal is for the driver, and the driver ends the rest
             )
 
     def _restart_without_archive(self) -> None:
-        """Start once more, without the archive: Java crashes on one that was cut short (a full disk, a power cut).
-        Raises `SparkFailed` or `JavaMissing` when there was no archive to blame."""
+        """Start once more, without the archive: Java crashes on a truncated archive (a full disk, a power cut). Raises
+        `SparkFailed` or `JavaMissing` when no archive was used."""
         if not self._archive.is_used:
             written = self._log.read_text(errors="replace")
             if "UnsupportedClassVersionError" in written:
@@ -205,8 +207,8 @@ class LocalJvm:
 
 
 def name_of_nameless() -> str:
-    """A name for this user where the system has none, empty where it has: in a container any number may be a user, and
-    Hadoop's classes start for nobody without a name."""
+    """Return a name for a user without a name in the system, else an empty text. In a container any number may be a
+    user, and Hadoop's classes start for nobody without a name."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -215,7 +217,7 @@ def name_of_nameless() -> str:
 
 
 def _contained(folder: Path) -> list[str]:
-    """Whatever Java writes, it writes into `folder`."""
+    """Flags that keep all of Java's files in `folder`."""
     return [f"-Djava.io.tmpdir={folder}", f"-XX:ErrorFile={folder}/crash.log", "-XX:-CreateCoredumpOnCrash"]
 
 

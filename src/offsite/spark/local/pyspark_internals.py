@@ -1,10 +1,10 @@
-"""The private parts of pyspark and py4j that the quick local start uses. All of it is here, since none is promised.
+"""The private parts of pyspark and py4j used by the quick local start, collected here because none is promised.
 
-Local mode starts a JVM of its own and kills it at the end (see `jvm`), and workers are forked by a daemon of its own
-(see `daemon`). pyspark has no public way to join a JVM that runs, to forget one that is gone, or to be quiet about
-either. What a version of pyspark lacks shows before anything was copied: as an `AttributeError`, an `ImportError`, or
-as the `TypeError` by which py4j tells that a Java class is not there. Then `PartMissing` is raised, around nothing but
-these parts (an error of our own code must not pass for one), and Spark has to be started the plain way.
+Local mode starts a JVM of its own and kills the JVM at the end (see `jvm`), and workers are forked by a daemon of its
+own (see `daemon`). pyspark has no public way to join a running JVM, to forget a dead JVM, or to be quiet about either.
+A missing part shows before anything was copied: as an `AttributeError`, an `ImportError`, or the `TypeError` by which
+py4j reports a missing Java class. `InternalsMissing` is then raised, around nothing but these parts (an error of
+offsite's own code must not pass for a missing part), and Spark has to be started the plain way.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ PARTS = (
 CONTEXT_PARTS = ("_jsc", "_gateway._gateway_client", "_accumulatorServer.shutdown", "_accumulatorServer.handle_error")
 """Names in a context, once it has started."""
 
-_WORKER = "pyspark.worker"  # not imported in the driver: that takes a tenth of a second
+_WORKER = "pyspark.worker"  # not imported in the driver, to save a tenth of a second
 
 
 class PartMissing(Exception):
-    """This pyspark has not what the quick start uses."""
+    """This pyspark lacks a part that the quick start uses."""
 
 
 def check_parts() -> None:
-    """Return if all names are there. Raises `PartMissing`."""
+    """Check that all names exist. Raises `InternalsMissing`."""
     with _parts():
         for module, name in PARTS:
             attrgetter(name)(import_module(module))
@@ -52,9 +52,9 @@ def check_parts() -> None:
 
 
 def join_jvm(port: int, secret: str, settings: Mapping[str, str], *, user: str = "") -> SparkContext:
-    """The context of a JVM whose gateway listens at `port` of this machine, with `settings` beside those that the JVM
-    was started with. `user`: a name for a user to whom the system gives none. Raises `PartMissing`; pyspark has
-    forgotten the JVM then."""
+    """Return the context of a JVM whose gateway listens at `port` of this machine, with `settings` beside the JVM's
+    start settings. `user`: a name for a user without a name in the system. Raises `InternalsMissing`, after pyspark has
+    forgotten the JVM."""
     try:
         with _parts():
             return _joined(port, secret, settings, user)
@@ -64,7 +64,8 @@ def join_jvm(port: int, secret: str, settings: Mapping[str, str], *, user: str =
 
 
 def running_at_once(context: SparkContext) -> int:
-    """Tasks that the executors of `context` can run at once now; 0 where this Spark does not tell, or has none yet."""
+    """Return the number of tasks that the executors of `context` can run at once now; 0 where this Spark does not tell,
+    or has none yet."""
     spark: Any = context._jsc.sc()  # noqa: SLF001
     try:
         profile = spark.resourceProfileManager().defaultResourceProfile()
@@ -74,16 +75,16 @@ def running_at_once(context: SparkContext) -> int:
 
 
 def executors_now(context: SparkContext) -> int | None:
-    """How many executors `context` has just now; None where this Spark does not tell, or is ending."""
+    """Return the number of executors of `context` just now; None where this Spark does not tell, or is ending."""
     spark: Any = context._jsc.sc()  # noqa: SLF001
     try:
         return int(spark.getExecutorMemoryStatus().size()) - 1  # the driver is one of them
-    except Exception:  # noqa: BLE001  # Py4J's, for a method that is not there, or for a JVM that is gone
+    except Exception:  # noqa: BLE001  # Py4J's exception for a missing method, or for a dead JVM
         return None
 
 
 def submitted_conf() -> SparkConf:
-    """The settings of the JVM that `spark-submit` has started this process with."""
+    """Return the settings of the JVM with which `spark-submit` has started this process."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # noqa: SLF001
@@ -117,11 +118,11 @@ def _parts() -> Iterator[None]:
 
 
 def expect_the_end(context: SparkContext) -> None:
-    """Silence Py4J and the accumulator server, which would both write to stderr that the JVM is gone that we are about
-    to kill. The server takes half a second to stop, which nobody needs to wait for."""
+    """Silence Py4J and the accumulator server before the JVM is killed: both would report the dead JVM on stderr. The
+    server takes half a second to stop, and nobody needs to wait."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     client: Any = context._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
-    client.is_connected = False  # or each object collected from now on would try to say farewell
+    client.is_connected = False  # else every object collected from now on would try to say farewell
     server = context._accumulatorServer  # noqa: SLF001  # pyspark has no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     threading.Thread(target=server.shutdown, name="offsite-spark-end", daemon=True).start()
@@ -129,7 +130,7 @@ def expect_the_end(context: SparkContext) -> None:
 
 
 def forget(context: SparkContext) -> None:
-    """Forget the JVM of `context`, so that this process can start another: pyspark keeps the first one for ever, and
+    """Forget the JVM of `context`, so that this process can start another: pyspark keeps the first JVM for ever, and
     believes it alive."""
     context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
     context.stop()
@@ -137,7 +138,7 @@ def forget(context: SparkContext) -> None:
 
 
 def forget_jvm_of(context: SparkContext | None) -> None:
-    """Forget a JVM that has ended, also one whose context never came up: else pyspark would go on asking it."""
+    """Forget a JVM that has ended, even with a context that never came up: else pyspark would continue to ask it."""
     from pyspark import SparkContext
 
     if context is not None:
@@ -154,7 +155,7 @@ def _forget_jvm() -> None:
 
 
 def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no types
-    """Connect pyspark to a JVM that already runs. It takes the address from the environment only."""
+    """Connect pyspark to a running JVM. pyspark takes the address from the environment only."""
     from pyspark.java_gateway import launch_gateway
 
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -167,8 +168,8 @@ def _connect(port: int, secret: str) -> Any:  # noqa: ANN401  # Py4J has no type
 
 
 def _forget_sql() -> None:
-    """A SparkSession that this process had before left a hook: it looks for every error in classes that our JVM, which
-    only schedules, does not have."""
+    """Remove the hook of an earlier SparkSession: for every error the hook looks in classes missing in offsite's JVM,
+    which only schedules."""
     from py4j import java_gateway, protocol  # type: ignore[import-untyped]
 
     java_gateway.get_return_value = protocol.get_return_value

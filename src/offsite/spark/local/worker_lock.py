@@ -1,11 +1,13 @@
-"""A lock that tells for sure whether Python workers still live: they have it from birth, and it ends with the last one.
+"""A lock that shows for sure whether Python workers still live: workers have the lock from birth, and the lock ends
+with the last worker.
 
-A restore that fails gives topics their own settings back, and must not do so while a worker may still write there.
+A restore that fails gives topics their own settings back, and must not do so while a worker may still write into the
+topics.
 
-Spark forgets a cancelled job at once, and its Python worker goes on until its function returns. The parent of all
-workers on this machine takes the lock (shared) before it forks any, and each fork has it too (flock(2): one open file
-description), so only the end of all of them lets the driver have it. Runs in the workers' parent: must import nothing
-but the standard library.
+Spark forgets a cancelled job at once, and the Python worker continues until its function returns. The parent of all
+workers on this machine takes the lock (shared) before the first fork, and every fork has it too (flock(2): one open
+file description), so the driver gets the lock only after the end of all. The module runs in the workers' parent: must
+import nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ from contextlib import suppress
 from pathlib import Path
 
 LIMIT_S = 10.0
-"""How long killed workers may take to be gone: a thousand times what they need."""
+"""How long killed workers may take to be gone: a thousand times the usual time."""
 POLL_S = 0.005
 _NAME = "workers"
 
 
 class WorkerLock:
-    """The driver's side of the lock: a file in `folder`, which is deleted with the session."""
+    """The driver's side of the lock: a file in `folder`, deleted with the session."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
 
     def all_ended(self, *, limit_s: float = LIMIT_S) -> bool:
-        """Whether no worker is left; waits for those that are ending, at most `limit_s` seconds. To be asked at the end
-        only: the driver then has the lock, so that no worker can be born after it was true."""
+        """Whether no worker is left. Waits at most `limit_s` seconds for ending workers. Call only at the end:
+        afterwards the driver has the lock, so no worker can be born after the answer True."""
         deadline_s = time.monotonic() + limit_s
         try:
             while not _taken(self._file, fcntl.LOCK_EX):
@@ -47,14 +49,14 @@ class WorkerLock:
 
 
 def hold(folder: Path) -> bool:
-    """Take the lock for as long as this process or any fork of it lives. False when the driver has ended the session:
-    then there must be no workers any more."""
+    """Take the lock for as long as this process or any fork lives. False when the driver has ended the session: no
+    worker may start afterwards."""
     path = folder / _NAME
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
-    with suppress(OSError):  # without locks the driver will not believe that it has it, either
+    with suppress(OSError):  # without locks the driver does not believe it has the lock, either
         return _taken(file, fcntl.LOCK_SH) and path.exists()
     return True
 

@@ -1,4 +1,4 @@
-"""The driver's side of the worker template: a Python process that gets ready to be Spark's daemon (see `daemon.py`)."""
+"""The driver's side of the worker template: a Python process that prepares to be Spark's daemon (see `daemon.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsite.spark.settings import MAX_SOCKET_PATH_BYTES, WORKER_ENVIRONMENT
 
 
 class WorkerTemplate:
-    """The template's process, started at once, in the background. It is never needed: where it is gone, Spark's daemon
+    """The template's process, started at once, in the background. Never required: without the template, Spark's daemon
     does the imports itself."""
 
     def __init__(self, folder: Path, modules: Sequence[str]) -> None:
@@ -24,10 +24,10 @@ class WorkerTemplate:
             self._process = subprocess.Popen(
                 [*OWN_PYTHON, "-m", "offsite.spark.local.daemon", "template", path, *modules],
                 env={**os.environ, **WORKER_ENVIRONMENT},
-                stdin=subprocess.PIPE,  # never written to: its end tells the template that the driver is gone
+                stdin=subprocess.PIPE,  # never written to: the end of stdin tells the template that the driver is gone
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C in the terminal is for the driver, which tells the others
+                process_group=0,  # Ctrl-C in the terminal is for the driver, and the driver ends the rest
             )
 
     @staticmethod
@@ -35,15 +35,14 @@ class WorkerTemplate:
         return folder / "template"
 
     def hang_up(self) -> None:
-        """Tell the template and its workers to end: those that have a task delete what they were writing first."""
+        """Tell the template and its workers to end. A worker with a task deletes unfinished files first."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGHUP)
 
     def close(self) -> None:
-        """Kill the template and the workers that it has become the parent of: all of its process group. May be called
-        twice."""
+        """Kill the template and its workers: the whole process group. May be called twice."""
         if self._process is not None:
             with self._process:  # closes the pipe and waits
                 os.killpg(self._process.pid, signal.SIGKILL)

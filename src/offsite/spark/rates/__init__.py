@@ -1,1 +1,1 @@
-"""Rates that all workers of a run share: the driver hands out bytes, and workers pay for them before they move any."""
+"""Rates shared by all workers of a run: the driver hands out bytes, and workers pay for bytes before moving them."""

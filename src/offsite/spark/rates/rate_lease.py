@@ -1,7 +1,7 @@
 """The worker's end of the rate limits: bytes are taken from the driver in portions, and spent here.
 
-A worker never moves bytes that it could not pay for: one whose driver does not answer fails, and Spark tries its task
-elsewhere. One task runs at a time in a process, so what is limited belongs to the process, as the meter does.
+A worker never moves unpaid bytes: a worker without an answer from the driver fails, and Spark tries the task elsewhere.
+One task runs at a time in a process, so a lease belongs to the process, as the meter does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from offsite.spark.rates.rate_limits import Direction, RateAddress
 from offsite.spark.rates.rate_server import ANSWER, EXECUTOR_BYTES, QUESTION, TOKEN_BYTES
 
 ANSWER_MAX_S = 30.0
-"""The driver answers at once: one that is so busy that it needs longer is as good as gone."""
+"""The driver answers at once: a driver too busy for this time is as good as gone."""
 
 _ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """An answer of the driver: the bytes asked for are paid for in `wait_s` seconds, and so many bytes should be taken
+    """An answer of the driver: the requested bytes are paid for in `wait_s` seconds. `portion_bytes`: bytes to take
     next time."""
 
     wait_s: float
@@ -38,14 +38,14 @@ class Granted:
 
 
 class RateConnection:
-    """This process's connection to the driver's `RateServer`, made when it is first needed."""
+    """The process's connection to the driver's `RateServer`, made when first needed."""
 
     def __init__(self, address: RateAddress, *, answer_max_s: float = ANSWER_MAX_S) -> None:
         self._address, self._answer_max_s = address, answer_max_s
         self._socket: socket.socket | None = None
 
     def ask(self, which: Direction, size_bytes: int) -> Granted:
-        """Take `size_bytes`. Raises `SparkFailed` when nobody answers, or somebody who is not the driver."""
+        """Take `size_bytes`. Raises `SparkFailed` when nobody answers, or somebody other than the driver."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._asked(which, size_bytes)
@@ -80,7 +80,8 @@ class RateConnection:
 
 
 def executor_key() -> bytes:
-    """The same in all workers of an executor, and in no other: they have one parent on one machine."""
+    """Return a key equal in all workers of an executor, and different elsewhere: the workers have one parent on one
+    machine."""
     return blake3(f"{socket.gethostname()} {os.getppid()}".encode()).digest(EXECUTOR_BYTES)
 
 
@@ -95,10 +96,10 @@ def _received(sock: socket.socket, size: int) -> bytes:
 
 
 class RateLease:
-    """What this process holds of one limit: taken from the driver in portions by `ask`, spent by `pay`.
+    """The process's share of one limit: taken from the driver in portions by `ask`, spent by `pay`.
 
-    A fetch is paid by what it asks for, before it is sent, and settled when its answer is there: what did not come is
-    kept for the next one, and what came beyond it (a batch is given whole, however large) is owed.
+    A fetch is paid by its requested size, before it is sent, and settled with its answer: bytes that did not come are
+    kept for the next fetch, and bytes beyond the request (a batch is sent whole, however large) are owed.
     """
 
     def __init__(
@@ -109,33 +110,33 @@ class RateLease:
         clock: Clock | None = None,
         on_wait: Callable[[int], None] = meter.limit,
     ) -> None:
-        """`bytes_per_s`: the limit, of all workers together. `on_wait` is told each pause in milliseconds, before it is
-        made."""
+        """`bytes_per_s`: the limit, of all workers together. `on_wait` receives every pause in milliseconds, before the
+        pause."""
         self.bytes_per_s = bytes_per_s
         self._ask, self._on_wait = ask, on_wait
         self._clock = clock or SystemClock()
         self._held_bytes = 0
-        self._paid_bytes = 0  # for the fetch that is under way
-        self._largest_bytes = 0  # of the answers that were larger than their fetch
+        self._paid_bytes = 0  # for the fetch in flight
+        self._largest_bytes = 0  # largest answer above the size of its fetch
         self._fetch_bytes = 0
         self.portion_bytes = ask(0).portion_bytes
 
     def pay(self, size_bytes: int) -> None:
-        """Wait until `size_bytes` are paid for, out of a portion where they are few. Raises `SparkFailed`."""
+        """Wait until `size_bytes` are paid for, out of a portion where the bytes are few. Raises `SparkFailed`."""
         if self._held_bytes < size_bytes:
             self._take(max(size_bytes - self._held_bytes, self.portion_bytes))
         self._held_bytes -= size_bytes
 
     def before_fetch(self, size_bytes: int) -> None:
-        """Wait until a fetch of at most `size_bytes` is paid for, or as much as ever came beyond such a size: it may
-        come again. Raises `SparkFailed`."""
+        """Wait until a fetch is paid for: `size_bytes`, or the largest oversized answer so far, because it may come
+        again. Raises `SparkFailed`."""
         self._fetch_bytes, self._paid_bytes = size_bytes, max(size_bytes, self._largest_bytes)
         if self._held_bytes < self._paid_bytes:
             self._take(self._paid_bytes - self._held_bytes)
         self._held_bytes -= self._paid_bytes
 
     def after_fetch(self, size_bytes: int) -> None:
-        """Settle the fetch with the size of its answer."""
+        """Settle the fetch with the size of the answer."""
         if size_bytes > self._fetch_bytes:
             self._largest_bytes = max(self._largest_bytes, size_bytes)
         left_bytes = self._held_bytes + self._paid_bytes - size_bytes
@@ -151,7 +152,7 @@ class RateLease:
 
 
 class RateLeases:
-    """This process's leases of what one driver shares out: what one task has left the next one spends."""
+    """The process's leases of one driver: the next task spends bytes left by a task."""
 
     def __init__(self, address: RateAddress) -> None:
         self.address, self._process_id = address, os.getpid()
@@ -159,11 +160,11 @@ class RateLeases:
         self._leases: dict[Direction, RateLease] = {}
 
     def is_for(self, address: RateAddress) -> bool:
-        """Whether it can be used on: not by a forked child, whose parent speaks on the same connection."""
+        """Whether the leases are usable for `address`. Not in a forked child, whose parent uses the same connection."""
         return (self.address, self._process_id) == (address, os.getpid())
 
     def of(self, which: Direction) -> RateLease | None:
-        """The lease of one limit; None where there is no such limit. Raises `SparkFailed`."""
+        """Return the lease of one limit; None without such a limit. Raises `SparkFailed`."""
         rate = self.address.limits.by_direction().get(which)
         if rate is None:
             return None
@@ -179,7 +180,7 @@ _of_process: list[RateLeases] = []
 
 
 def start(address: RateAddress | None) -> None:
-    """Begin a task under the limits of `address`; None: without."""
+    """Begin a task under the limits of `address`; None: no limits."""
     if address is not None and _of_process and _of_process[0].is_for(address):
         return
     while _of_process:
@@ -189,10 +190,11 @@ def start(address: RateAddress | None) -> None:
 
 
 def reads() -> RateLease | None:
-    """The running task's lease of bytes from brokers; None without a limit. Raises `SparkFailed`."""
+    """Return the running task's lease of bytes from brokers; None without a limit. Raises `SparkFailed`."""
     return _of_process[0].of(Direction.READ) if _of_process else None
 
 
 def writes() -> RateLease | None:
-    """The running task's lease of bytes into the store, or into brokers; None without a limit. Raises `SparkFailed`."""
+    """Return the running task's lease of bytes into the store, or into brokers; None without a limit. Raises
+    `SparkFailed`."""
     return _of_process[0].of(Direction.WRITE) if _of_process else None

@@ -1,4 +1,4 @@
-"""What a run may move in a second, and where workers ask for it."""
+"""Limits of bytes per second of a run, and the address where workers ask for bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import IntEnum
 
 
 class Direction(IntEnum):
-    """What is limited: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store, or by a restore into
-    brokers."""
+    """The limited direction: `READ`, bytes fetched from brokers; `WRITE`, bytes put into the store, or by a restore
+    into brokers."""
 
     READ = 0
     WRITE = 1
@@ -17,7 +17,7 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Bytes per second that all workers together may move, and those of one executor; None: as fast as it goes."""
+    """Bytes per second of all workers together, and of one executor; None: no limit."""
 
     read_bytes_per_s: int | None = None
     write_bytes_per_s: int | None = None
@@ -25,15 +25,15 @@ class RateLimits:
     executor_write_bytes_per_s: int | None = None
 
     def of_all(self) -> Mapping[Direction, int]:
-        """The limits of all together that are given."""
+        """Return the given limits of all workers together."""
         return _given(self.read_bytes_per_s, self.write_bytes_per_s)
 
     def of_executor(self) -> Mapping[Direction, int]:
-        """The limits of one executor that are given."""
+        """Return the given limits of one executor."""
         return _given(self.executor_read_bytes_per_s, self.executor_write_bytes_per_s)
 
     def by_direction(self) -> Mapping[Direction, int]:
-        """What is limited at all, and what one executor can reach."""
+        """Return the limited directions, with the rate that one executor can reach."""
         of_all, own = self.of_all(), self.of_executor()
         return {each: min(limits[each] for limits in (of_all, own) if each in limits) for each in ({**of_all, **own})}
 
@@ -45,7 +45,7 @@ def _given(read: int | None, write: int | None) -> Mapping[Direction, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateAddress:
-    """The driver's address for those who move bytes, with both tokens, and what is limited at all: bytes per second."""
+    """The driver's address for workers, with both tokens and the limits."""
 
     host: str
     port: int

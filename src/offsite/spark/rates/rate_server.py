@@ -1,9 +1,9 @@
-"""The driver's end of the rate limits: all workers of a run share what the driver gives out, over TCP.
+"""The driver's end of the rate limits: all workers of a run share the driver's bytes, over TCP.
 
-A worker connects once per process, says the token that came with its task, hears the driver's in return, and asks
-whenever it needs more. The driver answers at once (see `token_bucket`), so silence means that it is gone. The tokens
-keep strangers from eating what is shared out, and whoever has got the port of a driver that ended from sharing out
-anything; they protect nothing else. Nothing is opened where no limit was asked for.
+A worker connects once per process, sends the token of its task, receives the driver's token, and asks whenever the
+worker needs more bytes. The driver answers at once (see `token_bucket`), so silence means a dead driver. The worker's
+token keeps strangers from using up the bytes; the driver's token keeps a later owner of the port from handing out
+bytes. The tokens protect nothing else. Nothing is opened without a limit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from offsite.spark.rates.token_bucket import TokenBucket
 
 TOKEN_BYTES = 16
 EXECUTOR_BYTES = 16
-"""What a worker calls its executor, after the token."""
+"""The worker's key of its executor, after the token."""
 QUESTION = struct.Struct(">BQ")
-"""Which limit, and the bytes taken; none of them only asks for the portion."""
+"""The limit, and the bytes taken; zero bytes only ask for the portion."""
 ANSWER = struct.Struct(">dQ")
-"""Seconds to wait until they are paid for, and the portion in bytes to take next time."""
+"""Seconds until the bytes are paid for, and the portion in bytes to take next time."""
 
 MAX_STRANGERS = 64
-"""Connections that have not said the token yet; one more, and the oldest of them is closed."""
+"""Connections without a token yet; above the maximum, the oldest is closed."""
 
 
 class RateServer:
-    """Shares out `limits` on `host` until `close`, in a thread of its own."""
+    """Hands out bytes under `limits` on `host` until `close`, in a separate thread."""
 
     def __init__(self, host: str, limits: RateLimits, *, bind: str = "", clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -59,7 +59,7 @@ class RateServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop at once; who asks afterwards finds nobody. May be called twice."""
+        """Stop at once; later clients find nobody. May be called twice."""
         self._end.close()
         self._thread.join()
 
@@ -88,7 +88,7 @@ class RateServer:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        except OSError:  # it has gone again
+        except OSError:  # the client is gone again
             return
         self._peers[sock], self._strangers[sock] = _Peer(sock), None
         self._selector.register(sock, selectors.EVENT_READ)
@@ -99,13 +99,13 @@ class RateServer:
         try:
             heard = peer.sock.recv(QUESTION.size if peer.is_known else TOKEN_BYTES + EXECUTOR_BYTES)
             is_ours = bool(heard) and self._answered(peer, heard)
-        except OSError:  # gone; or it asks and asks, and takes no answer
+        except OSError:  # gone, or a client that asks and takes no answer
             is_ours = False
         if not is_ours:
             self._drop(peer.sock)
 
     def _answered(self, peer: _Peer, heard: bytes) -> bool:
-        """Take what was heard and answer what is whole; false for one who is none of ours."""
+        """Take received bytes and answer whole questions; false for a stranger."""
         peer.heard += heard
         if not peer.is_known:
             return self._welcomed(peer)
@@ -118,7 +118,7 @@ class RateServer:
         return True
 
     def _welcomed(self, peer: _Peer) -> bool:
-        """False for a stranger; whoever has not said all yet may go on."""
+        """Return false for a stranger; a client with an incomplete greeting may continue."""
         token, executor = bytes(peer.heard[:TOKEN_BYTES]), bytes(peer.heard[TOKEN_BYTES:])
         if len(token) == TOKEN_BYTES and not compare_digest(token, self.address.token):
             return False
@@ -133,7 +133,7 @@ class RateServer:
         return True
 
     def _shared_out(self, which: Direction, executor: bytes, size_bytes: int) -> bytes:
-        """Taken of both limits: the later one tells when all is paid for."""
+        """Take bytes of both limits; the later limit decides when all bytes are paid for."""
         all_workers = len(self._peers) - len(self._strangers)
         taken = [
             (self._shared.get(which), all_workers),
@@ -163,7 +163,7 @@ class RateServer:
 
 
 class _Peer:
-    """A connection, and what came over it that is not a whole message yet."""
+    """A connection, with received bytes of an incomplete message."""
 
     __slots__ = ("executor", "heard", "is_known", "sock")
 

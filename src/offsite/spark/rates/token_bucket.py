@@ -1,7 +1,7 @@
-"""A rate of bytes as a token bucket, and what of it one user may hold at a time. Pure: who asks brings the time.
+"""A rate of bytes as a token bucket, and the portion of one user. Pure: the caller brings the time.
 
-Every byte is paid before it is moved. Who takes bytes is told at once how long to wait until they are paid for, and
-waits on its own: nobody stands in a queue, and one that dies while it waits loses what it took and holds nobody up.
+Every byte is paid before it is moved. A user that takes bytes learns at once how long to wait, and waits on its own: no
+user queues behind another, and a user that dies while waiting loses the bytes and delays nobody.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from offsite.model.size import KIB
 
 BURST_S = 0.25
-"""What an idle bucket saves up: enough to make good a late wake-up, a fortieth of what ten seconds let through."""
+"""Savings of an idle bucket: enough for a late wake-up, a fortieth of the bytes of ten seconds."""
 
 PORTION_S = 0.1
-"""One user's share of the rate at a time: ten questions a second cost nothing."""
+"""A user's share of the rate at a time: ten questions a second cost nothing."""
 
 OUTSTANDING_S = 0.5
-"""What all users may hold together: so much may come at once when brokers stood still for all of them."""
+"""Bytes that all users may hold together: as many may come at once after brokers stood still for all of them."""
 
 LEAST_PORTION_BYTES = 16 * KIB
 """Smaller portions cost more in requests than they save in evenness."""
@@ -29,11 +29,11 @@ class TokenBucket:
         self._paid_until_s = now_s
 
     def take(self, size_bytes: int, now_s: float) -> float:
-        """Take `size_bytes`; seconds from `now_s` until they are paid for."""
+        """Take `size_bytes`. Returns the seconds from `now_s` until the bytes are paid for."""
         begins_s = max(self._paid_until_s, now_s - BURST_S)
         self._paid_until_s = begins_s + size_bytes / self._bytes_per_s
         return max(0.0, self._paid_until_s - now_s)
 
     def portion_bytes(self, users: int) -> int:
-        """Bytes that each of so many users should take at once."""
+        """Return the bytes that every one of `users` should take at once."""
         return max(LEAST_PORTION_BYTES, int(self._bytes_per_s * min(PORTION_S, OUTSTANDING_S / max(1, users))))

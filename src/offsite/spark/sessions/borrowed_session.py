@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BorrowedSession(Session):
-    """Somebody else's SparkContext, as `lend` gives it: used, and left as it was."""
+    """Somebody else's SparkContext, returned by `lend`: used, and left as found."""
 
     def __init__(self, lend: Callable[[], SparkContext]) -> None:
         self._lend = lend

@@ -1,4 +1,4 @@
-"""Spark on a cluster: the driver is this process, executors are where the master puts them."""
+"""Spark on a cluster: the driver is this process, and the master places the executors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class ClusterSession(Session):
-    """Spark's own way, with the user's defaults and environment. Workers run the Python of the archive; without one
-    what Spark would take, or else a Python where this one is here."""
+    """Spark started in Spark's own way, with the user's defaults and environment. Workers run the Python of the
+    archive; without an archive Spark's choice, or else a Python at the same path as the driver's."""
 
     def __init__(
         self, master: str, chosen: Mapping[str, str], archive: ArchiveSettings, *, preload: Sequence[str]
@@ -73,7 +73,7 @@ def _is_asked_for(name: str, defaults: Mapping[str, str]) -> bool:
 
 
 def _why(log: Path) -> str:
-    """Why the context did not come up. The log's last line is often of the end that followed, or of a stack."""
+    """Return why the context did not come up. The log's last line often concerns the following shutdown, or a stack."""
     text = log.read_text(errors="replace") if log.exists() else ""
     if found := re.search(r"Error initializing SparkContext\.?\s*\n(.+)", text):
         return found[1].strip()
@@ -82,7 +82,7 @@ def _why(log: Path) -> str:
 
 
 def cluster_defaults() -> Mapping[str, str]:
-    """The settings in the `spark-defaults.conf` that Spark will read, as far as it can be read here."""
+    """Return the settings in the `spark-defaults.conf` that Spark will read, as far as readable here."""
     home = Path(os.environ.get("SPARK_HOME") or spark_home())
     file = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:

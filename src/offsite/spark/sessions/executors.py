@@ -1,4 +1,4 @@
-"""The executors of a cluster, as many as there are: they come one after the other, and more may come later."""
+"""The executors of a cluster: they arrive in sequence, and more may come later."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 WAIT_MAX_S = 30.0
-"""How long a run waits for the first executor before it plans without knowing: pulling an image takes longer, and then
-a guess will do."""
+"""How long a run waits for the first executor before it plans without a count: pulling an image takes longer, and a
+guess will do."""
 SETTLED_AFTER_S = 1.0
-"""No further executor for so long: these are what there is."""
+"""After as long without a further executor, the present executors count as all."""
 POLL_S = 0.1
 _NO_LIMIT = 1 << 20
 WAIT_SETTING = "spark.offsite.executors.wait"
@@ -25,7 +25,7 @@ WAIT_DEFAULT = "10m"
 
 
 def wait_for_executors(context: SparkContext) -> None:
-    """Return when as many executors are there as the settings ask for; where they do not say, when no more come; and
+    """Return when as many executors are present as the settings ask for; without such a setting, when no more come; and
     after `WAIT_MAX_S` in any case."""
     if runs_in_one_jvm(str(context.master)):
         return
@@ -42,32 +42,32 @@ def wait_for_executors(context: SparkContext) -> None:
 
 
 def patience_s(chosen: Mapping[str, str]) -> float:
-    """How long a run waits for an executor while there is none, in seconds. Raises `BadOption`."""
+    """Return how long a run waits for an executor while there is none, in seconds. Raises `BadOption`."""
     return parse_duration_s(chosen.get(WAIT_SETTING, WAIT_DEFAULT))
 
 
 def has_executors(context: SparkContext) -> bool:
-    """Whether tasks of `context` can run just now; True where that is not known."""
+    """Whether tasks of `context` can run just now; True where unknown."""
     return runs_in_one_jvm(str(context.master)) or pyspark_internals.executors_now(context) != 0
 
 
 def cluster_slots(context: SparkContext) -> int:
-    """Tasks that the executors of `context` run at once, or may come to run where it grows by itself; a guess where
-    there is none yet."""
+    """Return the number of tasks that the executors of `context` run at once, or may come to run on a growing cluster;
+    a guess without executors."""
     if runs_in_one_jvm(str(context.master)):
         return slots(str(context.master))
     return max(pyspark_internals.running_at_once(context), _grows_to(context.getConf())) or slots(str(context.master))
 
 
 def _asked_for(conf: SparkConf) -> int:
-    """By the settings, or more than any cluster has."""
+    """Return the number by the settings, or more than any cluster has."""
     if cores := _number(conf, "spark.cores.max"):
         return cores // _task_cpus(conf)
     return _number(conf, "spark.executor.instances") * _tasks_of_one(conf) or _NO_LIMIT
 
 
 def _grows_to(conf: SparkConf) -> int:
-    """What dynamic allocation may come to, where a limit is set; else 0."""
+    """Return the limit of dynamic allocation, where set; else 0."""
     if (conf.get("spark.dynamicAllocation.enabled") or "").strip().lower() != "true":
         return 0
     return _number(conf, "spark.dynamicAllocation.maxExecutors") * _tasks_of_one(conf)

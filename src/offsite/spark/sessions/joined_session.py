@@ -1,4 +1,4 @@
-"""The Spark that `spark-submit` has started this program with: on YARN and Kubernetes the driver may be on the cluster,
+"""The Spark with which `spark-submit` has started this program: on YARN and Kubernetes the driver may be on the cluster
 too."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _GATEWAY = "PYSPARK_GATEWAY_PORT"
 
 
 def submitted_context() -> SparkContext:
-    """The context of this program, made with the settings of `spark-submit` when there is none yet. It lives until the
-    program ends. Executors unpack an archive into their own folder, unless told otherwise. Raises `BadOption` for a
-    program that `spark-submit` has not started."""
+    """Return the context of this program, made with the settings of `spark-submit` if missing. The context lives until
+    the program ends. Executors unpack an archive into their own folder by default. Raises `BadOption` for a program not
+    started by `spark-submit`."""
     if _GATEWAY not in os.environ:
         raise BadOption(
             f"--spark-master {SUBMITTED} is for a program that spark-submit has started, and this one it has not",
@@ -38,7 +38,7 @@ def submitted_context() -> SparkContext:
 
 
 def check_submitted(choice: SparkChoice) -> None:
-    """Raise `BadOption` for settings that come too late for a Spark that runs already."""
+    """Raise `BadOption` for settings too late for a running Spark."""
     if choice.conf or choice.archive:
         raise BadOption(
             "spark-submit has started this Spark already: its settings are those of spark-submit",

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 FAREWELL_S = 2.0
-"""Time for workers to delete what they were writing, before they are killed."""
+"""Time for workers to delete unfinished files, before they are killed."""
 
 
 class LocalSession(Session):
-    """The JVM started directly and killed at the end: nothing in it outlives its jobs. Where pyspark has changed too
-    much for that, Spark's own way."""
+    """A JVM started directly and killed at the end: nothing in the JVM outlives its jobs. Falls back to Spark's own way
+    where pyspark has changed too much."""
 
     def __init__(self, master: str, chosen: Mapping[str, str], *, preload: Sequence[str], clock: Clock) -> None:
         self._master, self._chosen, self._preload, self._clock = master, chosen, preload, clock
@@ -64,7 +64,7 @@ class LocalSession(Session):
         return context
 
     def _explain(self, error: Exception) -> str:
-        """What is wrong with the connection to a JVM that has ended is not the cause."""
+        """Explain a failed start. The end of the JVM is the cause, a broken connection to the JVM is not."""
         return (self._jvm.last_words() if self._jvm is not None else "") or super()._explain(error)
 
     def _has_ended(self, *, surely: bool) -> bool:
@@ -89,7 +89,7 @@ class LocalSession(Session):
         pyspark_internals.forget_jvm_of(self._context)
 
     def _kill(self, *, surely: bool = True) -> None:
-        """End the JVM and the workers' parent. With `surely`, workers may put away what they were writing."""
+        """End the JVM and the workers' parent. With `surely`, workers may delete unfinished files first."""
         if self._jvm is not None:
             if surely:
                 self._jvm.abandon()

@@ -1,4 +1,4 @@
-"""Spark master URLs: which run in one local JVM, and whether a standalone master answers."""
+"""Spark master URLs: local JVM or cluster, and a check whether a standalone master answers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from offsite.model.untrusted.whole_number import whole_number
 _MAX_PORT = 65_535
 
 CONNECT_LIMIT_S = 5.0
-"""Spark itself would try for a minute, silently, before it says so."""
+"""Spark itself would try for a minute, silently, before an error."""
 
 SPARK_ATTEMPTS = 4
 """Spark's default for `spark.task.maxFailures`."""
 
 SUBMITTED = "submitted"
-"""In place of a master URL: the Spark that `spark-submit` has started this program with."""
+"""In place of a master URL: the Spark with which `spark-submit` has started this program."""
 
 CLUSTER_SLOTS = 16
-"""Tasks that a small backup is cut into for a cluster, whose size is not known before Spark has started."""
+"""Tasks of a small backup for a cluster, whose size is unknown before Spark has started."""
 
 
 def slots(master: str | None) -> int:
-    """The number of tasks to expect at once, at least 1: the cores of a local master (None: all there are), a guess for
-    clusters. Whether there can be a master of none, such as `local[0]`, is for Spark to say."""
+    """Return the number of tasks to expect at once, at least 1: the cores of a local master (None: all cores), a guess
+    for clusters. Spark decides whether a master without cores, such as `local[0]`, is possible."""
     if master is not None and not runs_in_one_jvm(master):
         return CLUSTER_SLOTS
     if master == "local":
@@ -41,8 +41,8 @@ def runs_in_one_jvm(master: str) -> bool:
 
 
 def task_attempts(master: str, max_failures: str | None) -> int:
-    """The number of attempts that `master` gives a task; `max_failures` is its `spark.task.maxFailures`, which local
-    ones ignore."""
+    """Return the number of attempts that `master` gives a task; `max_failures` is `spark.task.maxFailures`, ignored by
+    local masters."""
     if not runs_in_one_jvm(master):
         return int(max_failures or SPARK_ATTEMPTS)
     wanted = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
@@ -50,8 +50,8 @@ def task_attempts(master: str, max_failures: str | None) -> int:
 
 
 def check_reachable(master: str) -> None:
-    """Raise `SparkFailed` unless one of the hosts of a `spark://host:port,host:port` URL answers. Other masters
-    (YARN, Kubernetes) are reached in ways that only Spark knows."""
+    """Raise `SparkFailed` unless a host of a `spark://host:port,host:port` URL answers. Only Spark knows how to reach
+    further masters (YARN, Kubernetes)."""
     if not master.startswith("spark://"):
         return
     addresses = [_address(part, master) for part in master.removeprefix("spark://").split(",")]

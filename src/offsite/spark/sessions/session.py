@@ -1,4 +1,4 @@
-"""One SparkContext, from its start in the background to its end: what all kinds have in common."""
+"""One SparkContext, from the start in the background to the end: the common part of all kinds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Session(ABC):
     max_attempts = MAX_ATTEMPTS
     """How often Spark tries a task."""
     lets_strangers_in = False
-    """Whether anybody who reaches the ports of its cluster may send it code, and nobody said that this is fine. Known
-    once it is ready."""
+    """Whether anybody who reaches the ports of the cluster may send it code, and nobody declared this acceptable. Known
+    once ready."""
     is_private = False
-    """Whether nobody but this machine and Spark's executors can read what is sent to them. Known once it is ready."""
+    """Whether nobody but this machine and Spark's executors can read the traffic to executors. Known once ready."""
 
     def __init__(self) -> None:
         self._context: SparkContext | None = None
@@ -39,7 +39,7 @@ class Session(ABC):
         self._starter.start()
 
     def ready(self) -> tuple[SparkContext, Mailbox]:
-        """Wait for the start to end. Raises what went wrong in it."""
+        """Wait for the end of the start. Raises the error of the start."""
         self._starter.join()
         if self._error is not None:
             raise self._error
@@ -47,8 +47,8 @@ class Session(ABC):
         return self._context, self._mailbox  # type: ignore[return-value]  # checked in the line above
 
     def slots(self) -> int:
-        """Tasks that run at once, on the executors that there are now: the first time, this waits for the first ones.
-        Raises what went wrong in the start."""
+        """Return the number of tasks that run at once on the present executors; the first call waits for the first
+        executors. Raises the error of the start."""
         context, _ = self.ready()
         if not self._has_waited:
             wait_for_executors(context)
@@ -56,8 +56,8 @@ class Session(ABC):
         return cluster_slots(context)
 
     def close(self, *, surely: bool = False) -> bool:
-        """End the session; with `surely`, wait for the end of its tasks as well. True when it is known for sure that
-        none runs any more."""
+        """End the session; with `surely`, also wait for the end of its tasks. True when surely no task runs any
+        more."""
         self._give_up_start()
         self._starter.join()
         self._stop(surely=surely)
@@ -65,19 +65,19 @@ class Session(ABC):
             self._mailbox.close()
         return self._has_ended(surely=surely)
 
-    def _has_ended(self, *, surely: bool) -> bool:  # noqa: ARG002  # for those who see their workers
-        return False  # a cluster's are out of sight, and so are those of a Spark that is not ours
+    def _has_ended(self, *, surely: bool) -> bool:  # noqa: ARG002  # for sessions that see their workers
+        return False  # workers of a cluster, or of a borrowed Spark, are out of sight
 
-    def _give_up_start(self) -> None:  # noqa: B027  # where nothing can be given up, it is waited for
-        """Let a start that is still under way end soon. An error of the command should not wait for Spark."""
+    def _give_up_start(self) -> None:  # noqa: B027  # by default the start runs to its end
+        """Let a start in progress end soon. An error of the command should not wait for Spark."""
 
     @abstractmethod
     def _build(self) -> SparkContext:
-        """Start all it takes, in the starter's thread."""
+        """Start everything needed, in the starter's thread."""
 
     @abstractmethod
     def _stop(self, *, surely: bool) -> None:
-        """End what `_build` started, however far it came. With `surely`, tasks may be running."""
+        """End everything that `_build` started, however far `_build` came. With `surely`, tasks may be running."""
 
     def _start(self) -> None:
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def told_of(event: str) -> Iterator[None]:
-    """A block that may fail, because whoever it speaks with may be gone: then that is in the log."""
+    """A block that may fail, because the peer may be gone: a failure goes into the log."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # Py4J's and the system's, of many kinds
@@ -26,7 +26,7 @@ def told_of(event: str) -> Iterator[None]:
 
 
 class SubmittedSpark:
-    """Spark started by `spark-submit`, which writes into `log`, and ended in an orderly way."""
+    """Spark started by `spark-submit`, with output in `log`, and ended in an orderly way."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -49,7 +49,7 @@ class SubmittedSpark:
         return context
 
     def abandon(self) -> None:
-        """Give up a start that is still under way: it ends with an error."""
+        """Give up a start in progress: the start ends with an error."""
         self._is_abandoned = True
         if self._gateway is not None:
             self._gateway.proc.kill()
@@ -67,8 +67,8 @@ class SubmittedSpark:
             pyspark_internals.forget_jvm_of(context)
 
     def _launched(self, conf: SparkConf) -> Any:  # noqa: ANN401  # Py4J has no types
-        """A JVM with its log in our file; None where pyspark has no such way: it launches one itself then, whose log
-        goes to stderr."""
+        """Launch a JVM with its log in `log`. None where pyspark lacks the function: pyspark then launches a JVM
+        itself, with the log on stderr."""
         try:
             from pyspark.java_gateway import launch_gateway
         except ImportError:
