@@ -1,8 +1,9 @@
 """`spark.read.format("offsite")`: Spark's view of a backup as a table. The shell around `scan_plan` and `scan`.
 
-An installed offsite is found by Spark itself, through the module `pyspark_offsite`; `register` does it by hand. Filters
-of a query become bounds: whatever only narrows the rows may be used, since Spark looks at every row again; a filter of
-another kind, or on another column, narrows nothing. Imports pyspark; must stay out of what commands import.
+Spark finds an installed offsite itself, through the module `pyspark_offsite`; `register` does it by hand. Filters of a
+query become bounds: any filter that only narrows the rows is usable, since Spark checks every row again. A filter of
+another kind, or on another column, narrows nothing. The module imports pyspark, and must stay out of the imports of
+commands.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ SCHEMA = (
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark` know the format where it does not find it: when this process has offsite on a path of its own."""
+    """Register the format where `spark` does not find it: when this process has offsite on a path of its own."""
     spark.dataSource.register(OffsiteDataSource)
 
 
 class OffsiteDataSource(DataSource):
-    """One table: what the options name, as of one restore point. That is fixed when the table is loaded, so that a
-    DataFrame shows the same rows at each use. A stream has no such point. Options: see `TableOptions`."""
+    """One table: the topics named by the options, as of one restore point. The point is fixed when the table is loaded,
+    so that a DataFrame shows the same rows at each use. A stream has no such point. Options: see `TableOptions`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = read_options(options)
         backup = _open_backup(self._options)
         head = backup.sound_state()
-        # Without a commit nothing can be fixed yet: a stream may wait for the first one.
+        # Without a commit no point can be fixed yet: a stream may wait for the first commit.
         self._loaded = _load(self._options, backup, head) if head.seq else None
 
     @classmethod
@@ -83,7 +84,7 @@ class OffsiteDataSource(DataSource):
 
 
 def _open_backup(options: TableOptions) -> Backup:
-    """Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and what the store raises."""
+    """Open the backup. Raises `RepositoryNotFound`, `BackupNotFound`, `BadRepositoryUrl`, and the store's errors."""
     return (
         Repository.open(LookingStore(open_store(options.repo)))
         .backup(options.backup)
@@ -92,16 +93,16 @@ def _open_backup(options: TableOptions) -> Backup:
 
 
 def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[FixedPoint, RowFilter]:
-    """The point and the rows that the options mean now: the newest commit, or a time like `2h-ago`, is another one a
+    """Fix the point and the rows meant by the options now: the newest commit, or a time like `2h-ago`, is another one a
     moment later.
 
-    Nobody sees a warning in a query: damage behind what is read is passed over only where a commit is named. Raises
-    `DamagedCommit` elsewhere, `NoSuchRestorePoint`, `BadOption` for a time that is none.
+    Nobody sees a warning in a query: damage behind the point is ignored only where a commit is named. Raises
+    `DamagedCommit` otherwise, `NoSuchRestorePoint`, and `BadOption` for an unreadable time.
     """
     if head.unreadable and options.commit is None:
         raise damaged_commit(f"{head.unreadable}; option commit reads up to {head.seq}")
     fixed = fix_point(backup, options, head)
-    backup.state_at(fixed.commit, head=head)  # what cannot be read is told now, not in the middle of a query
+    backup.state_at(fixed.commit, head=head)  # report damage now, not in the middle of a query
     return fixed, RowFilter(
         start=options.starting_offset or 0,
         end=MAX_OFFSET if options.ending_offset is None else options.ending_offset,
@@ -110,7 +111,7 @@ def _load(options: TableOptions, backup: Backup, head: BackupState) -> tuple[Fix
 
 
 class ScanPartition(InputPartition):
-    """One task of a scan with the store to read from, as it travels to a worker."""
+    """One task of a scan with the store, as sent to a worker."""
 
     def __init__(self, task: ScanTask, store: Store) -> None:
         super().__init__(task)
@@ -118,7 +119,8 @@ class ScanPartition(InputPartition):
 
 
 class LatestPartition(InputPartition):
-    """All tasks of one Kafka partition, of which the latest record of each key is wanted where it is one of `rows`."""
+    """All tasks of one Kafka partition. The rows are the latest record of every key, where the record is one of
+    `rows`."""
 
     def __init__(self, tasks: tuple[ScanTask, ...], rows: RowFilter, store: Store) -> None:
         super().__init__(tasks)
@@ -126,7 +128,8 @@ class LatestPartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """A reader of one restore point. Lives on the driver to plan, and in each worker to read one partition."""
+    """A reader of one restore point. Lives on the driver for the plan, and in a worker for every read of a
+    partition."""
 
     def __init__(self, options: TableOptions, backup: Backup, fixed: FixedPoint, rows: RowFilter) -> None:
         self._options, self._here, self._fixed, self._rows = options, OnWorker(backup), fixed, rows
@@ -145,7 +148,7 @@ class TableReader(DataSourceReader):
         tasks = plan_scan(selected, read, read_committed=self._options.read_committed)
         if self._options.with_commit:
             keys = [scan.segment.key for task in tasks for scan in task.segments]
-            commits = self._backup.log.read_down(upto=self._backup.sound_state().seq)  # one since may have rolled up
+            commits = self._backup.log.read_down(upto=self._backup.sound_state().seq)  # since then perhaps rolled up
             tasks = with_commits(tasks, find_origins(commits, keys))
         if latest:
             return [LatestPartition(each, self._rows, self._backup.store) for each in by_partition(tasks)]
@@ -156,19 +159,19 @@ class TableReader(DataSourceReader):
 
 
 class PushdownReader(TableReader):
-    """A reader that takes the filters of a query as well; Spark refuses it while its setting for that is off. See
-    `TableOptions`."""
+    """A reader that takes the filters of a query too. Spark refuses the reader while Spark's setting for pushdown is
+    off. See `TableOptions`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Narrow the rows by `filters`, and return all of them: leaving rows out saves reading, and Spark still looks
-        at each row that comes."""
+        """Narrow the rows by `filters`, and return all filters: fewer rows save reading, and Spark still checks every
+        row."""
         self._rows = narrowed(self._rows, filters)
         return filters
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition. Where there is nothing to read, Spark still asks for one partition, which is not
-    ours."""
+    """Return the rows of one partition. Without anything to read, Spark still asks for one partition, made by Spark
+    itself."""
     if isinstance(partition, LatestPartition):
         return latest_arrow(partition.tasks, partition.rows, partition.store.value)
     return scan_arrow(partition.task, partition.store.value) if isinstance(partition, ScanPartition) else iter(())
@@ -179,7 +182,7 @@ _US_PER_MS = 1000
 
 
 def narrowed(rows: RowFilter, filters: Iterable[Filter]) -> RowFilter:
-    """The bounds `rows`, narrowed to what all of the filters allow."""
+    """Return `rows`, narrowed by all filters."""
     for each in filters:
         rows = _narrowed_by(rows, each)
     return rows
@@ -241,7 +244,8 @@ def _at_most(rows: RowFilter, column: str, value: object, *, strict: bool) -> Ro
 
 
 def _bound(value: object) -> int | None:
-    """An offset, or a time in microseconds. A time without a zone is not one that Spark compares with this column."""
+    """Return an offset, or a time in microseconds. None for a time without a zone, which Spark does not compare with
+    the column."""
     if isinstance(value, datetime):
         return (value - _EPOCH) // timedelta(microseconds=1) if value.tzinfo else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None

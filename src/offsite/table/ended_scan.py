@@ -1,8 +1,9 @@
-"""Records that became visible only now: of transactions that began before a micro-batch of the stream and ended in it.
+"""Records visible since a micro-batch: of transactions begun before the micro-batch and ended in it.
 
-A marker ends what its producer wrote since its marker before. Which that is, the indexes of earlier segments tell,
-newest first; usually the first one does. Only a producer that never ended a transaction before makes it read on, and
-only where its first batch in the new segments does not have the sequence number 0.
+A marker ends everything that the producer wrote since its previous marker. The indexes of earlier segments tell the
+previous marker, newest segment first; usually the first segment suffices. Only a producer that never ended a
+transaction before needs further segments, and only if its first batch in the new segments does not have the sequence
+number 0.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and what the store
-    raises."""
+    """Yield Arrow batches of `log.record_arrow.arrow_schema`, in offset order. Raises `DamagedObject`, and the store's
+    errors."""
     return with_known_times(_scan_ended(task, log, with_commit=with_commit))
 
 
@@ -59,14 +60,14 @@ def _scan_ended(task: EndedTask, log: CommitLog, *, with_commit: bool) -> Iterat
 
 
 def _origins(task: EndedTask, span: Span, log: CommitLog) -> Origins | None:
-    """Backwards: one of the newest before the micro-batch most likely brought it."""
+    """Search backwards: a recent commit before the micro-batch most likely brought the records."""
     held = [(segment.start, segment.end) for segment in task.earlier]
     return find_bringers(log.read_back(upto=task.before), task.partition, span=span, held=held)
 
 
 def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
-    """The lowest offset, by producer id, from which its records below the start of the micro-batch belong to what was
-    committed in it."""
+    """Return producer id → the lowest offset of the producer's records, below the micro-batch's start, that were
+    committed in the micro-batch."""
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
         for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
@@ -92,9 +93,9 @@ def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
 
 
 def _begins(segment: Segment, marker: Marker, task: EndedTask, log: CommitLog) -> bool:
-    """Whether the producer's first batch in the micro-batch is the first it ever wrote: nothing is before it."""
+    """Whether the producer's first batch in the micro-batch is the first batch ever: no records lie before."""
     if marker.first_offset < task.start:
-        return False  # it has data below, or none at all that the segment's index knows of
+        return False  # the producer has data below, or none in the segment's index
     batches = _batches(segment, log, start=marker.first_offset, end=marker.first_offset + 1)
     return any(header.base_sequence == 0 and header.producer_id == marker.producer_id for _, header in batches)
 

@@ -1,4 +1,4 @@
-"""Records out of a scan task, for people: those that match, decoded. Runs in a worker (search) or the driver (cat)."""
+"""Find matching records in a scan task, decoded for people. Runs in a worker (search) or the driver (cat)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from offsite.table.scan_plan import ScanTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMatch:
-    """The condition on a record: this key, a value that holds these bytes, and headers of these names (each with this
-    value, where one is given). Nothing given: every record matches."""
+    """A condition on a record: the key, bytes contained in the value, and headers by name (with a value, where given).
+    An empty condition matches every record."""
 
     key: bytes | None = None
     value_holds: bytes | None = None
@@ -36,7 +36,7 @@ class RecordMatch:
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """Bytes that the plain body of a batch must hold if one of its records matches."""
+        """Bytes that the decompressed body of a batch must contain if a record of the batch matches."""
         parts = [self.key, self.value_holds, *(part for name, value in self.headers for part in (name.encode(), value))]
         return tuple(part for part in parts if part)
 
@@ -48,9 +48,9 @@ class FoundRecord:
 
 
 def found_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[FoundRecord]:
-    """The task's rows that match, in offset order. Most batches are only searched for bytes, not decoded.
+    """Yield the task's matching rows, in offset order. Most batches are only searched for bytes, not decoded.
 
-    Raises `DamagedObject`, `DamagedBatch`, and what the store raises.
+    Raises `DamagedObject`, `DamagedBatch`, and the store's errors.
     """
     needles = match.needles
     for _, batch in scan_batches(task, store):
@@ -62,7 +62,7 @@ def found_records(task: ScanTask, store: Store, match: RecordMatch) -> Iterator[
 
 
 def find_in_task(task: ScanTask, *, store: Store, match: RecordMatch, limit: int) -> tuple[FoundRecord, ...]:
-    """The first `limit` of `found_records`; stops reading then."""
+    """Return the first `limit` of `matching_records`, without reading further."""
     return tuple(islice(found_records(task, store, match), limit))
 
 

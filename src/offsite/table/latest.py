@@ -1,9 +1,9 @@
-"""The compacted view of a partition: of each key the latest record as of a restore point, unless that deletes the key.
+"""The compacted view of a partition: the latest record of every key as of a restore point, without deleted keys.
 
-Which these are is known only when all of the partition was read. So it is read twice: first for the keys, whose last
-offsets wait in a file by the hash of the key until one share of them at a time is settled; then for the records that
-stay. In memory are the keys of one share, and 8 bytes for each record that stays, of one partition at a time. Records
-without a key have nothing that could replace them, and stay.
+The latest records are known only when all of the partition was read. So the partition is read twice. The first read
+collects the keys: their last offsets wait in a file, by the hash of the key, until one share at a time is settled. The
+second read yields the remaining records. In memory are the keys of one share, and 8 bytes per remaining record, of one
+partition at a time. Records without a key cannot be replaced, and remain.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 _MEMORY_BYTES = 16 * MIB
-"""How much waits in memory before a file is opened."""
+"""Bytes held in memory before a file is opened."""
 
 
 def by_partition(tasks: Sequence[ScanTask]) -> Iterator[tuple[ScanTask, ...]]:
-    """The tasks of a scan, those of each partition together."""
+    """Yield the tasks of a scan, grouped by partition."""
     for _, group in groupby(tasks, key=lambda task: task.partition):
         yield tuple(group)
 
 
 def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
-    """The offsets, rising, of the records that stay of one partition: all of its tasks, in order, whose rows narrow
-    nothing. Raises as `scan_batches`, and `DamagedObject` for offsets that no broker reaches."""
+    """Return the offsets, rising, of the remaining records of one partition. `tasks`: all tasks of the partition, in
+    order, with rows that narrow nothing. Raises the errors of `scan_batches`, and `DamagedObject` for offsets that no
+    broker reaches."""
     if far := [scan.segment for task in tasks for scan in task.segments if scan.segment.end > MAX_END]:
         raise DamagedObject(f"{far[0].key} reaches to offset {far[0].end}", hint="read it without the latest of keys")
     records = sum(scan.segment.records for task in tasks for scan in task.segments)
@@ -66,7 +67,7 @@ def latest_offsets(tasks: Sequence[ScanTask], store: Store) -> array[int]:
 
 
 def latest_arrow(tasks: Sequence[ScanTask], rows: RowFilter, store: Store) -> Iterator[pa.RecordBatch]:
-    """The records that stay of one partition, those of them that are `rows`, as `scan_arrow` gives them."""
+    """Yield those remaining records of one partition that are in `rows`, as `scan_arrow` does."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -89,7 +90,7 @@ def _keyed(batch: VisibleBatch) -> KeyedRecords:
 
 
 class _Waiting:
-    """Parcels of keys that wait for the last of them, in a file when they are many."""
+    """Parcels of keys, kept until the last key has arrived, in a file when many."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed at exit
@@ -100,10 +101,10 @@ class _Waiting:
         pickle.dump(found, self._file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def take(self, bucket: int) -> Iterator[Found]:
-        """Those of a bucket. Nothing can be put afterwards."""
+        """Yield the parcels of a bucket. Nothing can be put afterwards."""
         for place in self._places.get(bucket, ()):
             self._file.seek(place)
-            yield pickle.load(self._file)  # noqa: S301  # what this process has put there
+            yield pickle.load(self._file)  # noqa: S301  # written by this process
 
     def __enter__(self) -> Self:
         return self

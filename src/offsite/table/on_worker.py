@@ -1,4 +1,4 @@
-"""What a worker of somebody's query reads from, without the credentials: nobody asked for them to travel."""
+"""Objects for a worker of somebody's query, without credentials: nobody asked for credentials to travel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OnWorker(Generic[T]):
-    """`value`, whose secrets stay here when it is pickled: a worker takes those of its own environment or role. Spark
-    pickles readers and partitions of a table by itself, and does not tell whether it encrypts."""
+    """Pickles `value` without secrets: a worker uses the credentials of its own environment or role. Spark pickles
+    readers and partitions of a table by itself, and does not tell whether the network is encrypted."""
 
     value: T
 
@@ -25,4 +25,4 @@ class OnWorker(Generic[T]):
 
 
 def _arrived(pickled: bytes) -> OnWorker[T]:
-    return OnWorker(pickle.loads(pickled))  # noqa: S301  # by the driver of this query
+    return OnWorker(pickle.loads(pickled))  # noqa: S301  # pickled by the driver of this query

@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("offsite")`, as text, into values. Names are read in any case, as Spark does."""
+"""Parse the options of `spark.read.format("offsite")`. Names are read in any case, as Spark does."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class TableOptions(PointRequest):
     """Options of the table: a restore point (see `PointRequest`; the option for `committed_at` is `asOf`), in the
     backup named `backup` of `repo`, a folder or a URL.
 
-    Of that, only records at offsets `[starting_offset, ending_offset)`, and dated from `since` on. `with_commit` false
-    leaves the column `commit` null, which saves reading the commit log: worth it for a backup of many thousand commits.
-    A stream begins with `starting_commit`: `earliest`, `latest` (only what comes) or a number. It ends where retention
-    has let go of rows before it read them, unless `fail_on_data_loss` is false.
+    Only records at offsets `[starting_offset, ending_offset)`, dated from `since` on, are read. `with_commit` false
+    leaves the column `commit` null, and saves reading the commit log: worth it for a backup of many thousand commits. A
+    stream begins with `starting_commit`: `earliest`, `latest` (only later commits) or a number. The stream fails where
+    retention has deleted rows before the stream read them, unless `fail_on_data_loss` is false.
 
-    `latest`: of each key only the latest record as of the restore point, and none where that is a tombstone: what a
-    compacted topic would be left with. The bounds above then say which of these are shown.
+    `latest`: of every key only the latest record as of the restore point, and none where the latest is a tombstone: the
+    contents of a compacted topic. The bounds above then select among these records.
 
-    `pushdown`: let Spark push the filters of a query down to the table, where its setting
-    `spark.sql.python.filterPushdown.enabled` is on. Only for a table that is used in one query: Spark (4.1 to 4.3)
-    keeps one plan for a loaded table, so that another query on it, or a second branch of the same one, silently gets
-    the rows of the last filter. The options above narrow what is read as far, and are safe.
+    `pushdown`: let Spark push the filters of a query down to the table, where Spark's setting
+    `spark.sql.python.filterPushdown.enabled` is on. Only for a table used in one query: Spark (4.1 to 4.3) keeps one
+    plan for a loaded table, so that another query on the table, or a second branch of the same query, silently gets the
+    rows of the last filter. The options above narrow the read as far, and are safe.
     """
 
     repo: str
@@ -66,8 +66,7 @@ class TableOptions(PointRequest):
 
 
 def read_options(given: Mapping[str, str]) -> TableOptions:
-    """The options that `given` means. Raises `BadOption` for what is missing, unknown, unreadable or contradicts
-    itself."""
+    """Parse `raw_options`. Raises `BadOption` for missing, unknown, unreadable or contradicting options."""
     names = {name.lower(): name for name in ALL_OPTIONS}
     found = {names.get(name.lower(), name): value for name, value in given.items()}
     if unknown := sorted(set(found) - set(ALL_OPTIONS)):

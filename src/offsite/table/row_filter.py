@@ -1,6 +1,6 @@
-"""The rows that a reader wants of a table, as bounds by which segments and frames can be left out.
+"""The wanted rows of a table, as bounds by which segments and frames can be left out.
 
-Pure. Whoever reads must look at each record that comes anyway: a frame holds more than was asked for.
+Pure. A reader must check every record anyway, because a frame holds unwanted records too.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class RowFilter:
         return replace(self, until_ms=time_ms if self.until_ms is None else min(self.until_ms, time_ms))
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Whether that partition can hold any row."""
+        """Whether the partition can hold a wanted row."""
         in_topics = self.topics is None or topic in self.topics
         return in_topics and (self.partitions is None or partition in self.partitions)
 
     def includes(self, offset: int, time_ms: int) -> bool:
-        """Whether a record of a wanted partition is one of the rows."""
+        """Whether a record of a wanted partition is a wanted row."""
         since = self.since_ms is None or time_ms >= self.since_ms
         until = self.until_ms is None or time_ms <= self.until_ms
         return self.start <= offset < self.end and since and until

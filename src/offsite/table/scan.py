@@ -1,7 +1,7 @@
-"""Reading the segments of one scan task, frame by frame: the batches of the restore point that may hold wanted rows.
+"""Read the segments of one scan task, frame by frame: the batches of the restore point that may hold wanted rows.
 
-Frames are left out by offset and by their latest time; batches by their headers. What is yielded still holds records
-that were not asked for: bounds save reading, `VisibleBatch` and the reader's own look at records decide.
+Frames are left out by offset and by latest time, batches by headers. The yielded batches still hold unwanted records:
+bounds save reading, while `VisibleBatch` and the reader's own check of records decide.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, VisibleBatch]]:
-    """The batches of the task in offset order, each with the scan of its segment.
+    """Yield the batches of the task in offset order, with the scan of the segment.
 
-    Raises `DamagedObject` naming object, topic and range, and what the store raises.
+    Raises `DamagedObject` with object, topic and range, and the store's errors.
     """
     is_visible = _committed_view(task, store).is_visible if task.read_committed else sees_uncommitted
     for scan in task.segments:
@@ -48,14 +48,14 @@ def scan_batches(task: ScanTask, store: Store) -> Iterator[tuple[SegmentScan, Vi
 
 
 def _committed_view(task: ScanTask, store: Store) -> CommittedView:
-    """The outcomes of what a task reads, read as they are needed: they may stand far behind it, but usually do in the
+    """The outcomes of the task's transactions, read on demand: markers may stand far behind, but usually stand in the
     same segment or the next."""
     markers = with_missing(stored_markers(task.deciding, store), task.hole_starts)
     return CommittedView(markers, end_offset=task.partition_end, as_needed=True)
 
 
 def frame_ranges(index: SegmentIndex, scan: SegmentScan, rows: RowFilter) -> list[tuple[int, int]]:
-    """Half-open ranges of base offsets, each of consecutive frames, outside which no wanted row can be."""
+    """Return half-open ranges of base offsets, of consecutive frames. No wanted row lies outside."""
     starts = [frame.first_offset for frame in index.frames] or [scan.segment.lowest_offset]
     borders = [*starts, scan.segment.end]
     low, high = max(scan.start, rows.start), min(scan.end, rows.end)
@@ -82,8 +82,8 @@ def _chunks(scan: SegmentScan, rows: RowFilter, store: Store) -> Iterator[Chunk]
 
 
 def _index(reader: SegmentReader) -> SegmentIndex:
-    """The segment's index, or an empty one where it is damaged: that costs the saving, not the data, because `chunks`
-    does without it, says so in the log, and reads all."""
+    """Return the segment's index, or an empty index for a damaged one. Damage costs the saving, not the data: `chunks`
+    works without an index, logs the damage, and reads everything."""
     try:
         return reader.index()
     except DamagedObject:
@@ -91,16 +91,16 @@ def _index(reader: SegmentReader) -> SegmentIndex:
 
 
 def _holds_none(header: BatchHeader, rows: RowFilter) -> bool:
-    """Whether the header tells that no record of the batch is wanted."""
+    """Whether the header shows that no record of the batch is wanted."""
     is_old = rows.since_ms is not None and header.max_timestamp_ms < rows.since_ms
     return is_old or header.last_offset < rows.start or header.base_offset >= rows.end
 
 
 def scan_arrow(task: ScanTask, store: Store) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of `log.record_arrow.arrow_schema`, in offset order: the rows of the task's filter, exactly.
+    """Yield Arrow batches of `log.record_arrow.arrow_schema`, in offset order: exactly the rows of the task's filter.
 
-    Raises `DamagedObject`, `DamagedBatch`, and what the store raises. Memory: a few pieces of the segment of about
-    4 MiB, and one Arrow batch.
+    Raises `DamagedObject`, `DamagedBatch`, and the store's errors. Memory: a few pieces of the segment of about 4 MiB,
+    and one Arrow batch.
     """
     with rare_collections():
         yield from with_known_times(_scan_arrow(task, store))

@@ -1,7 +1,7 @@
-"""The segments that a scan reads, cut into tasks. Pure: a restore point and a filter in, frozen tasks out.
+"""Plan the segments of a scan, cut into tasks. Pure: a restore point and a filter in, frozen tasks out.
 
-Segments are left out by what their commit says of them: topic, partition, offsets, and the latest time. Their earliest
-time is known only where the broker dated them, because a producer's times may fall inside a batch.
+Segments are left out by their commit's description: topic, partition, offsets, and the latest time. The earliest time
+is known only where the broker dated the records, because a producer's times may fall inside a batch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from offsite.repository.segments.segment import Segment
 from offsite.table.row_filter import RowFilter
 
 TASK_BYTES = 64 * MIB
-"""Bytes that a task reads, as Kafka had them: small enough to share out evenly, large enough to pay for a task's
+"""Bytes that a task reads, as Kafka had them: small enough for an even share, large enough to pay for a task's
 start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentScan:
-    """The records of `segment` at offsets `[start, end)`. `origins` are the commits that brought them; None: nobody
-    asked."""
+    """The records of `segment` at offsets `[start, end)`. `origins`: the commits that brought the records; None: not
+    requested."""
 
     segment: Segment
     start: int
@@ -34,17 +34,17 @@ class SegmentScan:
     origins: Origins | None = None
 
     def commit_of(self, offset: int) -> int | None:
-        """The commit that brought the batch at `offset`."""
+        """Return the commit that brought the batch at `offset`."""
         return None if self.origins is None else self.origins.at(offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """Segments of one partition, in order, to read one after the other.
+    """Segments of one partition, to read in order.
 
-    `read_committed`: as a consumer of that isolation sees the partition when it ends at `partition_end`. `deciding`:
-    the segments with transactions from the task's first one on. `hole_starts`: where the partition lacks offsets.
-    `rows`: what the reader wants. `point_until_ms`: the restore point has no record that is dated later.
+    `read_committed`: read as a consumer of this isolation level reads the partition with end `partition_end`.
+    `deciding`: the transactional segments from the task's first segment on. `hole_starts`: offsets at which holes of
+    the partition begin. `rows`: the wanted rows. `point_until_ms`: the restore point has no later record.
     """
 
     partition: PartitionId
@@ -68,8 +68,8 @@ def plan_scan(
     read_committed: bool,
     task_bytes: int = TASK_BYTES,
 ) -> tuple[ScanTask, ...]:
-    """Tasks for what is selected, in the order of topics, partitions and offsets. Holes among what is wanted are told
-    in the journal: a table has no other place for them."""
+    """Return the tasks of a selection, in the order of topics, partitions and offsets. Holes among wanted rows go into
+    the journal: a table has no further place for them."""
     for hole in selected.holes:
         _tell(hole, rows)
     tasks: list[ScanTask] = []
@@ -96,7 +96,7 @@ def _tell(hole: RecordedHole, rows: RowFilter) -> None:
 
 
 def with_commits(tasks: Iterable[ScanTask], origins: Mapping[str, Origins]) -> tuple[ScanTask, ...]:
-    """The same tasks, each segment with the commits that brought it, by key."""
+    """Return the tasks, with the commits that brought every segment, by key."""
     return tuple(
         replace(task, segments=tuple(replace(each, origins=origins.get(each.segment.key)) for each in task.segments))
         for task in tasks
@@ -104,8 +104,8 @@ def with_commits(tasks: Iterable[ScanTask], origins: Mapping[str, Origins]) -> t
 
 
 def scans_of(segments: Sequence[Segment], *, start: int = 0, end: int) -> Iterator[SegmentScan]:
-    """What each of consecutive segments of one partition adds to the ones before, of offsets `[start, end)`: the last
-    batch of one may reach into the range of the next."""
+    """Yield what every consecutive segment of one partition adds to the earlier segments, of offsets `[start, end)`:
+    the last batch of a segment may reach into the range of the next."""
     taken_to = start
     for segment in segments:
         first = max(segment.start, taken_to)
@@ -114,7 +114,7 @@ def scans_of(segments: Sequence[Segment], *, start: int = 0, end: int) -> Iterat
             yield SegmentScan(segment=segment, start=first, end=min(end, taken_to))
 
 
-def partition_tasks(  # noqa: PLR0913  # what to read, and how
+def partition_tasks(  # noqa: PLR0913  # the scans, and the way to read them
     partition: PartitionId,
     segments: Sequence[Segment],
     scans: Iterable[SegmentScan],
@@ -125,8 +125,8 @@ def partition_tasks(  # noqa: PLR0913  # what to read, and how
     hole_starts: tuple[int, ...] = (),
     task_bytes: int = TASK_BYTES,
 ) -> Iterator[ScanTask]:
-    """Tasks for `scans`, which are of some of `segments`, those of a partition that ends at `end` and lacks offsets
-    from `hole_starts` on (rising)."""
+    """Yield tasks for `scans`. `segments`: all segments of the partition, including the scanned ones. The partition
+    ends at `end` and lacks offsets from `hole_starts` on (rising)."""
     numbers = {(segment.key, segment.start): number for number, segment in enumerate(segments)}  # parts share a key
     for group in _groups((scan for scan in scans if _may_hold(scan, rows)), task_bytes):
         following = segments[numbers[group[0].segment.key, group[0].segment.start] :]

@@ -1,9 +1,11 @@
-"""`spark.readStream.format("offsite")`: a backup as a stream of rows, commit by commit. Its offset is a commit number.
+"""`spark.readStream.format("offsite")`: a backup as a stream of rows, commit by commit. The stream's offset is a commit
+number.
 
-A micro-batch holds what a consumer could see after its last commit and could not see before its first: the rows of the
-segments those commits added, and, read committed, rows of earlier segments whose transactions they ended. It is the
-same whenever it is read, so a query that restarts from its checkpoint neither loses nor repeats rows. It is read from
-what holds these rows now, not from what its commits listed: that may have been rolled up, and collected.
+A micro-batch holds rows visible to a consumer after its last commit and not visible before its first: the rows of the
+segments added by the commits, and, read committed, rows of earlier segments whose transactions the commits ended. A
+micro-batch is the same at every read, so a query that restarts from its checkpoint neither loses nor repeats rows. Rows
+are read from the segments that hold them now, not from the segments listed by the commits: the latter may have been
+rolled up, and collected.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ if TYPE_CHECKING:
 _COMMIT = "commit"
 
 StreamOffset = dict[str, int]
-"""`{"commit": N}`: all that commits up to N made visible has been read."""
+"""`{"commit": N}`: everything made visible by commits up to N has been read."""
 
 
 class StreamPartition(InputPartition):
-    """One task of a micro-batch with the log to read, as it travels to a worker."""
+    """One task of a micro-batch with the log, as sent to a worker."""
 
     def __init__(self, task: StreamTask, log: CommitLog, *, with_commit: bool) -> None:
         super().__init__(task)
@@ -44,7 +46,8 @@ class StreamPartition(InputPartition):
 
 
 class TableStream(DataSourceStreamReader):
-    """A stream that follows one backup. Spark keeps the offset; what is kept here only saves reading commits again."""
+    """A stream that follows one backup. Spark keeps the offset; the object's own memory only saves repeated reads of
+    commits."""
 
     def __init__(self, options: TableOptions, backup: Backup) -> None:
         if unusable := sorted(options.given & set(BATCH_OPTIONS)):
@@ -74,7 +77,7 @@ class TableStream(DataSourceStreamReader):
         if self._state.seq != start[_COMMIT]:
             self._state = self._backup.catalog.state(upto=start[_COMMIT])
         commits = list(self._backup.log.read(after=start[_COMMIT], upto=end[_COMMIT]))
-        if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer would be rows that no later batch brings
+        if len(commits) != end[_COMMIT] - start[_COMMIT]:  # fewer commits would lose rows for good
             missing = start[_COMMIT] + len(commits) + 1
             raise damaged_commit(f"{self._backup.layout.commit_key(missing)} was seen before and is missing")
         selection = self._selection(is_first=start[_COMMIT] == 0)
@@ -91,7 +94,8 @@ class TableStream(DataSourceStreamReader):
         return scan_arrow(tasks[0], partition.log.value.store)
 
     def _selection(self, *, is_first: bool) -> StreamSelection:
-        """`is_first`: of the micro-batch that begins with the earliest there is, which loses nothing it ever had."""
+        """Return the selection. `is_first`: the micro-batch begins with the earliest commit, and so loses nothing that
+        the stream ever had."""
         options = self._options
         return StreamSelection(
             topics=options.selection,
@@ -101,8 +105,9 @@ class TableStream(DataSourceStreamReader):
         )
 
     def _newest_state(self) -> BackupState:
-        """What holds the data of all commits now: opened once, then only what came since is read. Damage in a commit
-        behind what is wanted is told when its turn comes."""
+        """Return the newest state, which names the segments that hold the data of all commits now. Opened once; later
+        calls read only new commits. Damage in a commit behind the wanted commits is reported when the stream reaches
+        the commit."""
         try:
             head = self._head or self._backup.sound_state()
             self._head = fold(head, self._backup.log.read(after=head.seq))
@@ -111,7 +116,7 @@ class TableStream(DataSourceStreamReader):
         return self._head
 
     def _newest_commit(self) -> int:
-        """The number of the newest commit. Asked for again and again: only what came since the last time is read."""
+        """Return the number of the newest commit. Called repeatedly: every call reads only new commits."""
         if self._newest is None:
             self._newest = self._backup.state().seq
         for stored in self._backup.log.read(after=self._newest):

@@ -1,9 +1,10 @@
-"""The tasks of a micro-batch of the stream. Pure: from the state before its commits, from these, and the newest state.
+"""Plan the tasks of a micro-batch of the stream. Pure: from the state before its commits, the commits, and the newest
+state.
 
-Rows of a partition are given once, by offset: a segment that holds nothing behind the partition's position (one written
-anew by a later commit) is left out. What commits brought is a range of offsets; it is read from the segments that hold
-it *now*, because those that the commits listed may have been rolled up since, and collected (decision 0022). Where
-retention has let go of some meanwhile, the stream has fallen behind what the backup holds, as a consumer of Kafka may.
+A row of a partition is yielded once, by offset: a segment without rows behind the partition's position (rewritten by a
+later commit) is left out. Commits bring a range of offsets. The range is read from the segments that hold it *now*,
+because the segments listed by the commits may have been rolled up since, and collected (decision 0022). Where retention
+has deleted rows meanwhile, the stream has fallen behind the backup, as a consumer of Kafka may.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from offsite.table.scan_plan import ScanTask, partition_tasks, scans_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTask:
-    """Records at offsets `[floor, start)` whose transactions were ended by a commit marker at `[start, end)`: no offset
+    """Records at offsets `[floor, start)` whose transactions were ended by a commit marker at `[start, end)`. No offset
     is missing between the two.
 
-    `earlier` are the transactional segments of the partition that hold offsets below `start`, `new` those that hold
-    some from there on, both in order: one segment may be in both. `before` is the commit that brought the last offset
-    below `start`, or a later one.
+    `earlier`: the partition's transactional segments with offsets below `start`. `new`: the transactional segments with
+    offsets from `start` on. Both are in order, and may share a segment. `before`: the commit that brought the last
+    offset below `start`, or a later commit.
     """
 
     partition: PartitionId
@@ -56,10 +57,10 @@ class StreamSelection:
     partitions: PartitionSelection
     read_committed: bool
     skips_lost: bool = False
-    """Whether rows that retention has let go are passed over; else they end the stream."""
+    """Whether to skip rows deleted by retention; else such rows end the stream."""
 
     def partitions_of(self, state: BackupState, known: Iterable[PartitionId]) -> Iterator[PartitionId]:
-        """The partitions out of `known` that are selected, sorted: of every incarnation of a topic."""
+        """Yield the selected ones of `partitions`, sorted: of every incarnation of a topic."""
         names = set(self.topics.select({each.topic for each in state.topics}, internal=PROTECTED_TOPICS))
         for each in sorted(known):
             if each.topic in names and self.partitions.includes(each.topic, each.partition):
@@ -69,9 +70,9 @@ class StreamSelection:
 def plan_micro_batch(
     base: BackupState, commits: Sequence[StoredCommit], selection: StreamSelection, *, head: BackupState
 ) -> tuple[StreamTask, ...]:
-    """Tasks for what `commits` add to `base`, partition by partition, in the order of offsets, read from the segments
-    of `head`, the newest state. Where a log was cut back, what comes behind the cut is new, though offsets of before
-    come again."""
+    """Return tasks for the additions of `commits` to `base`, partition by partition, in the order of offsets, read from
+    the segments of `head`, the newest state. Where a log was cut back, everything behind the cut is new, though offsets
+    repeat."""
     tasks: list[StreamTask] = []
     for run in _between_cuts(commits):
         before = with_cuts(base, run[0].commit.changes.cut_back)
@@ -81,7 +82,7 @@ def plan_micro_batch(
 
 
 def _between_cuts(commits: Sequence[StoredCommit]) -> Iterator[Sequence[StoredCommit]]:
-    """`commits` in runs: only the first of each may say that a log was cut back."""
+    """Yield `commits` in runs: only the first commit of a run may report a log cut back."""
     starts = [n for n, stored in enumerate(commits) if n == 0 or stored.commit.changes.cut_back]
     for start, end in pairwise([*starts, len(commits)]):
         yield commits[start:end]
@@ -89,8 +90,8 @@ def _between_cuts(commits: Sequence[StoredCommit]) -> Iterator[Sequence[StoredCo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Growth:
-    """What commits brought of one partition, offsets `[start, end)`: the segments `listed` by them, in order, and the
-    commits that did."""
+    """Additions of commits to one partition, offsets `[start, end)`: the segments `listed` by the commits, in order,
+    and the commits of the segments."""
 
     partition: PartitionId
     start: int
@@ -123,7 +124,7 @@ def _plan_run(
 
 
 def _growths(base: BackupState, state: BackupState, commits: Iterable[StoredCommit]) -> dict[PartitionId, _Growth]:
-    """What each partition grew by."""
+    """Return the growth of every partition."""
     ends = {partition: position.end for partition, position in base.positions.items()}
     added: dict[PartitionId, list[tuple[Segment, int]]] = {}
     for stored in commits:
@@ -149,7 +150,7 @@ def _growth(
 
 
 def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
-    """Raises `NoSuchRestorePoint` where something of the growth was let go."""
+    """Raise `NoSuchRestorePoint` where retention deleted a part of the growth."""
     for low, high in let_go:
         if any(each.start < high and low < each.end for each in growth.listed):
             raise NoSuchRestorePoint(
@@ -162,9 +163,9 @@ def _check_held(growth: _Growth, let_go: Iterable[Span]) -> None:
 def _holding(
     held: Iterable[Segment], listed: Sequence[Segment], span: Span, gone: Iterable[Span]
 ) -> tuple[Segment, ...]:
-    """Those out of `held`, which are there now, with offsets of `span`. Where they do not hold what the segments of
-    then, `listed`, did, apart from what is `gone` for good, because these were removed and not replaced, it is these:
-    nothing collects such."""
+    """Return those of the `stored` segments, present now, with offsets of `span`. If they do not cover the `listed`
+    segments, apart from offsets `gone` for good, return `listed`: the listed segments were removed and not replaced,
+    and no collection deletes such segments."""
     low, high = span
     found = tuple(each for each in held if each.end > low and each.start < high)
     spans = [*gone, *((each.start, max(each.end, each.last_offset + 1)) for each in found)]
