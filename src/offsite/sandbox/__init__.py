@@ -1,4 +1,4 @@
-"""A real Kafka for demos and tests, one broker or several: its jars, its start and stop, its command line tools."""
+"""A real Kafka for demos and tests, one broker or several: jars, start and stop, command line tools."""
 
 from __future__ import annotations
 

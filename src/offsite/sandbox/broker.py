@@ -1,7 +1,7 @@
 """A real Kafka in a folder of its own, for demos and tests: one broker, or a cluster of several (see `layout`).
 
-Owns everything below its folder: for each process `data/`, `server.properties`, `kafka.log`, `sandbox.json`. Listens on
-loopback only. Never ends a process that it did not start.
+Owns everything below its folder: for every process `data/`, `server.properties`, `kafka.log`, `sandbox.json`. Listens
+on loopback only. Never ends a foreign process.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ PORT_ATTEMPTS = 5  # a free port can be lost to someone else between the look an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
-    """A running sandbox. `listeners` maps each protocol to its host:port (of several brokers, with commas between);
-    `bootstrap` is the PLAINTEXT one. `pids`: process name → id of those that run; `pid` is the first broker's."""
+    """A running sandbox. `listeners`: protocol → host:port (of several brokers, separated by commas). `bootstrap`: the
+    PLAINTEXT listener. `pids`: process name → id of running processes. `pid`: the first broker's."""
 
     bootstrap: str
     dir: Path
@@ -53,7 +53,7 @@ class SandboxInfo:
 
 
 class Sandbox:
-    """The brokers of one folder. Any number of objects and processes may hold the same folder."""
+    """The brokers of one folder. Any number of objects and processes may use the same folder."""
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self._folder = folder.absolute()
@@ -70,10 +70,11 @@ class Sandbox:
     ) -> SandboxInfo:
         """Start the brokers, or find them running; returns once all serve clients. Data of an earlier start is kept.
 
-        Without `port` (for one broker only) it takes the folder's earlier ports when those are free, else any free
-        ones. `owned`: it ends with this object and the calling process, whatever ends them; otherwise it lives on until
-        `stop`. Of several, those that are down are started. Raises JavaMissing, DamagedJar, JarsNotFetched, BadOption
-        (the port is taken, it runs on another one, it is of another kind), SandboxFailed.
+        Without `port` (for one broker only) the sandbox takes the folder's earlier ports when free, else any free
+        ports. `owned`: the sandbox ends with this object and the calling process, however they end; otherwise the
+        sandbox lives on until `stop`. Of several brokers, stopped ones are started. Raises JavaMissing, DamagedJar,
+        JarsNotFetched, BadOption (the port is taken, the sandbox runs on another port, the sandbox is of another kind),
+        SandboxFailed.
         """
         with self._alone():
             shape = wanted_shape(settings, read_shape(self._folder))
@@ -92,7 +93,7 @@ class Sandbox:
             return self._start_on_free_ports(Jvm(java=java, jars=jars, version=shape.kafka_version), settings, port)
 
     def status(self) -> SandboxInfo | None:
-        """The sandbox if a broker's process runs, else None. Asks the kernel only, never the brokers."""
+        """Return the sandbox if a broker's process runs, else None. Asks the kernel only, never the brokers."""
         nodes = self._nodes()
         pids = {node.name: pid for node in nodes if (pid := SandboxNode(node, self._clock).pid)}
         if not any(node.name in pids and node.serves_clients for node in nodes):
@@ -100,7 +101,7 @@ class Sandbox:
         return self._info(nodes, pids)
 
     def stop(self) -> bool:
-        """End all processes cleanly, by force if they do not listen. True if there was one to end."""
+        """End all processes cleanly, by force if they do not react. True if a process was running."""
         with self._alone():
             was_running = self._stop_all()
         if self._guard:
@@ -114,7 +115,7 @@ class Sandbox:
             each.kill()
 
     def broker(self, number: int) -> SandboxNode:
-        """One of the brokers, counted from 1 (which is its node id), to be killed or frozen on its own."""
+        """Return one broker, counted from 1 (the node id), to be killed or frozen alone."""
         return next(each for each in self.brokers if each.node_id == number)
 
     @property
@@ -123,7 +124,7 @@ class Sandbox:
 
     @property
     def keeper(self) -> SandboxNode:
-        """What keeps the metadata for several brokers: a KRaft controller, or a ZooKeeper."""
+        """The node with the metadata of several brokers: a KRaft controller, or a ZooKeeper."""
         return next(each for each in self._handles() if not each.serves_clients)
 
     def _start_on_free_ports(self, jvm: Jvm, settings: Settings, port: int | None) -> SandboxInfo:
@@ -150,7 +151,8 @@ class Sandbox:
             each.start()
 
     def _stop_all(self) -> bool:
-        """The brokers together, the keeper last: they say goodbye to it. True if there was one to stop."""
+        """Stop the brokers together, the keeper last, because brokers say goodbye to the keeper. True if a process was
+        running."""
         running = [each for each in self._handles() if each.is_running()]
         for each in running:
             if each.serves_clients:
@@ -188,7 +190,7 @@ class Sandbox:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One start or stop of a folder at a time, over all processes."""
+        """Allow one start or stop of a folder at a time, over all processes."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = (self._folder / "sandbox.lock").open("w")

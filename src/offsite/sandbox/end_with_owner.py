@@ -1,4 +1,4 @@
-"""The guard's process: `python -m offsite.sandbox.end_with_owner FOLDER` stops that sandbox when its stdin ends."""
+"""The guard's process: `python -m offsite.sandbox.end_with_owner FOLDER` stops the folder's sandbox when stdin ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where jars come from: Maven Central, through Maven where it is installed, else through the Ivy that PySpark ships.
+"""Fetch jars from Maven Central: through Maven where installed, else through the Ivy that PySpark ships.
 
-Both clients get the same flat list, without dependencies of dependencies, and keep the user's own mirror settings.
-Never decides whether what arrived is right: `versions.verify` does.
+Both clients get the same flat list, without transitive dependencies, and keep the user's own mirror settings. The
+module never decides whether a received jar is right: `versions.verify` does.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ DOWNLOAD_LIMIT_S = 600  # 36 MB on a slow line; past that the line is dead
 
 _HINT = "Maven Central must be reachable; a mirror goes into ~/.m2/settings.xml (with Maven installed)"
 
-# No POM and no checksum file of each jar is asked for: the list is complete and holds better checksums (75 s -> 10 s).
+# No POM and no checksum file is asked for: the list is complete and holds better checksums (75 s -> 10 s).
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 <ibiblio name="central" m2compatible="true" usepoms="false" checksums=""/></resolvers></ivysettings>
 """
 
 
 class JarSource(Protocol):
-    """One way to get jars; `name` is what a person sees in the progress line."""
+    """One way to get jars. `name`: shown to a person in the progress line."""
 
     @property
     def name(self) -> str: ...
 
     def download(self, jars: tuple[Jar, ...], folder: Path) -> None:
-        """Leave each jar in the folder under its `file_name`. Raises JarsNotFetched; what is there then is garbage."""
+        """Put every jar into the folder under its `file_name`. Raises JarsNotFetched; the folder's contents are garbage
+        afterwards."""
 
 
 class Maven:
@@ -73,7 +74,7 @@ class Ivy:
 
 
 def sources(java: Java) -> tuple[JarSource, ...]:
-    """The ways there are on this machine, best first. May be empty."""
+    """Return the ways available on this machine, best first. May be empty."""
     return (*_maven(), *_ivy(java))
 
 

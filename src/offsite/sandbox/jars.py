@@ -1,4 +1,4 @@
-"""The per-user cache of Kafka's jars: complete and verified, or not there. Never holds a half-written folder."""
+"""The per-user cache of Kafka's jars: complete and verified, or absent. Never holds a half-written folder."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CACHE_HINT = "set XDG_CACHE_HOME to a folder that this user can write"
 
 
 def silent(_line: str) -> None:
-    """The progress callback of those who show none."""
+    """The progress callback for callers without a progress display."""
 
 
 def cache_folder(version: str = KAFKA_VERSION) -> Path:
-    """Where the jars of that Kafka are kept: below `XDG_CACHE_HOME`, else below `~/.cache`."""
+    """Return the folder of the jars of the Kafka version: below `XDG_CACHE_HOME`, else below `~/.cache`."""
     try:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError as error:  # this user has no home
@@ -36,14 +36,16 @@ def cache_folder(version: str = KAFKA_VERSION) -> Path:
 def ensure_jars(
     folder: Path, sources: tuple[JarSource, ...], progress: Progress, *, version: str = KAFKA_VERSION
 ) -> Path:
-    """The folder with every jar of that Kafka in it, each with its recorded hash; fetched first when it is not there.
+    """Return the folder with every jar of the Kafka version, every jar with its recorded hash; fetch the jars if
+    missing.
 
-    Two processes at once: one fetches, the other waits. A crash leaves a temporary folder beside it, which the next
-    fetch removes. Raises DamagedJar for a folder that is there and wrong, JarsNotFetched when no source delivers.
+    Of two processes at once, one fetches and the other waits. A crash leaves a temporary folder beside the cache; the
+    next fetch removes the folder. Raises DamagedJar for an existing but wrong folder, JarsNotFetched when no source
+    delivers.
     """
     jars = kafka_jars(version)
     try:
-        if not folder.exists():  # they come all at once; a home that cannot be written may well have them
+        if not folder.exists():  # all jars come at once; even an unwritable home may have them
             with _alone(folder):
                 if not folder.exists():
                     _fetch(folder, jars, sources, progress)
@@ -82,7 +84,7 @@ def _fetch_from(source: JarSource, jars: tuple[Jar, ...], folder: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the cache's lock. The lock file stays: removing it would let two processes hold different files."""
+    """Hold the cache's lock. The lock file stays: a removed file would let two processes hold different files."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

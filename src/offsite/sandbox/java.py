@@ -1,10 +1,9 @@
-"""The Java runtime that the sandbox and Spark start their JVMs with. Finds it; never installs or downloads one.
+"""The Java runtime by which the sandbox and Spark start JVMs. Finds a runtime; never installs or downloads one.
 
-Also the broker's class data archive: what a first broker loaded and verified, kept so that later ones start faster. A
-JVM writes it when it ends cleanly (once per user and Java build), into the broker's own folder; whoever stopped the
-broker then puts it beside the jars. Without one, or with one that does not fit, a JVM starts the slow way, so nothing
-about it ever fails a start.
-Source: JEP 350, dynamic CDS archives.
+Also the broker's class data archive: classes loaded and verified by a first broker, kept so that later brokers start
+faster. A JVM writes the archive at a clean end (once per user and Java build), into the broker's own folder; the
+process that stopped the broker then puts the archive beside the jars. Without a fitting archive a JVM starts the slow
+way, so no archive ever fails a start. Source: JEP 350, dynamic CDS archives.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from offsite.model.errors import JavaMissing
 from offsite.model.untrusted.java_words import JAVA_HOME_HINT, cause, folder_to_start_in, hint_here
 from offsite.sandbox.versions import KAFKA_VERSION, kafka_jars
 
-OLDEST_MAJOR = 17  # Kafka 4 brokers and Spark 4 both ask for it
-ANSWER_LIMIT_S = 30  # a cold disk may need seconds to start a JVM; more means that it hangs
+OLDEST_MAJOR = 17  # required by Kafka 4 brokers and Spark 4
+ANSWER_LIMIT_S = 30  # a cold disk may need seconds to start a JVM; beyond, the JVM hangs
 
 LONG_RUN = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
 QUICK_START = (*LONG_RUN, "-XX:TieredStopAtLevel=1")  # the quick compiler only
@@ -34,7 +33,7 @@ _HINT = f"install a Java {OLDEST_MAJOR}+ runtime (such as openjdk-{OLDEST_MAJOR}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One usable runtime: the path of its launcher and the major version that it answered with.
+    """One usable runtime: the path of the launcher and the answered major version.
 
     `build` is a short name for the exact build: the same text for the same vendor and version, else another.
     """
@@ -45,9 +44,9 @@ class Java:
 
 
 def find_java() -> Java:
-    """The runtime in `JAVA_HOME` when that is set, else the first `java` on the path.
+    """Return the runtime in `JAVA_HOME` if set, else the first `java` on the path.
 
-    Raises JavaMissing when there is none, when it does not run, or when it is older than `OLDEST_MAJOR`.
+    Raises JavaMissing for a missing runtime, a runtime that does not run, or a runtime older than `OLDEST_MAJOR`.
     """
     launcher = _launcher()
     version_text = _version_text(launcher)
@@ -90,14 +89,14 @@ def _version_text(launcher: Path) -> str:
 
 
 def _major_of(version_text: str) -> int:
-    """`17.0.15` is 17; the old style `1.8.0_402` is 8; anything unreadable counts as too old."""
+    """`17.0.15` is 17; the old style `1.8.0_402` is 8; an unreadable version counts as too old."""
     found = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(found.group(1)) if found else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jvm:
-    """A runtime and the folder of verified jars on its class path, those of Kafka `version`."""
+    """A runtime and the folder of verified jars on its class path, the jars of Kafka `version`."""
 
     java: Java
     jars: Path
@@ -107,22 +106,24 @@ class Jvm:
         return [str(self.java.launcher), *flags, "-cp", self._class_path(), main_class, *arguments]
 
     def _class_path(self) -> str:
-        """Named one by one: a class data archive is only used with exactly the class path it was made with."""
+        """Return the class path, jar by jar: Java uses a class data archive only with exactly the class path of its
+        creation."""
         return ":".join(str(self.jars / jar.file_name) for jar in kafka_jars(self.version))
 
 
 def archive_flags(jvm: Jvm, folder: Path, *, leave: bool = True) -> tuple[str, ...]:
-    """The JVM's flags to use the archive if there is one, else to leave one in the folder at its end (if `leave`)."""
+    """Return the JVM's flags to use an existing archive, else to leave an archive in the folder at the JVM's end (if
+    `leave`)."""
     name = f"broker-{jvm.java.build}.jsa"
     kept = jvm.jars / name
     if not kept.exists() and not leave:
         return ()
     use = f"-XX:SharedArchiveFile={kept}" if kept.exists() else f"-XX:ArchiveClassesAtExit={folder / name}"
-    return (use, "-Xlog:disable")  # its warnings about classes left out would fill the broker's log
+    return (use, "-Xlog:disable")  # warnings about classes left out would fill the broker's log
 
 
 def keep_archives(folder: Path, jars: Path) -> None:
-    """Move archives that a cleanly ended broker left in its folder beside the jars. Of several the last one stays."""
+    """Move archives of a cleanly ended broker from the broker's folder to the jars. Of several the last stays."""
     for arrived in _arrived(folder):
         if jars.exists():
             with tempfile.TemporaryDirectory(dir=jars) as work:
@@ -131,7 +132,7 @@ def keep_archives(folder: Path, jars: Path) -> None:
 
 
 def discard_archives(folder: Path) -> None:
-    """Remove archives whose writer may have been killed in the middle: a JVM does not notice every torn one."""
+    """Remove archives whose writer may have been killed: a JVM does not notice every torn archive."""
     for arrived in _arrived(folder):
         arrived.unlink()
 

@@ -1,7 +1,7 @@
-"""Launches of nodes: from a prepared folder to a JVM that serves clients, or to its last words.
+"""Launch nodes: from a prepared folder to a JVM that serves clients, or to the JVM's last log lines.
 
-Whether a broker is ready is asked over its own protocol, by hand: the sandbox stands below the Kafka layer.
-Source: Kafka protocol guide, Metadata (key 3) version 1.
+Readiness is asked over the broker's own protocol, by hand, because the sandbox stands below the Kafka layer. Source:
+Kafka protocol guide, Metadata (key 3) version 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from offsite.sandbox.storage import Identity, format_storage
 from offsite.sandbox.versions import known_version
 
 _METADATA_OF_NO_TOPIC = struct.pack(">hhi", 3, 1, 7) + struct.pack(">h", -1) + struct.pack(">i", 0)
-ANSWER_LIMIT_S = 2.0  # a broker that takes longer is still starting: ask again
+ANSWER_LIMIT_S = 2.0  # a slower broker is still starting: ask again
 LARGEST_ANSWER_BYTES = 65_536  # one broker and no topic need about 60
 ALONE_HEAP_MIB, NODE_HEAP_MIB = 512, 256
 LAST_LINES = 12
@@ -40,11 +40,11 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 START_LIMIT_S = 90.0  # takes 2-4 s on an idle machine; with all cores busy it may take ten times that
 KILL_LIMIT_S = 5.0  # a killed process is gone at once; the kernel may need a moment to free its memory
 POLL_S = 0.05
-TOO_EARLY_S = 1.0  # between two launches of a broker whose earlier self is not given up yet
+TOO_EARLY_S = 1.0  # between two launches of a broker that the cluster has not given up yet
 
 
 def has_controller(host: str, port: int, *, brokers: Collection[int] = ()) -> bool:
-    """Whether the broker answers, knows `brokers` (node ids) as live ones, or any, and has a controller."""
+    """Whether the broker answers, knows `brokers` (node ids) as live, or any, and has a controller."""
     try:
         with socket.create_connection((host, port), timeout=ANSWER_LIMIT_S) as connection:
             connection.sendall(struct.pack(">i", len(_METADATA_OF_NO_TOPIC)) + _METADATA_OF_NO_TOPIC)
@@ -85,7 +85,7 @@ def _after_string(answer: bytes, position: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Launched:
-    """A node's process as it was started last, and where in its log that was."""
+    """A node's process as last started, with the start of its part of the log."""
 
     node: Node
     state: State
@@ -95,19 +95,19 @@ class Launched:
         return self.state.process.is_running()
 
     def serves(self, brokers: Collection[int]) -> bool:
-        """Whether it answers and knows these brokers; one that serves no clients is never asked."""
+        """Whether the node answers and knows `brokers`. A node without clients is never asked."""
         if not self.node.serves_clients:
             return True
         return has_controller(HOST, self.node.ports[PLAINTEXT], brokers=brokers) and self.is_running()
 
     @property
     def lost_its_port(self) -> bool:
-        """Someone else had taken it meanwhile."""
+        """Whether another process had taken the port meanwhile."""
         return any(_PORT_TAKEN in line for line in self._log_lines())
 
     @property
     def came_too_early(self) -> bool:
-        """Whether it is not over yet that this broker was killed: another launch a little later will do."""
+        """Whether the cluster still remembers the killed broker: another launch a little later will do."""
         return any(_SESSION_OF_A_DEAD_BROKER in line for line in self._log_lines())
 
     def failure(self) -> SandboxFailed:
@@ -122,7 +122,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What the first launch of a node needs. `place`: its own lines of server.properties."""
+    """Everything needed for the first launch of a node. `place`: the node's own lines of server.properties."""
 
     node: Node
     jvm: Jvm
@@ -131,7 +131,7 @@ class Launch:
     cluster_id: str
 
     def begin(self) -> Launched:
-        """Write its settings, format if needed, start. Raises `SandboxFailed`, and `BadOption` for a folder from which
+        """Write the settings, format if needed, start. Raises `SandboxFailed`, and `BadOption` for a folder from which
         nothing can be loaded."""
         self.node.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.statvfs(self.node.folder).f_flag & getattr(os, "ST_NOEXEC", 0):  # not told on macOS
@@ -158,7 +158,7 @@ class Launch:
     def _written(self, name: str, text: str) -> Path:
         path = self.node.folder / name
         path.unlink(missing_ok=True)
-        path.touch(mode=0o600)  # users' passwords are among it
+        path.touch(mode=0o600)  # holds users' passwords
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -189,8 +189,8 @@ class Launch:
 
 
 def begin_again(node: Node, command: tuple[str, ...]) -> Launched:
-    """Start a prepared node. The state is on disk as soon as there is a process: a crash of ours leaves nothing
-    unknown behind."""
+    """Start a prepared node. The state is on disk as soon as the process exists: a crash of the starter leaves no
+    unknown process behind."""
     log = _log(node.folder)
     log_start_bytes = log.stat().st_size if log.exists() else 0
     state = State(ports=node.ports, process=_spawn(command, log), command=command)
@@ -199,7 +199,7 @@ def begin_again(node: Node, command: tuple[str, ...]) -> Launched:
 
 
 def _spawn(command: tuple[str, ...], log: Path) -> ProcessId:
-    """In a session of its own: Ctrl-C and the closing of the terminal are not for the broker."""
+    """Start a process in a session of its own: Ctrl-C and the closing of the terminal do not concern the broker."""
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -217,9 +217,9 @@ def _log(folder: Path) -> Path:
 def await_all(launched: Sequence[Launched], *, clock: Clock, brokers: Sequence[int]) -> bool:
     """Wait for several launches at once: all serve, or none is left.
 
-    Returns True when each serves and knows all of `brokers`. False: one lost its port, and all are stopped.
+    Returns True when every node serves and knows all of `brokers`. False: a node lost its port, and all are stopped.
 
-    Raises `SandboxFailed` with the last lines of the one that did not start; all are stopped then too.
+    Raises `SandboxFailed` with the last log lines of the failed node; all nodes are stopped in this case too.
     """
     ready = False
     try:

@@ -1,9 +1,9 @@
-"""Which processes a sandbox consists of, and what each is told about the others. Pure, but for free ports.
+"""The processes of a sandbox, and the settings by which they know one another. Pure, except for free ports.
 
-One KRaft broker is its own controller, in the sandbox's folder itself. Everything else is a keeper of the metadata (a
-KRaft controller, or a ZooKeeper where the version needs one) and brokers, in a folder each. One keeper, not a quorum on
-the brokers: whichever brokers die, even all but one, the cluster can still decide (an unclean election needs that), and
-a stopped broker never stops the controller with it.
+One KRaft broker is its own controller, in the sandbox's folder itself. Any larger sandbox is a keeper of the metadata
+(a KRaft controller, or a ZooKeeper where the version needs one) and brokers, in a folder each. One keeper, not a quorum
+on the brokers: whichever brokers die, even all but one, the cluster can still decide (an unclean election needs
+decisions), and a stopped broker never stops the controller too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEEPER_ID = 100
 REPLICAS_MAX = 3
 BROKERS_MAX = 9  # each takes 250 MB and a second of a core to start; more is no sandbox
 LAG_MAX_MS = 3000
-"""How long a follower may lag before it leaves the in-sync replicas: 30 s in earnest, too long for a test to wait."""
+"""How long a follower may lag before it leaves the in-sync replicas: 30 s in earnest, too long for a test."""
 _SHAPE = "shape.json"
 
 
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a folder stays once it was started."""
+    """The fixed properties of a started folder."""
 
     brokers: int = 1
     kafka_version: str = KAFKA_VERSION
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One process: `name` for people, `ports` by listener name."""
+    """One process. `name`: for people; `ports`: by listener name."""
 
     name: str
     node_id: int
@@ -59,7 +59,7 @@ class Node:
 
 
 def read_shape(folder: Path) -> Shape | None:
-    """What was started in the folder before, if anything was."""
+    """Return the shape of an earlier start in the folder, if any."""
     path = folder / _SHAPE
     if path.exists():
         try:
@@ -74,8 +74,8 @@ def write_shape(folder: Path, shape: Shape) -> None:
 
 
 def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
-    """What to start: `settings` where they say something, else what was. Raises `BadOption` when both disagree, for an
-    unknown version, and for what a sandbox cannot be."""
+    """Return the shape to start: `settings` where given, else the earlier shape. Raises `BadOption` when both disagree,
+    for an unknown version, and for an impossible sandbox."""
     was = before or Shape()
     brokers = was.brokers if settings.brokers is None else settings.brokers
     shape = Shape(brokers=brokers, kafka_version=settings.kafka_version or was.kafka_version)
@@ -92,7 +92,7 @@ def wanted_shape(settings: Settings, before: Shape | None) -> Shape:
 
 
 def plan_nodes(folder: Path, shape: Shape, settings: Settings) -> tuple[Node, ...]:
-    """The processes of the sandbox, the keeper first, on their earlier ports where those are free."""
+    """Return the processes of the sandbox, the keeper first, on their earlier ports where free."""
     bare = _nodes(folder, shape, settings)
     earlier = [read_state(node.folder) for node in bare]
     if all(state and tuple(state.ports) == tuple(node.ports) for state, node in zip(earlier, bare, strict=True)):
@@ -104,14 +104,14 @@ def plan_nodes(folder: Path, shape: Shape, settings: Settings) -> tuple[Node, ..
 
 
 def known_nodes(folder: Path, shape: Shape) -> tuple[Node, ...]:
-    """The processes as they were started last, running or not; without those that never were."""
+    """Return the processes as last started, running or not; processes never started are left out."""
     states = ((node, read_state(node.folder)) for node in _nodes(folder, shape, Settings()))
     found = [(node, state) for node, state in states if state]
     return _with_ports([node for node, _ in found], [state.ports for _, state in found])
 
 
 def place_of(node: Node, nodes: Sequence[Node], settings: Settings) -> dict[str, str]:
-    """The lines of server.properties that are a node's own: who it is, and whom it asks."""
+    """Return a node's own lines of server.properties: the node's identity, and the address of the keeper."""
     if node.role is Role.ALONE:
         return alone(node.ports)
     keeper = nodes[0]
@@ -122,7 +122,8 @@ def place_of(node: Node, nodes: Sequence[Node], settings: Settings) -> dict[str,
 
 
 def zookeeper_lines(node: Node) -> str:
-    """The text of its settings file. Short sessions: a killed broker is given up, and may come back, after 3 s."""
+    """Return the text of ZooKeeper's settings file. Sessions are short: a killed broker is given up, and may return,
+    after 3 s."""
     return (
         f"dataDir={node.folder / 'data'}\nclientPort={node.ports[ZOOKEEPER]}\nclientPortAddress={HOST}\n"
         "tickTime=500\nmaxClientCnxns=0\nadmin.enableServer=false\n"
@@ -130,7 +131,7 @@ def zookeeper_lines(node: Node) -> str:
 
 
 def _nodes(folder: Path, shape: Shape, settings: Settings) -> list[Node]:
-    """Without port numbers."""
+    """Return nodes without port numbers."""
     if _is_alone(shape):
         ports = dict.fromkeys(settings.listeners(), 0)
         return [Node(name="broker-1", node_id=1, role=Role.ALONE, folder=folder, ports=ports)]
@@ -167,7 +168,7 @@ def _replicated(replicas: str, settings: Settings) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": str(settings.min_insync),
         "replica.lag.time.max.ms": str(LAG_MAX_MS),
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-        "auto.leader.rebalance.enable": "false",  # leaders move when someone moves them
+        "auto.leader.rebalance.enable": "false",  # leaders move only on request
         "controlled.shutdown.retry.backoff.ms": "200",
     }
 

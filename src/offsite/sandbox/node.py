@@ -1,4 +1,4 @@
-"""One process of a running sandbox, to be ended, frozen and started again on its own, as tests of outages do."""
+"""One process of a running sandbox, to be ended, frozen and started again alone, as tests of outages do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from offsite.sandbox.ports import HOST
 from offsite.sandbox.process import State, read_state
 from offsite.sandbox.settings import PLAINTEXT
 
-STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; then the broker is killed, which its log survives
+STOP_PATIENCE_S = 15.0  # a clean shutdown takes 0.5 s; afterwards the broker is killed, and the log survives
 
 
 class SandboxNode:
-    """One process of a sandbox, made by `Sandbox.broker` and `Sandbox.keeper`. Looks at what is on disk each time, and
-    so never goes stale."""
+    """One process of a sandbox, made by `Sandbox.broker` and `Sandbox.keeper`. Reads the disk at every call, and so
+    never goes stale."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
         self._node = node
@@ -43,37 +43,38 @@ class SandboxNode:
 
     @property
     def pid(self) -> int:
-        """0 while it does not run."""
+        """The process id; 0 while stopped."""
         return self._state().process.pid if self.is_running() else 0
 
     def is_running(self) -> bool:
-        """Whether its process is there, frozen or not."""
+        """Whether the process exists, frozen or not."""
         return self._state().process.is_running()
 
     def kill(self) -> None:
-        """End it as a crash would: no shutdown, no flush."""
+        """End the process as a crash would: no shutdown, no flush."""
         self._state().process.send(signal.SIGKILL)
         process.wait_until_gone(self._state().process, clock=self._clock, limit_s=STOP_PATIENCE_S)
 
     def ask_to_stop(self) -> None:
-        """Begin what `stop` waits for."""
+        """Begin the shutdown that `stop` waits for."""
         self.resume()
         self._state().process.send(signal.SIGTERM)
 
     def stop(self) -> bool:
-        """End it cleanly, by force if it does not listen: True if it listened."""
+        """End the process cleanly, by force if it does not react. True after a clean end."""
         return process.stop(self._state().process, clock=self._clock, patience_s=STOP_PATIENCE_S)
 
     def pause(self) -> None:
-        """Freeze it: it keeps its connections and answers nobody."""
+        """Freeze the process: it keeps its connections and answers nobody."""
         self._state().process.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen one go on, which does not know that time has passed."""
+        """Let a frozen process continue, unaware of the passed time."""
         self._state().process.send(signal.SIGCONT)
 
     def start(self) -> None:
-        """Start it again with its data on its ports; returns when it serves. Does nothing while it runs.
+        """Start the process again with its data on its ports; returns when it serves. Does nothing for a running
+        process.
 
         Raises `SandboxFailed`.
         """

@@ -1,4 +1,4 @@
-"""Loopback ports: which ones are free now. "Now" is all that can be promised; who takes one may still lose the race."""
+"""Free loopback ports. Only the present moment is certain: a caller may still lose the race for a free port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOST = "127.0.0.1"
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """That many different ports which nobody listens on."""
+    """Return `count` different ports without a listener."""
     with ExitStack() as open_sockets:
         sockets = [open_sockets.enter_context(_bound(0)) for _ in range(count)]
         return tuple(taken.getsockname()[1] for taken in sockets)

@@ -1,10 +1,10 @@
-"""The sandbox's processes: how they are known again, what is remembered of them, and what ends them with their owner.
+"""The sandbox's processes: identity, remembered state, and the end together with their owner.
 
-A process is known by its pid together with its start time, so that a recycled pid is never taken for ours. What is
-known about the broker of one folder between two commands is in its `sandbox.json`, which holds no secret.
+A process is identified by its pid together with its start time, so that a recycled pid is never mistaken. The state of
+the broker of one folder between two commands is in `sandbox.json`, which holds no secret.
 
-An owned sandbox ends with its owner. A small process of its own has a pipe as standard input that only the owner holds
-open. The kernel closes the pipe with the owner, even after SIGKILL; the process then stops the broker and leaves.
+An owned sandbox ends with its owner. A small separate process has a pipe as standard input that only the owner holds
+open. The kernel closes the pipe with the owner, even after SIGKILL; the process then stops the broker and ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GOODBYE_LIMIT_S = 60  # more than a broker may take to stop, by force included
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """The identity of a process. `started` is the kernel's own text for the start; only equality means anything."""
+    """The identity of a process. `started`: the kernel's own text for the start; only equality means anything."""
 
     pid: int
     started: str
@@ -38,23 +38,23 @@ class ProcessId:
         return identify(self.pid) == self
 
     def send(self, signal_number: signal.Signals) -> None:
-        """Deliver the signal if the process is still the one meant; a process that is gone is no error."""
+        """Deliver the signal if the process is still the same; a missing process is no error."""
         if self.is_running():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal_number)
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of a live process; None when there is none, or only its unreaped remains."""
+    """Return the identity of a live process; None for a missing process, or unreaped remains."""
     _reap(pid)
     started = _started_by_proc(pid) if Path("/proc/self/stat").exists() else _started_by_ps(pid)
     return ProcessId(pid=pid, started=started) if started else None
 
 
 def stop(process: ProcessId, *, clock: Clock, patience_s: float) -> bool:
-    """SIGTERM, wait up to `patience_s`, then SIGKILL. Returns when it is gone: True if it went without force."""
+    """SIGTERM, wait up to `patience_s`, then SIGKILL. Returns when the process is gone: True if gone without force."""
     process.send(signal.SIGTERM)
-    process.send(signal.SIGCONT)  # one that was stopped hears nothing else
+    process.send(signal.SIGCONT)  # a suspended process hears nothing else
     if wait_until_gone(process, clock=clock, limit_s=patience_s):
         return True
     process.send(signal.SIGKILL)
@@ -72,7 +72,7 @@ def wait_until_gone(process: ProcessId, *, clock: Clock, limit_s: float) -> bool
 
 
 def _reap(pid: int) -> None:
-    """A child of ours that has ended stays a zombie until someone asks for its status."""
+    """Collect the status of an ended child. Without this a child stays a zombie."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -93,7 +93,7 @@ def _started_by_ps(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is known about the broker of one folder: its ports by listener name, its process, and what started it.
+    """The remembered state of the broker of one folder: ports by listener name, process, and start command.
 
     The process may be long gone.
     """
@@ -104,7 +104,8 @@ class State:
 
 
 def read_state(folder: Path) -> State | None:
-    """The last state written, or None in a folder that never had a broker. Raises SandboxFailed when unreadable."""
+    """Return the last written state, or None in a folder that never had a broker. Raises SandboxFailed for an
+    unreadable state."""
     path = folder / FILE_NAME
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
@@ -117,23 +118,23 @@ def read_state(folder: Path) -> State | None:
 
 
 def write_state(folder: Path, state: State) -> None:
-    """Replace the state at once: a reader sees the old or the new one."""
+    """Replace the state at once: a reader sees the old or the new state."""
     arriving = folder / f".{FILE_NAME}"
     arriving.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
     arriving.replace(folder / FILE_NAME)
 
 
 class Guard:
-    """The owner's side of what ends an owned sandbox with its owner, however that ends: it holds the pipe."""
+    """The owner's side of the pipe that ends an owned sandbox with its owner, however the owner ends."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
             [*OWN_PYTHON, "-m", "offsite.sandbox.end_with_owner", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the owner, which then lets go of the pipe
+            start_new_session=True,  # Ctrl-C is for the owner, who then closes the pipe
         )
 
     def release(self) -> None:
-        """Let go of the pipe and wait: afterwards the broker is stopped and no process is left."""
+        """Close the pipe and wait: afterwards the broker is stopped and no process is left."""
         self._process.communicate(timeout=GOODBYE_LIMIT_S)

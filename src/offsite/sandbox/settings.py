@@ -1,4 +1,4 @@
-"""What a sandbox broker is configured with: frozen values in, the text of `server.properties` out. Pure."""
+"""The configuration of a sandbox broker: frozen values in, the text of `server.properties` out. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SMALL_AND_QUICK = {
     "log.retention.ms": "-1",  # a sandbox loses nothing by itself; a topic may still set its own retention
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
-    "log.cleaner.backoff.ms": "500",  # so that a test waits a second for compaction, not a quarter of a minute
+    "log.cleaner.backoff.ms": "500",  # a test waits a second for compaction, not a quarter of a minute
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     "broker.session.timeout.ms": "3000",  # how long a start after a kill has to wait for the dead broker's session
     "broker.heartbeat.interval.ms": "500",
-    "metadata.max.idle.interval.ms": "5000",  # else an idle broker writes twice a second that nothing happens
+    "metadata.max.idle.interval.ms": "5000",  # else an idle broker writes an empty record twice a second
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
@@ -48,14 +48,14 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Listeners that ask who is there, beside the PLAINTEXT one, which stays, with every right.
+    """Listeners with authentication, beside the PLAINTEXT listener, which stays, with every right.
 
-    `users` (name to password) may log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; SCRAM ones are made when the
-    storage is formatted, so they cannot change later. OAUTHBEARER takes any unsecured token. With `tls` there are SSL
-    (client certificates welcome, not asked for) and SASL_SSL listeners too. ACLs count; no ACL means allowed.
+    `users` (name to password) may log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. SCRAM users are made when the
+    storage is formatted, and cannot change later. OAUTHBEARER takes any unsecured token. With `tls` the broker also has
+    SSL listeners (client certificates welcome, not required) and SASL_SSL listeners. ACLs count; no ACL means allowed.
 
-    `owner`: the one of `users` who may do anything, and who logs in by PLAIN alone, as brokers do then. Nobody else has
-    any right, on any listener.
+    `owner`: one of `users`, with all rights, and with login by PLAIN alone, as brokers then do. No further user has any
+    right, on any listener.
     """
 
     users: Mapping[str, str]
@@ -67,10 +67,10 @@ class Security:
 class Settings:
     """The settings of a sandbox. `properties` overrides any line of server.properties.
 
-    `long_run` trades start-up for speed: the JVM's full compiler makes a warm broker take records half as fast again.
-    `brokers` and `kafka_version`: None for what the folder was before, or one broker of `versions.KAFKA_VERSION`.
-    `heap_mib` is each broker's; None: 512 for one alone, 256 for each of several. With several, topics have up to three
-    replicas, of which `min_insync` must answer.
+    `long_run` trades start-up for speed: with the JVM's full compiler a warm broker takes records half as fast again.
+    `brokers` and `kafka_version`: None for the folder's earlier values, or one broker of `versions.KAFKA_VERSION`.
+    `heap_mib`: of every broker; None: 512 for a single broker, 256 for each of several. With several brokers, topics
+    have up to three replicas, of which `min_insync` must answer.
     """
 
     brokers: int | None = None
@@ -82,7 +82,7 @@ class Settings:
     security: Security | None = None
 
     def listeners(self) -> tuple[str, ...]:
-        """The listener names, each named by its protocol; CONTROLLER is the broker's talk with itself."""
+        """Return the listener names, named by protocol; CONTROLLER is the broker's talk with itself."""
         if self.security is None:
             return (PLAINTEXT, CONTROLLER)
         if self.security.tls is None:
@@ -90,7 +90,7 @@ class Settings:
         return (PLAINTEXT, CONTROLLER, SASL_PLAINTEXT, SSL, SASL_SSL)
 
     def scram_users(self) -> tuple[str, ...]:
-        """The arguments of StorageTool's `--add-scram`, one per user and mechanism."""
+        """Return the arguments of StorageTool's `--add-scram`, one per user and mechanism."""
         users = self.security.users if self.security and not self.security.owner else {}
         return tuple(
             f"{mechanism}=[name={name},password={password}]"
@@ -102,9 +102,9 @@ class Settings:
 def server_properties(
     settings: Settings, *, data: Path, ports: Mapping[str, int], place: Mapping[str, str] | None = None
 ) -> str:
-    """The text of server.properties; `ports` has one port for each listener of the process.
+    """Return the text of server.properties. `ports`: one port per listener of the process.
 
-    `place`: who it is in a cluster and whom it asks; None for the only node there is.
+    `place`: identity and keeper of a node in a cluster; None for a single node.
     """
     lines = _SMALL_AND_QUICK | _listeners(data, ports) | dict(place or alone(ports))
     if settings.security:
@@ -118,7 +118,7 @@ def server_properties(
 
 
 def alone(ports: Mapping[str, int]) -> dict[str, str]:
-    """The place of the only node: broker and controller in one."""
+    """Return the place of a single node: broker and controller in one."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -167,7 +167,8 @@ def _sasl(security: Security) -> dict[str, str]:
 
 
 def _owned(security: Security, protocols: str) -> dict[str, str]:
-    """By PLAIN, over loopback: SCRAM users are made by a command line, which others can read."""
+    """Lines for a sandbox with an owner. Login by PLAIN, over loopback: SCRAM users are made by a command line, which
+    others can read."""
     owner, password = security.owner, security.users[security.owner]
     module = f'{_KAFKA_JAVA}.plain.PlainLoginModule required username="{owner}" password="{password}"'
     secured = f"{CONTROLLER}:{SASL_PLAINTEXT}"
@@ -196,5 +197,5 @@ def _tls(tls: Tls) -> dict[str, str]:
 
 
 def _escaped(value: str) -> str:
-    """Java reads a backslash in a properties file as an escape."""
+    """Double the backslashes: Java reads a backslash in a properties file as an escape."""
     return value.replace("\\", "\\\\")

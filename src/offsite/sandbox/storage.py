@@ -1,8 +1,8 @@
-"""Formats a broker's data folder. Never touches one that is formatted already.
+"""Format a broker's data folder. Never touches a formatted folder.
 
-Kafka's own StorageTool does it, at the price of a second JVM (1.2 s). What it writes besides the ids is the same for
-every folder without SCRAM users: the feature levels in `bootstrap.checkpoint`. So that file is made once, kept beside
-the jars, and copied from then on.
+Kafka's own StorageTool formats, at the price of a second JVM (1.2 s). Besides the ids, its output is the same for every
+folder without SCRAM users: the feature levels in `bootstrap.checkpoint`. So the file is made once, kept beside the
+jars, and copied from then on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMAT_LIMIT_S = 60  # takes 1.2 s; a loaded CI machine may be ten times slower
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose folder it becomes. `scram_users`: arguments of StorageTool's `--add-scram`."""
+    """The identity of the folder's node. `scram_users`: arguments of StorageTool's `--add-scram`."""
 
     cluster_id: str
     node_id: int = 1
@@ -33,9 +33,9 @@ class Identity:
 
 
 def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) -> None:
-    """Make `data` a formatted, empty folder of that node, unless it is formatted already. Raises SandboxFailed.
+    """Make `data` a formatted, empty folder of the node, unless already formatted. Raises SandboxFailed.
 
-    `meta.properties` comes last and atomically: after a crash before it, the folder counts as not formatted.
+    `meta.properties` comes last and atomically: after an earlier crash the folder counts as not formatted.
     """
     if (data / META).exists():
         return
@@ -53,7 +53,7 @@ def format_storage(data: Path, identity: Identity, *, jvm: Jvm, config: Path) ->
 
 
 def cluster_id_of(data: Path) -> str:
-    """The cluster id of a formatted folder; empty for another one."""
+    """Return the cluster id of a formatted folder; empty for another folder."""
     meta = data / META
     lines = meta.read_text(encoding="ascii").splitlines() if meta.exists() else []
     return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")
@@ -87,7 +87,8 @@ def _keep(checkpoint: Path, kept: Path) -> None:
 
 
 def new_id() -> str:
-    """A random Kafka Uuid: URL-safe base64 without padding. Kafka refuses a leading dash, so another one is drawn."""
+    """Return a random Kafka Uuid: URL-safe base64 without padding. Kafka refuses a leading dash, so another id is
+    drawn."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):

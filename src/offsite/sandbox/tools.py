@@ -30,10 +30,10 @@ def run_tool(  # noqa: PLR0913  # keyword-only settings, each with a default
     progress: Progress = silent,
     stdin: Path | None = None,
 ) -> str:
-    """What the tool printed on stdout and stderr together. It reads the file `stdin`, or nothing.
+    """Run the tool and return stdout and stderr together. The tool reads the file `stdin`, or nothing.
 
-    Raises SandboxFailed when it ends with another code than 0 or is not done after `limit_s`, and what `Sandbox.start`
-    raises about Java and the jars.
+    Raises SandboxFailed for an exit code other than 0 and after `limit_s`, and the errors of `Sandbox.start` about Java
+    and the jars.
     """
     java = find_java()
     jvm = Jvm(java=java, jars=ensure_jars(cache_folder(), sources(java), progress))

@@ -1,7 +1,7 @@
-"""Which Kafka versions the sandbox can be, what differs between them, and which jars each of them needs.
+"""Kafka versions of the sandbox, their differences, and their jars.
 
-The lists of jars are checked in, with what the bytes of each must be. Nothing is downloaded here. A version is added by
-its list of jars and a line here: `docs/change/kafka-version.md`.
+The lists of jars are checked in, with the hash of every jar. Nothing is downloaded here. A new version needs a list of
+jars and a line here: `docs/change/kafka-version.md`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from offsite.model.errors import BadOption, DamagedJar
 
 KAFKA_VERSION = "4.1.1"
-"""What the sandbox is unless another one is asked for."""
+"""The default version of the sandbox."""
 KNOWN_VERSIONS = ("2.7.2", "2.8.2", "3.9.1", "4.1.1", "4.2.0")
-"""2.7.2: the last one without topic ids; 2.8.2: ids, but nothing that describes transactions; 3.9.1: the last 3."""
+"""2.7.2: the last without topic ids; 2.8.2: ids, but no API that describes transactions; 3.9.1: the last 3."""
 
 # Brokers of 2 were made for Java 8 to 15 and look into these packages (compressors, direct buffers).
 _OLD_OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.util")
@@ -24,7 +24,7 @@ _OLD_OPENS = ("java.base/java.lang", "java.base/java.nio", "java.base/sun.nio.ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaVersion:
-    """One of `KNOWN_VERSIONS`."""
+    """A version of `KNOWN_VERSIONS`."""
 
     number: str
 
@@ -47,7 +47,7 @@ class KafkaVersion:
 
 
 def known_version(number: str) -> KafkaVersion:
-    """The version of that number. Raises `BadOption`, which lists the known ones."""
+    """Return the version of the number. Raises `BadOption` with the known versions."""
     if number not in KNOWN_VERSIONS:
         raise BadOption(f"the sandbox has no Kafka {number}", hint=f"choose one of {', '.join(KNOWN_VERSIONS)}")
     return KafkaVersion(number=number)
@@ -55,7 +55,7 @@ def known_version(number: str) -> KafkaVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One jar by its Maven coordinate and the SHA-256 (hex) of its bytes."""
+    """One jar: Maven coordinate and SHA-256 (hex) of the bytes."""
 
     group: str
     artifact: str
@@ -68,13 +68,13 @@ class Jar:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> tuple[Jar, ...]:
-    """Every jar of that Kafka, none of them through another one's dependencies: the list is complete."""
+    """Return every jar of the Kafka version, without transitive dependencies: the list is complete."""
     text = resources.files(__package__).joinpath(f"kafka-{version}.sha256").read_text(encoding="ascii")
     return tuple(_jar_of(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 
 def verify(folder: Path, jars: tuple[Jar, ...]) -> None:
-    """Return only when each jar is in the folder with exactly its recorded bytes; else raise DamagedJar."""
+    """Return when every jar is in the folder with exactly the recorded bytes; else raise DamagedJar."""
     for jar in jars:
         path = folder / jar.file_name
         if not path.is_file():
