@@ -1,4 +1,4 @@
-"""offsite for Python programs: the same services that the commands call, with the same names for options.
+"""offsite for Python programs: the services behind the commands, with the same names for options.
 
-Importing it is cheap; what does the work is imported when it is asked for.
+Importing the package is cheap; the working modules are imported on demand.
 """

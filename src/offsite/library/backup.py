@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Backup:
-    """One backup, made by `Repo.backup`. Holds no state: every call reads the backup as it is then."""
+    """One backup, made by `Repo.backup`. Holds no state: every call reads the present backup."""
 
     def __init__(self, backup: stored.Backup, repo_url: str, engine: Engine) -> None:
         self._backup = backup
@@ -40,7 +40,7 @@ class Backup:
         return self._backup.descriptor.name
 
     def restore_points(self) -> tuple[CommitSummary, ...]:
-        """All commits that can be restored to, the oldest first. Raises `DamagedCommit`."""
+        """Return all commits that can be restored, the oldest first. Raises `DamagedCommit`."""
         return tuple(self._backup.state().history)
 
     def detail(self, *, commit: int | None = None) -> BackupDetail:
@@ -50,8 +50,8 @@ class Backup:
         return show_backup(self._backup, commit=commit)
 
     def verify(self, *, deep: bool = False, on_progress: OnProgress | None = None) -> VerifyResult:
-        """Whether all that the backup lists is there; `deep`: every byte is read and compared. Damage is a result, not
-        an error. The repository remembers the check, where it may be written."""
+        """Check that everything listed by the backup exists; `deep`: read and compare every byte. Damage is a result,
+        not an error. The repository remembers the check, where writable."""
         from offsite.services.overview.last_checks import remember_check
         from offsite.services.verify.run import verify_deep, verify_quick
 
@@ -66,7 +66,7 @@ class Backup:
     def plan_restore(
         self, *, bootstrap: str | None = None, kafka_config: Path | None = None, **words: Unpack[RestoreWords]
     ) -> RestorePlanReport:
-        """The plan of what `restore` would do with the same options. Changes nothing, starts no Spark."""
+        """Return the plan of `restore` with the same options. Changes nothing, starts no Spark."""
         from offsite.services.cluster import connect
         from offsite.services.restore.plan_report import report_plan
 
@@ -82,11 +82,12 @@ class Backup:
         on_progress: OnProgress | None = None,
         **words: Unpack[RestoreWords],
     ) -> RestoreResult:
-        """Restore topics into empty or new ones, as `offsite restore run --yes` does: the same options,
+        """Restore topics into empty or new topics, as `offsite restore run --yes` does: the same options,
         `rename=["a=b"]` for `--rename a=b`. After a crash the same call continues. `verify`: read everything back and
-        compare; a difference is in the result. `take_over`: also while another process does it, which is shut out.
+        compare; a difference is in the result. `take_over`: also while another process does the restore; the other
+        process is shut out.
 
-        Raises `RestoreRefused` before anything is touched, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
+        Raises `RestoreRefused` before any change, `RestoreRunning`, `PartitionsFailed`, `NoSuchRestorePoint` …
         """
         from offsite.services.cluster import connect
         from offsite.services.restore.options import parse_restore_limits
@@ -117,10 +118,10 @@ class Backup:
         on_progress: OnProgress | None = None,
         **words: Unpack[PointWords],
     ) -> ExportResult:
-        """Write what is new into an archive that other tools read, as `offsite export` does.
+        """Write new records into an archive for further tools, as `offsite export` does.
 
         `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`. Raises `NotRepresentable` for a record that
-        it cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
+        the format cannot hold, unless `lossy`; `NoSuchTopic`, `NoSuchRestorePoint` …
         """
         from offsite.archives.formats import WriteOptions
         from offsite.model.selections.selection import parse_groups
@@ -144,11 +145,12 @@ class Backup:
         as_of: str | None = None,
         **options: object,
     ) -> DataFrame:
-        """The records as a table, `spark.read.format("offsite")`: the columns of Spark's Kafka source, and `commit`.
+        """Return the records as a table, `spark.read.format("offsite")`: the columns of Spark's Kafka source, and
+        `commit`.
 
-        `topics`: names, globs, `regex:…` (all by default); as of a `commit`, or the newest one at the time `as_of`.
-        `options`: others of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which save
-        reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
+        `topics`: names, globs, `regex:…` (all by default); as of a `commit`, or the newest commit at the time `as_of`.
+        `options`: further options of the [table](../how-to/table.md), such as `startingOffset`, `since`, `at`, which
+        save reading. Lazy. Raises `BadOption`, `NoSuchRestorePoint`, `NoSuchTopic`.
         """
         from offsite.model.selections.pattern_list import join_patterns
         from offsite.table.datasource import register

@@ -1,4 +1,4 @@
-"""The Spark that does the work: one that the program has already, or one that is started for each job."""
+"""The Spark of jobs: the program's own, or one started for every job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SparkWords(TypedDict, total=False):
-    """Which Spark runs jobs, and how: as the options of the same names.
+    """The Spark of jobs and its settings: as the options of the same names.
 
     `spark_master`: a master URL, or `submitted`. `spark_conf` wins over the file `spark_properties`. `spark_archive`:
     made by `offsite spark pack`. `secrets`: `encrypted`, `on-executors` or `in-clear`.
@@ -34,15 +34,15 @@ class SparkWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A Spark for jobs. `session` is the program's own and is left running; its workers must be able to import offsite.
-    Without one, jobs start the Spark of `choice` and end it."""
+    """A Spark for jobs. `session`: the program's own, left running; its workers must be able to import offsite. Without
+    a session, jobs start the Spark of `choice` and end it."""
 
     session: SparkSession | None = None
     choice: SparkChoice = field(default_factory=SparkChoice)
 
     @classmethod
     def of(cls, session: SparkSession | None, words: SparkWords) -> Engine:
-        """Raises `BadOption`."""
+        """Make an engine from keywords. Raises `BadOption`."""
         conf = {**settings_of(words.get("spark_properties"), ()), **words.get("spark_conf", {})}
         choice = SparkChoice(
             master=words.get("spark_master"),
@@ -54,7 +54,7 @@ class Engine:
 
     @contextmanager
     def runner(self, limits: RateLimits | None = None) -> Iterator[SparkRunner]:
-        """A runner, ended with the block, whose tasks go by `limits`."""
+        """A runner, ended with the block, with tasks that observe `limits`."""
         from offsite.spark.spark_runner import SparkRunner
 
         context = None if self.session is None else self.session.sparkContext

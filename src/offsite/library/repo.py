@@ -1,4 +1,4 @@
-"""A repository, opened: `offsite.open` and what can be asked of it."""
+"""An opened repository: `offsite.open` and the operations on a repository."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def open(  # noqa: A001  # offsite.open reads as it should
     url: str, *, spark: SparkSession | None = None, **words: Unpack[SparkWords]
 ) -> Repo:
-    """The repository in the folder or at the URL (`s3://`, `gs://`, `az://`).
+    """Open the repository in the folder or at the URL (`s3://`, `gs://`, `az://`).
 
-    Jobs run on `spark`, which is left running, or on a Spark of their own (on this machine, unless `words` say
-    otherwise). Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`, `BadOption`.
+    Jobs run on `spark`, which is left running, or on a Spark of their own (on this machine, unless `words` name
+    another). Raises `RepositoryNotFound`, `BadRepositoryUrl`, `FormatTooNew`, `BadOption`.
     """
     from offsite.repository.repository import Repository
     from offsite.stores.open_store import open_store
@@ -37,7 +37,7 @@ def open(  # noqa: A001  # offsite.open reads as it should
 
 
 def init(url: str, *, spark: SparkSession | None = None, **words: Unpack[SparkWords]) -> Repo:
-    """Make a new repository in an empty folder or prefix, and open it.
+    """Make a new repository in an empty folder or prefix, and open the repository.
 
     Raises `RepositoryExists`, `BadRepositoryUrl`, `BadOption`.
     """
@@ -48,8 +48,8 @@ def init(url: str, *, spark: SparkSession | None = None, **words: Unpack[SparkWo
 
 
 class Repo:
-    """A repository, made by `offsite.open` or `offsite.init`. Holds no state: every call reads the repository as it is
-    then."""
+    """A repository, made by `offsite.open` or `offsite.init`. Holds no state: every call reads the present
+    repository."""
 
     def __init__(self, repository: Repository, engine: Engine) -> None:
         self._repository = repository
@@ -64,7 +64,7 @@ class Repo:
         return self._repository.store.url
 
     def backups(self) -> tuple[BackupSummary, ...]:
-        """One summary for each backup, as `offsite list` shows them. Raises `DamagedCommit`."""
+        """Return one summary per backup, as `offsite list` shows them. Raises `DamagedCommit`."""
         from offsite.services.overview.contents import list_backups
 
         return list_backups(self._repository).backups
@@ -74,8 +74,8 @@ class Repo:
         return Backup(self._repository.backup(name), self._repository.store.url, self._engine)
 
     def status(self, *, records: str | None = None) -> Status:
-        """Am I safe? A backup that cannot be read is a problem in the answer, not an error. `records`: where records of
-        restores lie, for a repository that cannot be written."""
+        """Am I safe? An unreadable backup is a problem in the answer, not an error. `records`: the place of restore
+        records, for a repository without write access."""
         from offsite.services.overview.status import read_status
         from offsite.stores.open_store import open_store
 
@@ -90,10 +90,10 @@ class Repo:
         on_progress: OnProgress | None = None,
         **words: Unpack[BackupWords],
     ) -> BackupResult:
-        """Copy what is new since the last run and commit it, as `offsite backup run` does: the same options, `topics`
-        for `--topics`. The first run makes the backup.
+        """Copy everything new since the last run and commit it, as `offsite backup run` does: the same options,
+        `topics` for `--topics`. The first run makes the backup.
 
-        Raises what `services.backup` raises: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
+        Raises the errors of `services.backup`: `NoSuchTopic`, `OtherCluster`, `CommitLost`, `KafkaUnreachable` …
         """
         from offsite.services.backup.options import parse_backup, parse_limits
         from offsite.services.backup.planned import plan_backup, planning_again
@@ -122,11 +122,11 @@ class Repo:
         skip_damaged: bool = False,
         on_progress: OnProgress | None = None,
     ) -> ImportResult:
-        """Make a backup out of an archive of another tool, or add what it has got since, as `offsite import` does.
+        """Make a backup out of an archive of another tool, or add new records of the archive, as `offsite import` does.
 
-        `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`, `trivadis`. The result's `fidelity` says what
-        the archive does not hold of its source. Raises `ArchiveNotFound`, `DamagedArchive` (nothing is imported then),
-        `BackupExists` for a backup of something else.
+        `format`: `avro`, `kafka-backup`, `osodevops`, `parquet`, `jsonl`, `trivadis`. The result's `fidelity` tells
+        properties of the source that the archive does not hold. Raises `ArchiveNotFound`, `DamagedArchive` (nothing is
+        imported then), `BackupExists` for a backup of another source.
         """
         from offsite.archives.formats import ReadOptions
         from offsite.model.selections.selection import parse_selection
