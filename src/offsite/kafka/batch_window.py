@@ -46,12 +46,15 @@ def batch_window(
     batches: Sequence[BatchHeader] = scan(records)
     if not batches:
         return _nothing(position)
+    # 1. Find the next position, and the gap before the first batch.
     next_offset = min(max(position, batches[-1].next_offset), log_range.end)
     gap_start, gap_end = _gap(batches, position, log_range.end)
     beyond, reaches_to = -1, max(position, batches[-1].next_offset)
+    # 2. Drop batches of an earlier range, and batches read before.
     if batches[0].base_offset < position:
         records = records[_bytes_before(batches, log_range, position, log_start, owns_start=owns_start) :]
         batches = scan(records)
+    # 3. Cut off batches behind the range's end.
     if batches and batches[-1].base_offset >= log_range.end:
         inside = bisect_left(batches, log_range.end, key=_BASE_OFFSET)
         beyond, reaches_to = batches[inside].base_offset, batches[inside - 1].next_offset if inside else gap_start

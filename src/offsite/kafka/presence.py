@@ -53,8 +53,8 @@ def find_presence(router: Router, clock: Clock, names: Collection[str]) -> Mappi
 
 def presence_now(router: Router, name: str) -> Presence:
     """Ask all brokers once about a topic. `DELETED` only when every broker answers so. A broker that has just started
-    may answer so wrongly; a broker that works with the topic never does. Raises `KafkaUnavailable` when no broker
-    answers."""
+    may wrongly answer `DELETED`; a broker that works with the topic never does. Raises `KafkaUnavailable` when no
+    broker answers."""
     codes: set[int] = set()
     for node_id in sorted(router.metadata([]).brokers):
         try:

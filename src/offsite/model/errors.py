@@ -113,7 +113,8 @@ class Bug(OffsiteError):
 
 
 class BadName(UserError):
-    """A backup, topic or other name holds characters that could leave its place in the repository."""
+    """The name of a backup or topic, or another name, holds characters that could leave the name's place in the
+    repository."""
 
     id = "OFF-0201"
 
@@ -131,7 +132,7 @@ class NoSuchTopic(UserError):
 
 
 class BadKafkaConfig(UserError):
-    """A client.properties file or one of its values cannot be used."""
+    """A client.properties file, or a value in the file, cannot be used."""
 
     id = "OFF-0204"
 
@@ -191,7 +192,7 @@ class GenerationsDiffer(UserError):
 
 
 class NoCommandTopic(UserError):
-    """A topic has more than one partition, so its commands have no order."""
+    """A topic has more than one partition, so the commands have no order."""
 
     id = "OFF-0217"
 
@@ -270,7 +271,7 @@ class CommitLost(Conflict):
 
 
 class ObjectTaken(Conflict):
-    """A new object's name already holds other bytes; they were left alone."""
+    """A new object's name already holds different bytes; the stored bytes were left alone."""
 
     id = "OFF-1102"
 
@@ -332,7 +333,7 @@ class TargetDisturbed(Conflict):
 
 
 class BackupFileInUse(Conflict):
-    """Another process writes the backup files of this topic in this folder."""
+    """Another process writes the backup files of the topic in the folder."""
 
     id = "OFF-1137"
 
@@ -429,7 +430,7 @@ class RepositoryExists(Refused):
 
 
 class NoAuthorizer(Refused):
-    """The cluster has no authorizer, so it keeps no ACLs."""
+    """The cluster has no authorizer, and so keeps no ACLs."""
 
     id = "OFF-1420"
 

@@ -40,7 +40,9 @@ def run_bundles(
     run = _Run(function, runner, WholeProgress(on_progress))
     outcomes: dict[int, Done[ResultT] | Failed] = {}
     while bundles:  # every round leaves fewer tasks
+        # 1. Run all bundles.
         outcomes |= run.all(bundles)
+        # 2. Try again alone: tasks that failed beside others, and one probe per bundle among its untried tasks.
         shared = [bundle.numbers for bundle in bundles if len(bundle.numbers) > 1]
         untried = [[number for number in numbers if _is_untried(outcomes[number])] for numbers in shared]
         probes = [random.choice(numbers) for numbers in untried if numbers]  # noqa: S311  # not cryptography
@@ -48,6 +50,7 @@ def run_bundles(
         if again:
             decided("tasks_again", why="they failed beside others, and are tried alone", tasks=len(again))
             outcomes |= run.all([bundle_of([number]) for number in again])
+        # 3. Continue with the untried tasks of bundles with an answered task.
         answered = {number for number in again if isinstance(outcomes[number], Done)}
         may_go_on = [some for some, numbers in zip(untried, shared, strict=True) if answered.intersection(numbers)]
         left = [[number for number in some if number not in probes] for some in may_go_on]

@@ -101,9 +101,10 @@ _SECRET = re.compile("secret|password|token|access[.]?key|account[.]?key", re.IG
 
 
 def secrets_apart(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split `settings` into those that any user of this machine may read on a command line, and those that must not be
-    on one. A name is secret by `_SECRET` or by the person's own `spark.redaction.regex`, which distinguishes upper and
-    lower case as Spark does. Raises `BadOption` for an unreadable pattern."""
+    """Split `settings` into shown and secret ones. Any user of the machine may read shown settings on a command line;
+    secret settings must not be on a command line. A name is secret by `_SECRET`, or by the person's own
+    `spark.redaction.regex`, which distinguishes upper and lower case as Spark does. Raises `BadOption` for an
+    unreadable pattern."""
     own = _own_redaction(settings.get(_REDACTION, ""))
     hidden = {name for name in settings if _SECRET.search(name) or (own is not None and own.search(name))}
     shown = {name: value for name, value in settings.items() if name not in hidden}

@@ -81,8 +81,8 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """Number of tasks that run at once; on a cluster, of the executors at this moment. The first call waits until
-        some executors are there."""
+        """Number of tasks that run at once; on a cluster, of the present executors. The first call waits until some
+        executors are present."""
         is_local = self._lend is None and runs_in_one_jvm(self._master)
         return slots(self._master) if is_local else self._begun().slots()
 

@@ -114,6 +114,7 @@ class CloudStore:
 
         if (refused := _not_comparing(self)) is not None:
             raise OverwritingStore(refused.message, hint=refused.hint)
+        # 1. Read the whole object, and compare.
         with asked("read", self._place(key)):
             try:
                 found = obstore.get(self._client, check_key(key))
@@ -122,12 +123,14 @@ class CloudStore:
                 return False
         if held != old:
             return False
+        # 2. Put on condition of the version just read.
         try:
             with store_wait("write", self._place(key)):
                 obstore.put(self._client, key, data, mode=_version(meta), use_multipart=False)
         except Exception as error:  # the client's errors have no common base
             if not is_taken(error) and not is_unclear(error):
                 raise store_error("write", self._place(key), error) from error
+            # 3. After a conflict or a lost answer, read back: equal bytes mean success.
             if self._read_back(key, error) == data:
                 return True  # our own put, after a lost answer
             if is_unclear(error):
@@ -353,8 +356,8 @@ def _client(store: CloudStore, process_id: int) -> Client:  # noqa: ARG001  # a 
 
 @lru_cache(maxsize=16)
 def _not_comparing(store: CloudStore) -> OverwritingStore | None:
-    """Return the error for a store that does not compare, None for a store that does. Asked once per process, because a
-    store does not change in this respect."""
+    """Return the error for a store without conditional puts, None for a store with them. Asked once per process,
+    because the answer does not change."""
     try:
         store.check_comparing()
     except OverwritingStore as error:

@@ -68,16 +68,19 @@ def _origins(task: EndedTask, span: Span, log: CommitLog) -> Origins | None:
 def _floors(task: EndedTask, log: CommitLog) -> dict[int, int]:
     """Return producer id → the lowest offset of the producer's records, below the micro-batch's start, that were
     committed in the micro-batch."""
+    # 1. Find the first marker of every producer in the micro-batch.
     first: dict[int, tuple[Segment, Marker]] = {}
     for segment in task.new:
         for marker in chain.from_iterable(SegmentReader(store=log.store, segment=segment).markers()):
             if task.start <= marker.offset < task.end:
                 first.setdefault(marker.producer_id, (segment, marker))
+    # 2. Keep producers with a commit whose records may begin below the micro-batch.
     pending = {
         producer
         for producer, (segment, marker) in first.items()
         if marker.committed and not _begins(segment, marker, task, log)
     }
+    # 3. Find the previous marker of every such producer, in the newest segment first.
     floors: dict[int, int] = {}
     for segment in reversed(task.earlier):
         if not pending - set(floors):

@@ -227,19 +227,23 @@ class LogWriter:
 
     def _look(self) -> None:
         """Read the log, and drop the pending pieces found in the log."""
+        # 1. Find the end of the log, once the log stands still and all in-sync replicas have it.
         start = self._pending[0].start
         end = settled_end_offset(self._router, self.partition, start=start, clock=self._clock)
         self._check_replicated(end)
+        # 2. Refuse a shorter log: acknowledged records are lost.
         if end < start:
             raise KafkaProtocolError(
                 f"{self.partition} ended at {start} before and ends at {end}: it has lost records",
                 hint="was a replica elected that was not in sync? Run the same command again",
             )
+        # 3. Compare the log with the pending pieces, and drop the pieces found.
         log_range = LogRange(topic=self.partition.topic, partition=self.partition.partition, start=start, end=end)
         for item in PartitionReader(self._router, clock=self._clock).read(log_range):
             if isinstance(item, Chunk):
                 for header in item.batches:
                     self._pass(header.view(item.data), header)
+        # 4. The log must end exactly behind the last piece found.
         if end > start and end != (self._pending[0].start if self._pending else self.at):
             raise self._elsewhere(end, start)
 

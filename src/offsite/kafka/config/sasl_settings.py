@@ -1,6 +1,6 @@
 """The `sasl.*` settings → `SaslConfig`, from librdkafka's names or from a JAAS line.
 
-A JAAS line is one login module with its options, as Kafka's Java clients take it.
+A JAAS line is a login module with options, in the form of Kafka's Java clients.
 """
 
 from __future__ import annotations

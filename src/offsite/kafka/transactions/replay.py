@@ -195,8 +195,8 @@ class PartitionTransactions:
 
     @property
     def going_on(self) -> int:
-        """The number of coordinator transactions that wait for another transaction of the source. Every one must end
-        with one."""
+        """The number of coordinator transactions that wait for another transaction of the source. Every such
+        transaction must end with another."""
         return sum(slot.begun for slot in self._free)
 
     def end_empty(self, count: int) -> int:
@@ -206,18 +206,22 @@ class PartitionTransactions:
         return len(slots)
 
     def abandon(self) -> None:
-        """Abort all open transactions of an earlier process, so that no marker of them comes later."""
+        """Abort all open transactions of an earlier process: no marker of the earlier process may come later."""
         self._initialise(dict.fromkeys(self._known_transactions()))
 
     def _take(self, count: int) -> Sequence[Slot]:
+        # 1. Recover once, before the first slot.
         if not self._recovered and self.recover():
             raise TransactionLost(f"{self._partition} has open transactions that nobody asked for")
+        # 2. Claim new ids, so that `FREE_MIN` slots rest before their next use.
         begun = sum(slot.begun for slot in self._free)
         missing = max(count + (0 if begun >= count else FREE_MIN) - len(self._free), 0)
         if missing:
             self._claim(self._new_names(missing))
+        # 3. Take the first slots, and shut an earlier attempt out of shared ones.
         slots = [self._free.popleft() for _ in range(count)]
         self._part_from_earlier([slot for slot in slots if slot.shared and not slot.begun])
+        # 4. Add the partition to transactions not begun yet.
         new = {s.transactional_id: add_partition_request(s.producer, self._partition) for s in slots if not s.begun}
         if new:
             self._coordinators.ask(new, doing=f"beginning a transaction in {self._partition}")

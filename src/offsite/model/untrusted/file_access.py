@@ -1,4 +1,4 @@
-"""Access of users besides this user and root to a file, by its status. Pure: the caller looks at the file."""
+"""Access of users besides the present user and root to a file, by its status. Pure: the caller looks at the file."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import stat
 
 
 def is_of_another(status: os.stat_result) -> bool:
-    """Whether another user than this one and root owns the file, and so may read and write the file whatever the
+    """Whether a user other than the present user and root owns the file, and can read and write the file whatever the
     mode."""
     return status.st_uid not in {0, os.geteuid()}
 
 
 def can_others_write(status: os.stat_result) -> bool:
-    """Whether another user than this one and root may write the file, by group or otherwise."""
+    """Whether a user other than the present user and root may write the file, by group or otherwise."""
     return is_of_another(status) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def can_others_reach(status: os.stat_result) -> bool:
-    """Whether another user than this one and root may read or write the file, by group or otherwise."""
+    """Whether a user other than the present user and root may read or write the file, by group or otherwise."""
     return is_of_another(status) or bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def exposure(status: os.stat_result) -> str:
-    """Return the warning for a file with a secret, with the remedy; empty where only this user, root and its group have
-    access."""
+    """Return the warning for a file with a secret, with the remedy; empty where only the present user, root and the
+    file's group have access."""
     if is_of_another(status):
         return "another user owns it: own it, and chmod 600"
     return "every user of this machine can read or change it: chmod 600" if status.st_mode & stat.S_IRWXO else ""

@@ -1,1 +1,1 @@
-"""Spark on this machine: the JVM, its class archive, and the template that workers are forked from."""
+"""Spark on the local machine: the JVM, the class archive, and the template from which workers are forked."""

@@ -67,12 +67,11 @@ def template(path: str, modules: list[str]) -> None:
 
 
 def import_ahead(modules: list[str]) -> None:
-    """Import modules in the parent, so that forked workers share them, in time and in memory. pyspark's garbage
-    collection after every task leaves them alone.
+    """Import modules in the parent, to be shared by forked workers, in time and in memory. pyspark's garbage collection
+    after every task leaves the modules alone.
 
     Modules that start threads at import must stay out, because threads do not survive a fork. A module that fails to
-    import is left to the first task that needs it: the task can tell the reason, and the offsite version of the
-    executor.
+    import is left to the first task in need: the task can tell the reason, and the offsite version of the executor.
     """
     gc.disable()  # imports make no garbage, and a collection costs a tenth of the time
     for module in ("pyspark.daemon", "pyspark.worker", "offsite.spark.job"):

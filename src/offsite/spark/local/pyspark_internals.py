@@ -39,7 +39,7 @@ _WORKER = "pyspark.worker"  # not imported in the driver, to save a tenth of a s
 
 
 class PartMissing(Exception):
-    """This pyspark lacks a part that the quick start uses."""
+    """The installed pyspark lacks a part of the quick start."""
 
 
 def check_parts() -> None:
@@ -130,15 +130,15 @@ def expect_the_end(context: SparkContext) -> None:
 
 
 def forget(context: SparkContext) -> None:
-    """Forget the JVM of `context`, so that this process can start another: pyspark keeps the first JVM for ever, and
-    believes it alive."""
+    """Forget the JVM of `context`, to let the process start another: pyspark keeps the first JVM for ever, and believes
+    the JVM alive."""
     context._jsc = None  # noqa: SLF001  # without it `stop` only tidies up on the Python side
     context.stop()
     _forget_jvm()
 
 
 def forget_jvm_of(context: SparkContext | None) -> None:
-    """Forget a JVM that has ended, even with a context that never came up: else pyspark would continue to ask it."""
+    """Forget an ended JVM, even with a context that never came up: else pyspark would continue to ask the JVM."""
     from pyspark import SparkContext
 
     if context is not None:

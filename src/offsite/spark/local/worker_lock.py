@@ -31,8 +31,8 @@ class WorkerLock:
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
 
     def all_ended(self, *, limit_s: float = LIMIT_S) -> bool:
-        """Whether no worker is left. Waits at most `limit_s` seconds for ending workers. Call only at the end:
-        afterwards the driver has the lock, so no worker can be born after the answer True."""
+        """Whether no worker is left. Waits at most `limit_s` seconds for ending workers. Call only at the end: after
+        the answer True the driver has the lock, and no worker can be born any more."""
         deadline_s = time.monotonic() + limit_s
         try:
             while not _taken(self._file, fcntl.LOCK_EX):
