@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock: the only place in offsite that reads the time."""
+    """The machine's own clock, for everything that takes a `Clock`."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

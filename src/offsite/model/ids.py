@@ -1,5 +1,6 @@
-"""New ids: of restores, drills, changes, writers, attempts and temporary names. The only file that draws ids, from the
-operating system's randomness, so that no two machines draw alike."""
+"""New ids: of restores, drills, changes, writers, attempts and temporary names. Drawn from the operating system's
+randomness, so that no two machines draw alike. Only `participant` and `sandbox`, which stand alone, draw ids
+elsewhere."""
 
 from __future__ import annotations
 

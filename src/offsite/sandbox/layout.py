@@ -1,4 +1,5 @@
-"""The processes of a sandbox, and the settings by which they know one another. Pure, except for free ports.
+"""The processes of a sandbox, and the settings by which they know one another. Pure, except for free ports and the
+files in the sandbox's folder.
 
 One KRaft broker is its own controller, in the sandbox's folder itself. Any larger sandbox is a keeper of the metadata
 (a KRaft controller, or a ZooKeeper where the version needs one) and brokers, in a folder each. One keeper, not a quorum
