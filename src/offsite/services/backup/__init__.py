@@ -1,1 +1,1 @@
-"""Back up a cluster: what the source is, the run, and what of it may be committed."""
+"""Back up a cluster: read the source, run the copy, decide what may be committed."""

@@ -1,7 +1,7 @@
-"""A cluster's settings beside topics, as far as it lets us read them.
+"""Reads the settings of a cluster beside topics, as far as the cluster allows.
 
-Secrets are never read. What a cluster does not let us read is reported, and is no reason to fail. What it has and no
-backup holds is named, so that nobody misses it only when the cluster is gone.
+Secrets are never read. A denied setting is reported and is no failure. Settings outside of every backup are listed by
+name, before anybody misses them on a lost cluster.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from offsite.model.named import amount, named
 T = TypeVar("T")
 
 _NAMED_MAX, _NAME_MAX = 10, 100
-"""Names in one sentence, and characters of one."""
+"""At most so many names in a sentence, and characters of a name."""
 _LINES_MAX = 5
-"""Sentences on brokers that are set differently."""
+"""At most so many sentences on brokers with different settings."""
 
 
 class ReadableSettings(Protocol):
@@ -36,8 +36,8 @@ class ReadableSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSettings:
-    """The settings of a cluster that could be read. `not_read` says which parts could not, and why; these are None in
-    `settings`. Without an authorizer a cluster keeps no ACLs."""
+    """The settings that could be read from the cluster. `not_read` names every part that could not be read, with the
+    reason; the same part is None in `settings`. A cluster without an authorizer keeps no ACLs."""
 
     settings: ClusterSettings
     not_read: tuple[str, ...]
@@ -45,7 +45,7 @@ class FoundSettings:
 
 
 def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
-    """The settings that the cluster lets us read."""
+    """Read the settings that the cluster allows us to read."""
     problems: list[str] = []
     has_authorizer = True
     try:
@@ -61,7 +61,7 @@ def read_cluster_settings(admin: ReadableSettings) -> FoundSettings:
 
 
 class OtherSettings(Protocol):
-    """What no backup holds, by name."""
+    """Names of settings that no backup holds."""
 
     def dynamic_broker_settings(self) -> Mapping[str, Sequence[str]]: ...
 
@@ -69,7 +69,8 @@ class OtherSettings(Protocol):
 
 
 def with_not_carried(found: FoundSettings, admin: OtherSettings, groups: FetchedGroups | None) -> FoundSettings:
-    """`found` with the names of what else the cluster has: of `groups`, those of kinds that no restore brings back."""
+    """Add to `observed` the names of everything else on the cluster, including the groups of `groups` whose kinds no
+    restore brings back."""
     told = (*_groups(groups), *_brokers(admin), *_configured(admin))
     return replace(found, settings=replace(found.settings, not_carried=told))
 
@@ -106,7 +107,7 @@ def _configured(admin: OtherSettings) -> Iterator[str]:
 
 
 def _asked(what: str, read: Callable[[], T], problems: list[str]) -> T | None:
-    """As `_read`; a broker that does not answer is no reason to fail either."""
+    """Read as `_read` does. A broker that does not answer is no failure either."""
     try:
         return _read(what, read, problems)
     except KafkaUnavailable as error:

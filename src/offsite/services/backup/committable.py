@@ -1,11 +1,12 @@
-"""The part of a finished copy that may be committed: for each partition the unbroken beginning that is accounted for.
-Pure.
+"""Finds the part of a finished copy that may be committed: for every partition the unbroken beginning without a missing
+offset. Pure.
 
-A position moves as far as segments, holes and proven gaps follow each other without a break, and no further. The next
-run begins there and never looks below: what a position had passed over would never be found again. A range that failed
-ends its partition's progress there; what later ranges of it brought become orphans, other partitions are not held back.
+A position moves over segments, holes and proven gaps as long as they adjoin. The next run begins at the position and
+never looks below, so an offset that a position skipped would never be found again. A failed range stops the progress of
+its partition; segments of later ranges in the same partition become orphans. A partition never holds back another.
 
-What is in a commit whole is not looked at again: a search costs what is new, and receipts need not be kept (`Reached`).
+A task that is completely committed is not examined again (`PartitionProgress`). The cost of a search depends on new
+tasks only, and receipts need not be kept.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ Outcome = Done[BackupReceipt] | Failed | None
 """None: the task has not ended yet."""
 
 NOT_JOINED = "OFF-1408"
-"""Error id for a break between two ranges: the log changed while they were read."""
+"""Error id for a break between two ranges: the log changed while the ranges were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFailure:
-    """A partition whose copy stopped at offset `start`, -1 when it did not even begin, and why; `hint` says what to do
-    next."""
+    """A partition whose copy stopped at offset `start`, with the reason; `start` is -1 when the copy did not begin.
+    `hint` says what to do next."""
 
     topic: str
     partition: int
@@ -48,11 +49,11 @@ class PartitionFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """How far the commits of a pass have got with one partition.
+    """How far the commits of a pass have got in a partition.
 
-    Of its tasks the first `tasks` are in them whole: all that these have read ends at `end` or below. What is needed of
-    them to go on is the newest leader epoch that they have seen, the offset behind the last batch that they have read,
-    and that batch, if they have read one.
+    The first `tasks` tasks of the partition are completely committed: everything read by these tasks ends at `end` or
+    below. A search continues from `epoch`, the newest leader epoch seen; `read_to`, the offset behind the last batch
+    read; and `last_batch`, if a batch was read.
     """
 
     tasks: int
@@ -64,8 +65,8 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committable:
-    """`reached`: how far a commit of it gets, by partition; `settled`: the places in the plan of the tasks that are in
-    it whole, and in no commit before."""
+    """The committable part. `progress`: how far the commit gets, by partition. `completed_tasks`: indexes into
+    `plan.tasks` of the tasks that the commit completes."""
 
     segments: tuple[Segment, ...]
     holes: tuple[RecordedHole, ...]
@@ -82,11 +83,11 @@ NOTHING_YET: Mapping[PositionKey, Reached] = {}
 def find_committable(
     plan: CopyPlan, outcomes: Sequence[Outcome], reached: Mapping[PositionKey, Reached] = NOTHING_YET
 ) -> Committable:
-    """What may be committed of `outcomes` (in the order of `plan.tasks`), and the partitions that failed; those that
-    only have not ended yet have not failed. `reached`: by the commits before. Of a task that is in them whole nothing
-    but the fact that it ended well is looked at; what they have of others is found again.
+    """Find the part of `outcomes` (in the order of `plan.tasks`) that may be committed, and the partitions that failed.
+    A partition with unfinished tasks has not failed. `progress`: how far earlier commits got. Of a completely committed
+    task only its success is looked at; the committed parts of unfinished tasks are found again.
 
-    Raises the first failure when nothing could be copied at all: there is nothing to report but the error.
+    Raises the first failure when nothing could be copied: the error is all there is to report.
     """
     failures = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
     if len(failures) == len(plan.tasks):
@@ -112,7 +113,8 @@ def _not_begun(plan: CopyPlan, bounds: PartitionBounds) -> Reached:
 
 
 def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> None:
-    """Partitions without news are sound, where all failures are of single partitions."""
+    """Pass when at least a partition is sound. Partitions without news are sound if every failure concerns a single
+    partition."""
     without_news = {bounds.key for bounds in plan.bounds} - {task.key for task in plan.tasks}
     of_all = [error for error in failures if not isinstance(error, OF_ONE_PARTITION)]
     if of_all or not without_news:
@@ -123,7 +125,7 @@ def _check_some_are_sound(plan: CopyPlan, failures: Sequence[OffsiteError]) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommittablePartition:
-    """What becomes of one partition."""
+    """The result for a partition."""
 
     segments: tuple[Segment, ...]
     holes: tuple[RecordedHole, ...]
@@ -136,8 +138,8 @@ class _CommittablePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Own:
-    """The tasks of one partition that are not in a commit whole, by their places in the plan, in rising order, with
-    their outcomes; and the holes that its plan knew."""
+    """The incompletely committed tasks of a partition, as rising indexes into the plan, with their outcomes; and the
+    holes known to the plan."""
 
     numbers: Sequence[int]
     outcomes: Sequence[Outcome]
@@ -188,7 +190,7 @@ def _committable(bounds: PartitionBounds, own: _Own, before: Reached) -> _Commit
 
 
 def _ends_by(receipt: BackupReceipt, end: int) -> bool:
-    """Whether all that it tells of ends at `end` or below, and so is committed with a position there."""
+    """Whether everything in the receipt ends at `end` or below, and is committed by a position at `end`."""
     stretches: tuple[Hole | Gap, ...] = (*receipt.holes, *receipt.gaps)
     batches: tuple[Segment | LastBatch, ...] = receipt.segments
     if receipt.last_batch is not None:
@@ -197,7 +199,7 @@ def _ends_by(receipt: BackupReceipt, end: int) -> bool:
 
 
 def _gone_on(before: Reached, receipts: Sequence[BackupReceipt], end: int) -> Reached:
-    """`receipts`: of the next tasks, that a commit has whole."""
+    """`receipts`: of the next tasks that the commit completes."""
     segments = [segment for receipt in receipts for segment in receipt.segments]
     return Reached(
         tasks=before.tasks + len(receipts),
@@ -209,14 +211,15 @@ def _gone_on(before: Reached, receipts: Sequence[BackupReceipt], end: int) -> Re
 
 
 def _last_batch(receipts: Sequence[BackupReceipt], end: int, *, before: LastBatch | None) -> LastBatch | None:
-    """That of the receipts which count, or of an earlier run."""
+    """The last batch of the receipts below `end`, or else the last batch of an earlier run."""
     found = [receipt.last_batch for receipt in receipts if receipt.last_batch is not None]
     return next((batch for batch in reversed(found) if batch.last_offset < end), before)
 
 
 def _before_failure(outcomes: Iterable[Outcome], *, newest: int) -> Iterator[BackupReceipt]:
-    """Also before a range whose batches are of an older leader epoch than those before it: in one log epochs only rise,
-    so between the two another replica was elected, and its log may be another one from further back."""
+    """Yield receipts up to the first failure, or up to the first range whose batches have an older leader epoch than
+    earlier ranges. Epochs only rise in a log: between two such ranges another replica was elected, and its log may
+    differ further back."""
     for outcome in outcomes:
         if not isinstance(outcome, Done):
             return
@@ -228,7 +231,7 @@ def _before_failure(outcomes: Iterable[Outcome], *, newest: int) -> Iterator[Bac
 
 
 def _failure(bounds: PartitionBounds, outcomes: Sequence[Outcome], end: int) -> PartitionFailure | None:
-    """Why the position does not stand at the end that was planned, if so."""
+    """Why the position does not reach the planned end; None if the position does, or if a task is unfinished."""
     stopped_by = next((outcome for outcome in outcomes if not isinstance(outcome, Done)), False)
     if end >= bounds.end or stopped_by is None:
         return None
@@ -263,7 +266,8 @@ def _span(stretch: Hole | Gap) -> Span:
 
 
 def _holes(receipts: Iterable[BackupReceipt], *, reached: int) -> Iterator[Hole]:
-    """Those that were met on the way, without what a range before had read: its last batch may reach into them."""
+    """The holes met by tasks, without offsets read by an earlier range: the last batch of a range may reach into a
+    hole."""
     for receipt in receipts:
         for hole in receipt.holes:
             if reached < hole.end:

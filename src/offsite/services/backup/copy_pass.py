@@ -1,14 +1,13 @@
-"""One pass over what a plan found new: copied in parallel, and committed as it goes.
+"""A pass over everything new in a plan: copied in parallel and committed along the way.
 
-A first backup of many hours must not be lost with its driver. So what is finished is committed every so often, and says
-of itself that the pass is not complete: each partition has its unbroken beginning, and groups stay those of the commit
-before, because what they have committed since may lie beyond it. The last commit of the pass completes it.
+The driver of a first backup of many hours may die. For that reason finished work is committed from time to time, and
+such a commit says that the pass is incomplete: every partition has its unbroken beginning, and groups stay as in the
+previous commit, because newer group offsets may lie beyond the commit. The last commit completes the pass.
 
-What is committed whole is let go of: a driver holds what is new, and of the rest only what a pass is judged by at its
-end.
+The driver forgets completely committed work. Memory holds only new work and the figures that judge the pass at the end.
 
-A pass that is interrupted commits what it has, once. A commit that was itself interrupted is not tried again: nobody
-knows whether it arrived, and the next run finds out.
+An interrupted pass commits its work once. A commit that was itself interrupted is not repeated: nobody knows whether
+the commit arrived, and the next run finds out.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from offsite.services.backup.whole_pass import WholePass
 from offsite.spark.runner import Done, Failed
 
 Commit = Callable[[Committable, BackupState, WholePass | None], BackupState | None]
-"""Commits upon a state what is committable and was not yet committed. The last is the pass as a whole, where it is
-complete with this one; else None. The state with the commit, or None if there was nothing to say."""
+"""Commits new work on top of a state. The last argument is the summary of the pass if this commit completes the pass,
+else None. Returns the state with the commit, or None if there was nothing to commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEvery:
-    """How much a pass may copy, in bytes of the log, in segments or in seconds, before it commits what it has: a commit
-    of 10,000 segments is 10 MB, and takes the driver some 60 MB of memory.
+    """How much a pass may copy before a commit, in bytes of the log, segments or seconds. A commit of 10,000 segments
+    is 10 MB, and takes the driver about 60 MB of memory.
 
-    To find what is new, a commit goes over all tasks of the pass. So the next one waits for `times_longer` times what
-    that took, and it costs a sixth of the time at most.
+    A search for new work goes over all tasks of the pass. The next commit therefore waits for `times_longer` times the
+    duration of the search, and searches cost at most a sixth of the time.
     """
 
     bytes: int = 10 * GIB
@@ -70,16 +69,16 @@ class CopyPass:
         self._commit, self._every, self._clock = commit, every, clock
         self._outcomes: list[Outcome] = [None] * len(copy.tasks)
         self._reached: Mapping[PositionKey, Reached] = NOTHING_YET
-        self._told: Committable | None = None  # of the newest commit, with what those before had of unsettled tasks
+        self._told: Committable | None = None  # of the newest commit, and earlier of unfinished tasks
         self._holes: list[RecordedHole] = []
-        self._segments, self._figures = 0, SegmentFigures()  # of all that is committed
+        self._segments, self._figures = 0, SegmentFigures()  # of everything committed
         self._is_committing = False
         self._since_s = clock.monotonic_s()
         self._since_bytes = self._since_segments = 0
         self._search_s = 0.0
 
     def take(self, index: int, outcome: Done[tuple[Copied, ...]] | Failed) -> None:
-        """Take the outcome of bundle `index`, and commit if it is time. Raises what committing raises."""
+        """Take the outcome of bundle `index`, and commit if a commit is due. Raises the errors of a commit."""
         bundle = self._bundles[index]
         found = [outcome] * len(bundle.tasks) if isinstance(outcome, Failed) else outcome.value
         for number, each in zip(bundle.numbers, found, strict=True):
@@ -91,13 +90,13 @@ class CopyPass:
             self.save()
 
     def open_partitions(self) -> list[str]:
-        """The partitions, such as `orders/0`, of which a range has not ended yet. For any thread."""
+        """The partitions, such as `orders/0`, with an unfinished range. Callable from any thread."""
         ended = tuple(self._outcomes)
         left = {task.range.topic_partition for task, each in zip(self._copy.tasks, ended, strict=True) if each is None}
         return [str(each) for each in sorted(left)]
 
     def save(self) -> None:
-        """Commit what there is to commit so far, unless a commit was broken off."""
+        """Commit the work so far, unless a commit was broken off."""
         if self._is_committing:
             return
         began_s = self._clock.monotonic_s()
@@ -111,8 +110,8 @@ class CopyPass:
         self._since_s, self._since_bytes, self._since_segments = self._clock.monotonic_s(), 0, 0
 
     def complete(self) -> WholePass:
-        """Commit the rest; the pass as a whole. Raises the first failure when not a single range could be copied, and
-        what committing raises."""
+        """Commit the rest and return the summary of the pass. Raises the first failure when no range could be copied,
+        and the errors of a commit."""
         found = find_committable(self._copy, self._outcomes, self._reached)
         new = self._new(found)
         whole = WholePass(
@@ -127,8 +126,8 @@ class CopyPass:
         return whole
 
     def _make(self, new: Committable, whole: WholePass | None) -> bool:
-        """Whether there was something to say, and so a commit."""
-        self._is_committing = True  # and so it stays if it is broken off
+        """Whether there was something to commit, and a commit was made."""
+        self._is_committing = True  # stays set if the commit is broken off
         state = self._commit(new, self.state, whole)
         self._is_committing = False
         if state is None:
@@ -138,7 +137,7 @@ class CopyPass:
         return True
 
     def _settle(self, found: Committable, new: Committable) -> None:
-        """Let go of what is committed: `found`, of which the newest commit has what is `new`."""
+        """Forget committed work. `committable` is everything found; the newest commit contains `new`."""
         self._told, self._reached = found, found.reached
         self._holes += new.holes
         self._segments += len(new.segments)
@@ -147,7 +146,7 @@ class CopyPass:
             self._outcomes[number] = _emptied(self._outcomes[number])
 
     def _new(self, found: Committable) -> Committable:
-        """`found` without what is committed already."""
+        """`committable` without committed parts."""
         if self._told is None:
             return found
         keys = {segment.key for segment in self._told.segments}
@@ -172,7 +171,7 @@ def _receipts(outcomes: Sequence[Outcome]) -> tuple[BackupReceipt, ...] | None:
 
 
 def _emptied(outcome: Outcome) -> Outcome:
-    """Without what commits have of it."""
+    """The outcome without its committed parts."""
     if not isinstance(outcome, Done):
         return outcome
     return Done(value=replace(outcome.value, segments=(), holes=(), gaps=()))
@@ -183,7 +182,7 @@ def _segments(outcome: Outcome) -> Iterator[Segment]:
 
 
 def is_news(changes: Changes, base: BackupState) -> bool:
-    """Whether a commit of `changes` would say anything that `base` does not."""
+    """Whether a commit of `changes` would say anything new beside `base`."""
     of_the_run = replace(changes, accounted=False, left_behind=(), incomplete=False, progress=None)
     told = (changes.left_behind, changes.incomplete) != (base.left_behind, base.incomplete)
     return told or news(of_the_run, base) != Changes()

@@ -1,4 +1,4 @@
-"""How much memory the driver of a backup needs: reckoned from its plan, by what was measured (`bench.many_ranges`)."""
+"""Estimates the memory of the driver of a backup from its plan. The figures were measured with `bench.many_ranges`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from offsite.repository.segments.writer import TARGET_SEGMENT_BYTES
 from offsite.services.backup.copy_pass import CommitEvery
 
 IDLE_BYTES = 310 * MIB
-"""A driver with little to do: its Python process, and the JVM beside it."""
+"""A driver with little to do: its Python process and the JVM beside it."""
 TASK_BYTES = 900
 SEGMENT_BYTES = 550
-"""What is held until the end of the run of a segment that was copied and committed: that it ended well, and where its
-catalog has it."""
+"""Kept until the end of the run for every copied and committed segment: its success, and its place in the catalog."""
 NEW_SEGMENT_BYTES = 5_600
-"""And so much more for each segment of the commit that is being written."""
+"""In addition for every segment of the commit under way."""
 LARGEST_COMMIT = 1 / 3
-"""The share of all segments that one commit may have where outcomes come so quickly that finding what is new takes
-long: see `CommitEvery`."""
+"""The largest share of all segments in a single commit, when outcomes come faster than the search for new work: see
+`CommitThresholds`."""
 
 
 def driver_bytes(plan: CopyPlan) -> int:
-    """About so many bytes, whatever the topics hold: it grows with segments, and flattens with large ones."""
+    """The approximate memory in bytes, whatever the topics hold. Grows with the number of segments, and less with large
+    segments."""
     segments = sum(max(1, -(-task.estimated_bytes // TARGET_SEGMENT_BYTES)) for task in plan.tasks)
     at_once = max(min(segments, CommitEvery().segments), int(segments * LARGEST_COMMIT))
     held = len(plan.tasks) * TASK_BYTES + segments * SEGMENT_BYTES

@@ -1,4 +1,4 @@
-"""What a run remembers of the commit before, from round to round."""
+"""Remembers state of the previous pass from round to round."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from offsite.services.cut.former_cut import FormerCut
 from offsite.services.groups.snapshots import FormerGroups
 
 REMEMBERED_PASSES = 100
-"""Kafka Streams deletes every 30 s, and a run that follows goes round every 10 s."""
+"""Kafka Streams deletes every 30 s, and a run that follows has a round every 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The groups and the cut that it has, each read once. `emptied`: the partitions of which the source has deleted
-    records lately, before they were copied, and for how many more passes that is remembered."""
+    """The groups and the cut of the previous commit, both read once. `emptied_partitions`: partitions with records
+    deleted at the source shortly before the copy, and the number of passes to remember a partition for."""
 
     groups: FormerGroups = field(default_factory=FormerGroups)
     cut: FormerCut = field(default_factory=FormerCut)
     emptied: dict[PartitionId, int] = field(default_factory=dict)
 
     def note_deletions(self, partitions: Iterable[PartitionId]) -> None:
-        """Take the partitions in which a pass has found holes."""
+        """Take the partitions in which a pass found holes."""
         for known, passes in list(self.emptied.items()):
             self.emptied[known] = passes - 1
             if passes == 1:

@@ -1,8 +1,8 @@
-"""Topics that a backup holds and the cluster does not list any more: deleted, hidden from us, or nobody can say.
+"""Topics that a backup holds and the cluster no longer lists: deleted, hidden from us, or unknown.
 
-What was backed up of them is kept either way. A topic counts as deleted by positive answers only (`kafka.presence`), or
-when its name is listed with an id that this backup never saw: one name has one topic at a time. An id that it did see
-before proves nothing, because a broker that lags behind may list the topic of before.
+Their backed-up records are kept in any case. A topic counts as deleted only after positive answers (`kafka.presence`),
+or when its name is listed with an id that the backup never saw: a name belongs to a single topic at a time. An id that
+the backup saw before proves nothing, because a lagging broker may list the previous topic.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from offsite.services.backup.source import Source
 
 
 class TopicPresence(Protocol):
-    """What a cluster says of topics by name."""
+    """The presence of topics on a cluster, by name."""
 
     def presence(self, names: Collection[str]) -> Mapping[str, Presence]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneTopics:
-    """Topics by name: `vanished` are all that are not listed; of these, `denied` may not be described by us any more.
-    `deleted` are those incarnations that were found to be deleted now, and were not marked before."""
+    """Topics by name. `vanished`: all unlisted topics. `denied`: vanished topics that we may no longer describe.
+    `deleted`: incarnations newly known to be deleted."""
 
     vanished: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     deleted: tuple[TopicIncarnation, ...] = ()
 
     def sick(self, base: BackupState) -> Iterator[SickPartition]:
-        """The partitions that we may not see any more."""
+        """The partitions that we may no longer see."""
         shapes = base.latest_shapes()
         for topic in self.denied:
             error = KafkaNotAuthorized(
@@ -49,8 +49,8 @@ class GoneTopics:
 
 
 def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection, source: Source) -> GoneTopics:
-    """The topics of `base` that are meant by the selection and not in `source`. Asks only about those that are not
-    known to be deleted. Raises `KafkaUnavailable`."""
+    """Find the topics of `base` that the selection means and `source` lacks. Asks only about topics not yet known to be
+    deleted. Raises `KafkaUnavailable`."""
     vanished = _vanished(base, selection, source)
     shapes = base.latest_shapes()
     told = admin.presence([name for name in vanished if not shapes[name].is_deleted])
@@ -67,7 +67,7 @@ def find_gone(admin: TopicPresence, base: BackupState, selection: TopicSelection
 
 
 def _is_passed_over(name: str, told: Mapping[str, Presence]) -> bool:
-    """A copy of a drill that an earlier version backed up, and that is there: it is not looked at any more."""
+    """Whether the name is a present drill copy, which an earlier version backed up and later runs ignore."""
     if not is_drill_copy(name) or told.get(name) is not Presence.THERE:
         return False
     warned("passed_over", why="a drill made it; name it in full to have it", topic=name)
@@ -75,7 +75,7 @@ def _is_passed_over(name: str, told: Mapping[str, Presence]) -> bool:
 
 
 def _vanished(base: BackupState, selection: TopicSelection, source: Source) -> tuple[str, ...]:
-    """Those that are missed by name already are not among them."""
+    """The absent topics. Topics that the source already reports as missing by name are left out."""
     held = {incarnation.topic for incarnation in base.topics}
     gone = held - set(source.ids) - set(source.missing)
     meant = selection.select(gone, internal=frozenset(name for name in gone if name.startswith("__")))

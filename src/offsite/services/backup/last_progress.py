@@ -1,4 +1,4 @@
-"""The progress of a copy as it goes by: passed on, its last figures kept, and how long nothing has come of it noted."""
+"""Passes the progress of a copy on, keeps the last figures, and notes how long no progress was made."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from offsite.model.waits import Wait
 from offsite.spark.runner import OnProgress, RunProgress
 
 NAMED_MAX = 3
-"""Partitions in one line: a broker that leads thousands must not fill the screen."""
+"""At most so many partitions in a line: a broker that leads thousands must not fill the screen."""
 
 
 class LastProgress:
-    """Passes progress on and remembers the last of it. `wait` is for the records of what has not ended."""
+    """Passes progress on and remembers the last one. `wait` names the partitions whose records have not arrived."""
 
     def __init__(
         self, on_progress: OnProgress | None, *, clock: Clock, open_partitions: Callable[[], Sequence[str]]
@@ -27,7 +27,7 @@ class LastProgress:
         self.throttled_s = 0.0
 
     def __call__(self, now: RunProgress) -> None:
-        # The first word comes before Spark is up: until the second, no broker was asked for anything.
+        # The first report comes before Spark is up: no broker was asked before the second.
         if self._last is not None and (_moved(now) != _moved(self._last) or self.wait.since_s == math.inf):
             self.wait.since_s = self._clock.monotonic_s()
         self._last = now
@@ -44,6 +44,6 @@ class LastProgress:
 
 
 def _moved(progress: RunProgress) -> tuple[float, ...]:
-    """What changes as long as anything is under way; a pause that a limit asks for is no silence."""
+    """Figures that change while any work is under way. A pause demanded by a rate limit counts as a change."""
     ended = progress.tasks_done, progress.tasks_failed
     return (*ended, progress.moved_bytes, progress.throttled_s, progress.limited_s)

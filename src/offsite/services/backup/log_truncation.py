@@ -1,15 +1,14 @@
-"""Whether a source's logs are still those that were backed up: not cut back, and not those of topics made anew.
+"""Checks whether a source's logs are still the backed-up logs: not cut back, and not logs of recreated topics.
 
-After an unclean leader election a log is cut back and written anew, and soon it is as long as before. Its leader epochs
-give it away (KIP-101), and nothing else does: what leaders up to the one that we read from wrote no longer reaches as
-far as what we have of it. Where they also tell up to where both logs are the same, the old history is closed there and
-the new one goes on (decision 0020); where not, the partition is sick. What happens while a range is read, its reader
-sees in the same way.
+After an unclean leader election a log is cut back and written anew, and soon regains its old length. Only leader epochs
+reveal the change (KIP-101): records written by leaders up to the epoch of the backup end earlier than the backup. Where
+epochs also prove an offset up to which both logs agree, the old history is closed there and the new history goes on
+(decision 0020); otherwise the partition is sick. A reader detects a change during its range in the same way.
 
-Brokers before 2.8 give topics no ids, and a topic made anew begins in leader epoch 0 again: its records alone tell it
-from the one before. Positions of today know their last batch, and workers compare it (`copy.backup.check_border`); for
-positions of earlier versions the last batch of their segments is compared here. Topics that are or were compacted
-cannot be told so, because compaction rewrites batches.
+Brokers before 2.8 give topics no ids, and a recreated topic begins in leader epoch 0 again: only its records tell both
+apart. A position of today knows its last batch, and workers compare that batch (`copy.backup.check_border`). For
+positions of earlier versions, the last batch of the segments is compared here. Compacted topics, past or present,
+cannot be compared, because compaction rewrites batches.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from offsite.services.backup.own_log import OwnLog, agreed_end, last_batch
 from offsite.stores.store import Store
 
 Known = tuple[int, int]
-"""A leader epoch, and the offset up to which the backup has what leaders up to it wrote."""
+"""A leader epoch, and the end offset of backed-up records from leaders up to the epoch."""
 
 
 class LogEvidence(Protocol):
-    """The ends of the parts of logs that leaders up to an epoch wrote, and batches of logs, each by an offset in it."""
+    """Ends of log parts by leader epoch, and batches of logs by an offset within the batch."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, EpochEnd | OffsiteError]: ...
 
@@ -54,9 +53,9 @@ class LogEvidence(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncations:
-    """The partitions whose log no longer is the one that was backed up. `cuts`: where both are the same up to an
-    offset, and the old history can be closed there; `borders` are the last batches before. `sick`: where nothing tells,
-    or it cannot be asked."""
+    """The partitions whose log differs from the backed-up log. `cuts`: both logs agree up to an offset, and the old
+    history can be closed there; `borders`: the last batches before the cuts. `sick`: no evidence exists, or the leader
+    cannot be asked."""
 
     cuts: tuple[CutBack, ...] = ()
     borders: Mapping[PartitionId, LastBatch | None] = field(default_factory=dict)
@@ -66,8 +65,8 @@ class Truncations:
 def find_truncations(
     admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Truncations:
-    """The partitions of `bounds` whose log no longer is the one that `base` has. Asks one request per broker, and of
-    what was cut back a few more. Raises what the store raises."""
+    """Find the partitions of `bounds` whose log differs from the log in `base`. Sends a request per broker, and a few
+    more for every truncated log. Raises the errors of the store."""
     known = {each.topic_partition: (each, found) for each in bounds if (found := _known(base, each))}
     ends = admin.epoch_ends({key: epoch for key, (_, (epoch, _)) in known.items()}) if known else {}
     cuts: list[CutBack] = []
@@ -89,8 +88,8 @@ def find_truncations(
 
 
 def _has_diverged(base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd) -> bool:
-    """Whether the leader's log ends an epoch of ours before we do; or does not know the last epoch that we have records
-    of, though it may have as many (KIP-279)."""
+    """Whether the leader's log ends one of our epochs earlier than the backup, or lacks the newest epoch of our records
+    although the log may be as long (KIP-279)."""
     epoch, reached = known
     last = base.segments.get(bounds.partition_id, SegmentList()).last
     newest = max(last.leader_epochs, default=NO_EPOCH) if last and end.epoch < epoch else NO_EPOCH
@@ -100,7 +99,8 @@ def _has_diverged(base: BackupState, bounds: PartitionBounds, known: Known, end:
 def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
     admin: LogEvidence, store: Store, base: BackupState, bounds: PartitionBounds, known: Known, end: EpochEnd
 ) -> tuple[CutBack, LastBatch | None]:
-    """Where the histories part, if it can be told, and the last batch before. Raises what speaks against it."""
+    """The offset at which the histories part, if provable, and the last batch before the offset. Raises the reason when
+    the offset cannot be proven."""
     key, (epoch, _) = bounds.topic_partition, known
     log = OwnLog(store=store, segments=base.segments.get(bounds.partition_id, SegmentList()), epoch=epoch)
     at = None if _cannot_tell(base, bounds, epoch) else agreed_end(admin, log, key, end)
@@ -124,8 +124,9 @@ def _cut(  # noqa: PLR0913, PLR0917  # the two ends, and what is known of either
 
 
 def _cannot_tell(base: BackupState, bounds: PartitionBounds, epoch: int) -> bool:
-    """Without an id it may be another topic; compaction rewrites batches, which are then no witnesses; within one epoch
-    nothing tells what was written twice; earlier versions did not keep what tells."""
+    """Whether the offset cannot be proven. Without a topic id the log may be of another topic. Compaction rewrites
+    batches. Within a single epoch rewritten records cannot be told apart. Earlier versions did not keep the
+    evidence."""
     is_exact = base.positions[bounds.partition_id].is_exact
     return not bounds.topic_id or bounds.was_compacted or bounds.leader_epoch <= epoch or not is_exact
 
@@ -140,7 +141,8 @@ def _cut_back(key: TopicPartition, known: Known, end: int) -> SourceTruncated:
 
 
 def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:
-    """What to ask about a partition: nothing when it is new, or when the log has deleted all that we have of it."""
+    """The epoch to ask the leader about. None when the partition is new, or when the log has deleted everything that
+    the backup holds."""
     known = bounds.partition_id
     position = base.positions.get(known)
     if position is None or position.end <= bounds.log_start:
@@ -153,7 +155,7 @@ def _known(base: BackupState, bounds: PartitionBounds) -> Known | None:
 
 
 def _of_segment(segment: Segment) -> Known | None:
-    """As far as commits of earlier versions tell."""
+    """The epoch as far as commits of earlier versions record epochs."""
     if not 0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS:
         return None
     return max(segment.leader_epochs), segment.last_offset + 1
@@ -162,9 +164,9 @@ def _of_segment(segment: Segment) -> Known | None:
 def made_anew(
     admin: LogEvidence, store: Store, base: BackupState, bounds: Sequence[PartitionBounds]
 ) -> Iterator[SickPartition]:
-    """The partitions of `bounds`, of topics without ids, that go on where another log ended.
+    """Find the partitions of `bounds`, of topics without ids, whose log continues where another log ended.
 
-    Reads one batch from each end for every partition that has news. Raises what the store raises.
+    Reads one batch from both ends for every partition with new records. Raises the errors of the store.
     """
     for each in bounds:
         known = PartitionId(topic=each.topic, topic_id="", partition=each.partition)

@@ -1,6 +1,6 @@
-"""What to back up, as a person writes it: the options of `offsite backup`, which are keywords of Python as well.
+"""The options of `offsite backup`, which are also keywords of the Python API.
 
-Declared and read here for the command line and for Python alike; its readers are imported where they read.
+Declared and read here for the command line and for Python alike. Parsers are imported where they are used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BackupWords(TypedDict, total=False):
-    """Options of a backup by name. Whatever is left out or None has the command's default.
+    """Options of a backup by name. An option that is absent or None has the command's default.
 
     `topics`, `exclude`, `groups`: names, globs, `regex:…`. `internal`: patterns match Kafka's own topics too.
     """
@@ -94,7 +94,7 @@ class BackupWords(TypedDict, total=False):
 
 
 def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
-    """The request for backup `backup` that the options mean. Raises `BadOption` for what cannot be read."""
+    """Build the request for backup `backup` from the options. Raises `BadOption` for an unreadable option."""
     from offsite.model.selections.selection import parse_groups, parse_selection
     from offsite.services.backup.request import BackupRequest
 
@@ -113,7 +113,8 @@ def parse_backup(backup: str, given: BackupWords) -> BackupRequest:
 
 
 def parse_limits(given: BackupWords) -> RateLimits:
-    """The limits for the runner of a backup that the options mean. Raises `BadOption` for what cannot be read."""
+    """Build the rate limits for the runner of a backup from the options. Raises `BadOption` for an unreadable
+    option."""
     from offsite.model.size import parse_rate
     from offsite.spark.rates.rate_limits import RateLimits
 

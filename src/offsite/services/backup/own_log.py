@@ -1,10 +1,10 @@
-"""The log of a partition as a backup holds it, asked what a follower asks its own log: which epochs, and where they
-end.
+"""The backed-up log of a partition, asked the questions of a follower to its own log: the leader epochs, and the end of
+every epoch.
 
-A follower that meets a new leader finds the offset up to which both logs are the same (KIP-101, KIP-279): it asks for
-the end of its newest epoch, and takes the lesser of that and its own end of the epoch that the leader names; where it
-does not have that one, it asks again, for the next older one of its own. A backup is a follower that never forgets, so
-it goes by the same rule.
+A follower that meets a new leader finds the offset up to which both logs agree (KIP-101, KIP-279). The follower asks
+for the end of its newest epoch, and takes the lesser of the answer and the follower's own end of the epoch in the
+answer. If the follower lacks the epoch in the answer, the follower asks again with the next older epoch. A backup is a
+follower that never forgets, and applies the same rule.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from offsite.repository.segments.segment import Segment, SegmentList
 from offsite.stores.store import Store
 
 _BATCH_OFFSETS_MAX = 100_000
-"""More offsets than a batch spans that was never compacted."""
+"""Larger than the offset span of any batch that was never compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLog:
-    """What is backed up of one partition: `segments`, to an offset that a leader of `epoch` told."""
+    """The backed-up `segments` of a partition, ending at an offset that a leader of `epoch` reported."""
 
     store: Store
     segments: SegmentList
     epoch: int
 
     def epoch_up_to(self, epoch: int) -> int | None:
-        """The newest epoch of this log that is not above `epoch`; None where there is none."""
+        """The newest epoch of the log up to `epoch`; None where none exists."""
         known = {self.epoch, *(each for segment in self.segments for each in segment.leader_epochs)}
         return max((each for each in known if each <= epoch), default=None)
 
     def names_its_epochs(self) -> bool:
-        """Whether the segments name all epochs of their batches: of a broken cluster's they may not."""
+        """Whether the segments name all epochs of their batches. Segments of a broken cluster may not."""
         return all(0 < len(segment.leader_epochs) < MAX_LEADER_EPOCHS for segment in self.segments)
 
     def end_of(self, epoch: int) -> int:
-        """Where the last batch ends before the first one of a later epoch, or the last one of all. What is missing
-        behind it may have been of any epoch: nothing of it is held, so to go back before it loses nothing. Raises
-        `DamagedObject`, and what the store raises."""
+        """The end of the last batch before the first batch of a later epoch, or of the last batch of all. Missing
+        offsets behind the end may belong to any epoch. The backup holds none of them, so going back before them loses
+        nothing. Raises `DamagedObject` and the errors of the store."""
         reached = 0
         for segment in self.segments:
             if max(segment.leader_epochs) > epoch:
@@ -54,8 +54,8 @@ class OwnLog:
         return reached
 
     def parted(self, at: int) -> PartedSegment:
-        """The parts of the segment that reaches over `at`, none where none does; with the last batch before it, if any.
-        Raises as `part_segment`."""
+        """The parts of the segment that reaches over `at`, or none, with the last batch before `at`, if any. Raises as
+        `part_segment`."""
         below = [segment for segment in self.segments if segment.start < at]
         if below and below[-1].end > at:
             parted = part_segment(below[-1], at, self.store)
@@ -76,15 +76,15 @@ class OwnLog:
 
 
 class EpochEndNow(Protocol):
-    """The end of what leaders up to an epoch wrote, asked of one partition's leader."""
+    """The end of the records from leaders up to an epoch, as the leader of a partition answers."""
 
     def epoch_end_now(self, partition: TopicPartition, epoch: int) -> EpochEnd: ...
 
 
 def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: EpochEnd) -> int | None:
-    """The offset up to which the leader's log and `own` are the same, where `told` is what the leader said of our
-    newest epoch; 0 where all that it knows is older than all we have. None: it knows nothing of our epochs, or it is
-    not known which ones we have. Raises what asking raises."""
+    """The offset up to which the leader's log and `backed_up` agree. `leader_end` is the leader's answer about our
+    newest epoch. 0: everything that the leader knows is older than the backup. None: the leader knows none of our
+    epochs, or our epochs are unknown. Raises the errors of asking."""
     if not own.names_its_epochs():
         return None
     while told.end >= 0:
@@ -98,7 +98,7 @@ def agreed_end(admin: EpochEndNow, own: OwnLog, key: TopicPartition, told: Epoch
 
 
 def last_batch(store: Store, segment: Segment) -> BatchHeader:
-    """The last batch of a segment. Raises `DamagedObject`, and what the store raises."""
+    """The last batch of a segment. Raises `DamagedObject` and the errors of the store."""
     reader = SegmentReader(store=store, segment=segment)
     near_end = max(segment.lowest_offset, segment.last_offset - _BATCH_OFFSETS_MAX)
     last = [chunk.batches[-1] for chunk in reader.chunks(start=near_end)]

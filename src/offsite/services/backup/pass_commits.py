@@ -1,4 +1,4 @@
-"""The commits that one run makes: the last has what is known at the end of a pass alone."""
+"""Makes the commits of a run. The last commit contains facts that are known only at the end of a pass."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from offsite.services.groups.snapshots import GroupsSaved, save_groups
 from offsite.services.heads import SeenHead, head_of
 
 _HOLES_JUDGED = 10_000
-"""Of the losses of earlier runs, the newest: so many are looked at again in each run."""
+"""At most so many losses of earlier runs, newest first, are examined again in every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
-    """What a pass as a whole is worth."""
+    """The judgement on a whole pass."""
 
     checkpoint: Checkpoint | None
     cut: PassCut | NoCut
@@ -57,16 +57,15 @@ class _Judgement:
 
 
 class PassCommits:
-    """Makes the commits of one run.
+    """Makes the commits of a run.
 
-    `against` says what spoke against the checkpoint that the last one was to complete: its participants, the cut that
-    contradicts them, or records that the source has lost meanwhile. Then that commit is a plain restore point with a
-    cut of its own. `no_cut` says why restores of the last one go to the ends as they were copied, and is empty where
-    they need not.
+    `checkpoint_problem`: why the last commit did not complete its checkpoint: a failed participant, a contradicting
+    cut, or records lost at the source meanwhile. Such a commit is a plain restore point with a cut of its own.
+    `no_cut`: why restores of the last commit go to the ends as copied; empty where a cut exists.
 
-    `lost`: where the source has deleted what a group had not read as of the cut. If the run `may_go_on`, then the last
-    commit says that the run is not complete. `explained`: holes, of this run and before, that are no loss, with that
-    for their reason.
+    `lost`: partitions with records deleted at the source before a group had read them, as of the cut. If the run
+    `may_go_on`, the last commit marks the run as incomplete. `explained`: harmless holes of the run and before, with
+    the explanation as their reason.
     """
 
     def __init__(  # noqa: PLR0913  # all by keyword but what is done, and into what
@@ -95,8 +94,9 @@ class PassCommits:
         self._only_news = only_news
 
     def make(self, found: Committable, base: BackupState, whole: WholePass | None) -> BackupState | None:
-        """One commit of what was `found` since the one before, unless nothing is new. The one that completes the pass
-        has the groups and the partitions that failed, and is judged by the `whole` of it."""
+        """Make a commit of `committable`, found since the previous commit, unless nothing is new. The commit that
+        completes the pass also contains the groups and the failed partitions, and is judged by the `summary` of the
+        pass."""
         snapshot, cut, judged = None, None, None
         if whole is not None:
             plan = self._plan
@@ -115,11 +115,11 @@ class PassCommits:
                 self.lost = judged.lost
                 snapshot, whole = None, None
         changes = replace(self._changes(found, base), groups=snapshot)
-        if whole is None:  # what failed before stays so until a pass is known to have got further
+        if whole is None:  # an earlier failure stays until a pass is known to have got further
             progress = _progress(self._plan, found)
             changes = replace(changes, incomplete=True, progress=progress, left_behind=base.left_behind)
         if base is self._plan.base:
-            changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from there
+            changes = replace(changes, cut_back=self._plan.cuts)  # the first commit of the pass goes on from the cut
         if judged is not None:
             changes = self._with_verdict(changes, judged, found, is_last=whole is not None)
             cut = None if whole is None else self._told(judged.cut)
@@ -140,8 +140,8 @@ class PassCommits:
         return state
 
     def _with_verdict(self, changes: Changes, judged: _Judgement, found: Committable, *, is_last: bool) -> Changes:
-        """`changes` with what only the end of a pass knows. Deleted topics are marked also where the run goes on: its
-        next plan takes a topic that was made anew for one that is known."""
+        """Add to `changes` the facts known only at the end of a pass. Deleted topics are marked even if the run goes
+        on, because the next plan takes a recreated topic for a known topic."""
         changes = replace(changes, topics=(*changes.topics, *_marked(self._backup, self._plan)))
         if not is_last:
             return changes
@@ -149,8 +149,8 @@ class PassCommits:
         return replace(changes, checkpoint=judged.checkpoint, explained=explained)
 
     def _judged(self, whole: WholePass) -> _Judgement:
-        """The checkpoint that the pass completes, if its participants have completed theirs and the cut keeps what they
-        have read; and the cut."""
+        """Judge the pass: make the cut, and the checkpoint if all participants have completed their parts and the cut
+        keeps the records read by participants."""
         carried, taken = _completed(self._plan, whole), self._plan.checkpoint
         lost = _lost_since_taken(self._plan, whole) if carried is not None else ""
         participants = taken.participants if carried is not None and taken is not None else ()
@@ -161,13 +161,13 @@ class PassCommits:
         return _Judgement(checkpoint=None if self.against else carried, cut=cut)
 
     def _explain(self, whole: WholePass, judged: _Judgement) -> None:
-        """Find the holes that are no loss: they were declared, or whoever reads there had read what was deleted. Those
-        of earlier runs as well, which may have been broken off before they knew."""
+        """Find the harmless holes: declared holes, and holes passed by every reader of the partition. Includes holes of
+        earlier runs, which may have been broken off before the judgement."""
         plan, cut = self._plan, judged.cut
         earlier = (hole for hole in reversed(plan.base.holes) if hole.is_loss and hole.reason != UNACCOUNTED)
         holes = (*islice(earlier, _HOLES_JUDGED), *whole.holes)
         are_all_seen = plan.groups is not None and not plan.groups.failed and plan.group_patterns == ALL_GROUPS
-        if are_all_seen:  # else a group that nobody has seen may read there
+        if are_all_seen:  # else an unseen group may read there
             if isinstance(cut, PassCut):
                 offsets = cut.offsets
             else:
@@ -178,7 +178,7 @@ class PassCommits:
             self.explained = declared(holes, plan.expect_deletes) | self.explained
 
     def _committed_before(self, found: Committable) -> list[RecordedHole]:
-        """The explained holes that are in earlier commits."""
+        """The explained holes of earlier commits."""
         now = set(found.holes)
         return [hole for hole in self.explained if hole not in now]
 
@@ -192,7 +192,7 @@ class PassCommits:
         return ""
 
     def _contradiction(self, cut: PassCut | NoCut, participants: tuple[CheckpointParticipant, ...]) -> str:
-        """Why a restore could not go to a cut that keeps what they have read, or that their stamps say; empty where it
+        """Why a restore could not use a cut with the positions and stamps of participants; empty where a restore
         can."""
         if self._plan.stamps is None and not any(each.positions for each in participants):
             return ""
@@ -213,11 +213,11 @@ class PassCommits:
                 participants=participants,
                 exactly_once=self._former.cut.exactly_once(self._backup, self._plan.base),
             )
-        except OffsiteError as error:  # what was copied counts, whatever is wrong with its cut
+        except OffsiteError as error:  # the copied records count, whatever is wrong with the cut
             return NoCut(why=error.message, error=error.id)
 
     def _told(self, cut: PassCut | NoCut) -> CommitCut | None:
-        """The cut that the commit gets. Why it has none, or one that must not be used, is told once."""
+        """The cut for the commit. Logs once why the commit has none, or has an unusable cut."""
         missing = cut if isinstance(cut, NoCut) else NoCut(why=cut.cut.refused)
         self.no_cut = missing.why
         if missing.why:
@@ -244,7 +244,7 @@ class PassCommits:
 
 
 def _completed(plan: BackupPlan, whole: WholePass) -> Checkpoint | None:
-    """The checkpoint that the pass completes: only where every partition ends exactly where it was taken."""
+    """The checkpoint that the pass completes. None unless every partition ends exactly at the end of the checkpoint."""
     taken = plan.checkpoint
     if taken is None or taken.sick or whole.failed:
         return None
@@ -253,7 +253,8 @@ def _completed(plan: BackupPlan, whole: WholePass) -> Checkpoint | None:
 
 
 def _lost_since_taken(plan: BackupPlan, whole: WholePass) -> str:
-    """What the source still had when the checkpoint was taken, and no more when it was copied; empty for nothing."""
+    """The records that the source still had when the checkpoint was taken and lost before the copy, in words; empty for
+    none."""
     log_starts = {bounds.partition_id: bounds.log_start for bounds in plan.copy.bounds}
     for hole in whole.holes:
         at, log_start = hole.partition_id, log_starts.get(hole.partition_id, 0)
@@ -284,7 +285,7 @@ def _marked(backup: Backup, plan: BackupPlan) -> Iterator[TopicShape]:
 
 def _left_behind(plan: BackupPlan, committable: Committable) -> Iterator[LeftBehind]:
     held = {shape.topic: shape.topic_id for shape in plan.base.latest_shapes().values()}
-    ids = {**held, **plan.source.ids}  # those that we may not see, and those we see
+    ids = {**held, **plan.source.ids}  # hidden topics, and visible topics
     for each in committable.failed:
         known = PartitionId(topic=each.topic, topic_id=ids[each.topic], partition=each.partition)
         yield LeftBehind(partition_id=known, error=each.error)

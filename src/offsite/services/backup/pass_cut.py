@@ -31,9 +31,9 @@ from offsite.services.cut.found_cut import SnapshotGroups, Stamps, ends_match, f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCut:
-    """The cut of a pass, and the groups that it sets below records that the backup lacks. `offsets`: those of all
-    groups as of the cut, in the partitions of which records are lacking. `unclaimed`: partitions in which records were
-    deleted behind the readings, and that no group was known to read by then."""
+    """The cut of a pass, and the groups that the cut sets below missing records. `offsets`: the offsets of all groups
+    as of the cut, in partitions with missing records. `unclaimed`: partitions with records deleted after the readings
+    began, without a known reading group at the time."""
 
     cut: CommitCut
     offsets: Mapping[GroupKey, int]
@@ -42,15 +42,15 @@ class PassCut:
 
     @property
     def lost(self) -> frozenset[PartitionId]:
-        """The partitions in which a group would miss records that the source gave to it, or may: one that commits for
-        the first time behind the readings is only known by later ones."""
+        """The partitions in which a group would miss, or may miss, records given to the group by the source. A group's
+        first commit after the readings is only known to later readings."""
         lost = (partition_of(deletion.partition) for deletion in self.unread if not deletion.at_source)
         return self.unclaimed | frozenset(lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCut:
-    """A pass has no consistent cut, and `why`; `error` is the id of the error that kept it from one, if one did."""
+    """The pass has no consistent cut, because of `why`. `error`: the id of the error that prevented the cut, if any."""
 
     why: str
     error: str = ""
@@ -65,10 +65,10 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     participants: tuple[CheckpointParticipant, ...] = (),
     exactly_once: frozenset[str] = frozenset(),
 ) -> PassCut | NoCut:
-    """The cut of a pass that is complete with `whole`; none where not everything of it was seen, for what was not
-    copied of one partition may be a part of what was copied of others. `groups`: the snapshot of the commit.
-    `participants`: whose positions it is held against. `exactly_once`: groups that have committed in transactions. The
-    cut is refused where the backup lacks records that a group would have read next."""
+    """Find the cut of a pass that `summary` completes. No cut where anything was not seen: missing records of a
+    partition may be a part of copied records in another. `groups`: the group snapshot of the commit. `participants`:
+    their positions must agree with the cut. `exactly_once`: groups that have committed in transactions. The cut is
+    refused where the backup lacks records that a group would have read next."""
     positions = {position.partition_id: position.end for position in whole.positions}
     if why := _why_not(plan, whole, positions):
         return NoCut(why=why, error=plan.seen.error)
@@ -96,7 +96,7 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
     cut = replace(cut, exactly_once=tuple(sorted(seen & (groups.keys() | {entry.group for entry in cut.groups}))))
     deleted = deleted_below(plan, whole.holes)
     offsets = offsets_of_cut(groups, cut.groups, deleted)
-    if doubts:  # nothing is claimed, and nobody knows who has rested
+    if doubts:  # nothing is claimed, and idle groups are unknown
         return PassCut(cut=cut, offsets=offsets)
     unread = tuple(unread_deletions(offsets, evidence, deleted, wanted=wanted))
     claimed = {partition for _, partition in offsets}
@@ -110,10 +110,11 @@ def cut_of_pass(  # noqa: PLR0913  # the pass, and by keyword what was known bef
 
 
 def deleted_below(plan: BackupPlan, holes: Iterable[RecordedHole]) -> dict[PartitionKey, DeletedBelow]:
-    """Of each partition of which the backup lacks records: below which offset. `holes`: those that the pass has found.
+    """For every partition with missing records, the offset below which records are missing. `holes`: the holes found by
+    the pass.
 
-    What is missing before the first segment counts as far as the source has no more of it either: what the retention of
-    the backup let go of is another matter.
+    Records missing before the first segment count only as far as the source lacks them too: records deleted by
+    retention of the backup do not count.
     """
     ends: dict[PartitionKey, int] = {}
     for hole in (*plan.base.holes, *holes):
@@ -146,7 +147,7 @@ def _notes_of_stamps(plan: BackupPlan, stamps: Stamps) -> Iterator[str]:
 
 
 def _stamps(plan: BackupPlan, whole: WholePass) -> Stamps:
-    """What was seen of the stamps of the checkpoint that the pass takes, if it was opened to participants."""
+    """The stamps seen of the checkpoint that the pass takes, if the checkpoint was opened to participants."""
     if plan.stamps is None:
         return Stamps()
     seen = joined_stamps(plan.copy.tasks, [each.stamps for each in whole.receipts or ()])
@@ -158,7 +159,7 @@ def _stamps(plan: BackupPlan, whole: WholePass) -> Stamps:
 
 
 def _doubts_of_stamps(windows: StampWindows, seen: Mapping[PositionKey, SeenStamps]) -> Iterator[str]:
-    """Why what was stamped does not prove that the writers have taken the checkpoint."""
+    """Why the stamps do not prove that the writers have taken the checkpoint."""
     if not windows.is_heard and any(each.has_data for each in seen.values()):
         yield "no participant was there to acknowledge the checkpoint, and yet somebody wrote: do all of them use acks?"
     ahead = max((each.number for each in seen.values()), default=0)
@@ -171,7 +172,7 @@ def _doubts_of_stamps(windows: StampWindows, seen: Mapping[PositionKey, SeenStam
 
 
 def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:
-    """The partitions where readers did not have to pass a marker before they went on."""
+    """The partitions whose readers could go on without passing a marker."""
     if plan.stamps is None or plan.stamps.form is not Form.MARKERS:
         return []
     marked = {PartitionKey(*key) for key in plan.stamps.starts}
@@ -179,7 +180,7 @@ def _lost_markers(plan: BackupPlan, stamps: Stamps) -> list[PartitionKey]:
 
 
 def _doubts(plan: BackupPlan) -> Iterator[str]:
-    """Why the groups that the commit has, from this run or an earlier one, may not belong to its ends."""
+    """Why the groups of the commit, from the run or an earlier run, may not belong to its ends."""
     yield from plan.seen.doubts
     if plan.groups is None and plan.base.groups is not None:
         yield "this run did not read the groups: their offsets are those of an earlier commit"

@@ -1,5 +1,4 @@
-"""A run as it is decided before anything is written: what the repository knows, what the source has, and what is to be
-copied from where to where."""
+"""Decides a run before anything is written: the recorded state, the state of the source, and the ranges to copy."""
 
 from __future__ import annotations
 
@@ -38,17 +37,17 @@ from offsite.services.import_origin import import_origin
 from offsite.services.records.schemas_topic import decide_schemas_topic
 
 PACKED_FROM = 64
-"""Small ranges from which on a single run puts them into packs. Fewer are objects that Kafka's own tools read at once;
-a run that follows packs from two on, because it will write such objects for ever."""
+"""From so many small ranges on, a single run writes packs. Fewer ranges become objects that Kafka's own tools read at
+once. A run that follows packs from two on, because its small objects never end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupPlan:
-    """A decided run: nothing was written yet. `base` is the state it continues from; `cuts` are of logs that no longer
-    are the ones in it; topics that are `gone` are in it, and not on the cluster; `seen`: what a cut is found from.
-    `begun_with`: the selection of its first run, None for one that is new. `checkpoint`: the one that the run is to
-    complete, taken at the ends of this plan. `stamps`: where what participants have stamped with it is looked for;
-    None: it was not opened to any. `caught`: what was read already of some tasks, by their numbers."""
+    """A decided run; nothing is written yet. `base`: the state to continue from. `cuts`: logs that differ from the logs
+    in `base`. `gone`: topics in `base` that the cluster lacks. `observed_ends`: evidence for a cut. `first_selection`:
+    the selection of the backup's first run, None for a new backup. `checkpoint`: the checkpoint to complete, taken at
+    the ends of the plan. `stamps`: where to look for stamps of participants; None: the checkpoint was not opened to
+    participants. `caught`: ranges that were already read, by task number."""
 
     backup: str
     selection: TopicSelection
@@ -74,30 +73,30 @@ class BackupPlan:
 
     @property
     def unseen(self) -> frozenset[TopicIncarnation]:
-        """The topics of the backup that this run did not see, and that are not known to be deleted."""
+        """The topics of the backup that the run did not see, without topics known to be deleted."""
         return self.base.alive() - {shape.incarnation for shape in self.source.shapes} - set(self.gone.deleted)
 
     @property
     def for_workers(self) -> tuple[CopyBundle, ...]:
-        """The bundles of which nothing was read yet. They come first."""
+        """The bundles without any caught range. They come first."""
         return tuple(bundle for bundle in self.bundles if not self.caught.keys() & set(bundle.numbers))
 
 
 Opening = Callable[[Sequence[PartitionBounds]], StampWindows | None]
-"""Opens a checkpoint to participants, given where the logs end before it. When it returns, whatever the participants
-wrote before they had the checkpoint's number can be read. None: nobody takes part."""
+"""Opens a checkpoint to participants, given the ends of the logs before the opening. On return, everything that
+participants wrote before they had the checkpoint's number is readable. None: nobody takes part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The backup that a run goes on with, None before the first one, and its newest state."""
+    """The backup that a run continues, None before the first run, and its newest state."""
 
     backup: Backup | None
     state: BackupState
 
 
 def find_known(repository: Repository, name: str) -> Known:
-    """What the repository knows of backup `name`. Raises `CommitsGone`, `DamagedCommit`, `DamagedObject`."""
+    """Open backup `name` as far as the repository holds it. Raises `CommitsGone`, `DamagedCommit`, `DamagedObject`."""
     backup = _existing(repository, name)
     state = backup.state() if backup else BackupState(backup=BackupLayout(backup=name).backup)
     seen = SeenHead(repository=repository, backup=name)
@@ -116,12 +115,12 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     opening: Opening | None = None,
     catching: Collection[PartitionId] | None = None,
 ) -> BackupPlan:
-    """The plan of a run. Changes nothing. `known`: what the repository holds, when that was found before. `opening` is
-    called when groups and ends were read for the first time, and before the readings of a cut. `catching`: partitions
-    to read while ends are read; None: those in which the newest commit has holes.
+    """Plan a run. Changes nothing. `opened`: the backup, if opened before. `open_checkpoint` is called after groups and
+    ends were read for the first time, and before the readings of a cut. `catching`: partitions to read while ends are
+    read; None: the partitions in which the newest commit has holes.
 
-    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and more from the ends. A
-    partition that cannot be copied now is listed as sick in the plan, unless all are.
+    Raises `NoSuchTopic`, `OtherCluster`, `BackupExists` (another selection), `CommitsGone`, and errors of both ends. A
+    partition that cannot be copied now is listed as sick in the plan, unless all are sick.
     """
     known = known or find_known(repository, request.backup)
     backup, base = known.backup, known.state
@@ -133,7 +132,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     settings = read_cluster_settings(admin)
     begun = begin(admin)
     groups = read_groups(admin.groups, request.groups)  # before the end offsets: no commit lies beyond the cut
-    settings = with_not_carried(settings, admin, groups)  # and not behind them: what is read late may be gone by then
+    settings = with_not_carried(settings, admin, groups)  # and not later: what is read late may be gone by that time
     source = read_source(
         admin,
         selection,
@@ -144,7 +143,7 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
     )
     gone = find_gone(admin, base, selection, source)
     if not source.shapes and set(gone.vanished) - _deleted(base, gone) - set(gone.denied):
-        raise no_topics(selection)  # none is listed, and nobody can say why
+        raise no_topics(selection)  # no topic is listed, and nobody can say why
     stamps = opening(source.bounds) if opening is not None else None
     if stamps is not None:
         source = with_new_bounds(admin, source)  # an opening takes long enough for leaders to change
@@ -187,13 +186,13 @@ def plan_backup(  # noqa: PLR0913  # all by keyword but what is done, and from w
 
 
 PlanAgain = Callable[[BackupState, Collection[PartitionId]], BackupPlan]
-"""The plan of the rest of a run: from a state that the run has left, with these partitions caught."""
+"""Plans the rest of a run: from a state that the run has left, with the given partitions caught."""
 
 
 def planning_again(
     repository: Repository, admin: ClusterAdmin, request: BackupRequest, *, slots: int, packed_from: int = PACKED_FROM
 ) -> PlanAgain:
-    """What a run that was planned so asks for more plans."""
+    """Make the function with which the same run plans again."""
 
     def plan(state: BackupState, catching: Collection[PartitionId]) -> BackupPlan:
         known = Known(backup=repository.backup(request.backup), state=state)
@@ -205,13 +204,13 @@ def planning_again(
 
 
 def _to_catch(base: BackupState, catching: Collection[PartitionId]) -> dict[PositionKey, int]:
-    """Where the backup stands in the partitions to catch."""
+    """The end offsets of the backup in the partitions to catch."""
     reached = base.reached(islice(catching, PARTITIONS_MAX))
     return {(known.topic, known.topic_id, known.partition): end for known, end in reached.items()}
 
 
 def _emptied_lately(known: Known) -> list[PartitionId]:
-    """The partitions of which the newest run has found that the source had deleted records before it copied them."""
+    """The partitions in which the newest run found records deleted at the source before the copy."""
     stored = known.backup.log.get(known.state.seq) if known.backup is not None and known.state.seq else None
     changes = stored.commit.changes if stored is not None else Changes()
     return list(dict.fromkeys(hole.partition_id for hole in (*changes.explained, *changes.holes)))
@@ -220,7 +219,7 @@ def _emptied_lately(known: Known) -> list[PartitionId]:
 def _bundles(
     tasks: Sequence[CopyTask], caught: Collection[int], *, slots: int, packed_from: int
 ) -> tuple[CopyBundle, ...]:
-    """The tasks for workers in bundles, then those that were caught, in one."""
+    """Bundle the tasks: bundles for workers, and at the end one bundle with the caught tasks."""
     numbers = [number for number in range(len(tasks)) if number not in caught]
     bundles = bundled([tasks[number] for number in numbers], slots=slots, packed_from=packed_from)
     renumbered = (replace(each, numbers=tuple(numbers[n] for n in each.numbers)) for each in bundles)
@@ -230,8 +229,8 @@ def _bundles(
 
 
 def _grown(seen: SeenEnds, selection: TopicSelection, source: Source) -> list[str]:
-    """Topics of the backup that are new, or have partitions that are in no reading: who takes part may have read from
-    there, and written what is in the cut."""
+    """New topics of the backup, and topics with partitions outside of all readings. A participant may have read from
+    them and written records inside the cut."""
     there = seen.taken.there if seen.taken else {}
     new = set(selection.select(there, hidden=drill_copies(there))) - source.ids.keys() - PROTECTED_TOPICS
     return sorted(new | (seen.taken.partial - PROTECTED_TOPICS if seen.taken else frozenset()))
@@ -242,8 +241,8 @@ def _deleted(base: BackupState, gone: GoneTopics) -> set[str]:
 
 
 def _of_sound_partitions(cuts: Sequence[CutBack], copy: CopyPlan) -> tuple[CutBack, ...]:
-    """Where the new leader does not serve its log to the cut yet, nothing is said of it: the next run finds the
-    same."""
+    """The cuts in sound partitions. Where the new leader does not yet serve its log up to the cut, nothing is recorded:
+    the next run finds the same cut."""
     sound = {bounds.partition_id for bounds in copy.bounds}
     found = tuple(cut for cut in cuts if cut.partition_id in sound)
     for cut in found:
@@ -278,7 +277,7 @@ def _selection(request: BackupRequest, known: Backup | None) -> TopicSelection:
 
 
 def _check_cluster(known: Backup, cluster_id: str) -> None:
-    """Before the topics: on another cluster they would only seem to be missing."""
+    """Check the cluster before the topics: on another cluster, all topics would only seem to be missing."""
     if origin := import_origin(known.descriptor):
         raise OtherCluster(
             f"backup {known.descriptor.name} was imported from {origin}: it goes on with that alone",

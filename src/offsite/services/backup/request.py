@@ -1,4 +1,4 @@
-"""What a run is asked to back up."""
+"""The request for a run of a backup."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from offsite.model.selections.selection import ALL_GROUPS, GroupPatterns, TopicS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupRequest:
-    """What to back up. `selection` and `schemas_topic` None: those of the backup's first run (`_schemas` in a new one);
-    an empty `schemas_topic` takes none along. `group_history`: back up what groups are known by as well.
-    `expect_deletes`: topics that applications empty by themselves; None: none. `reselects`: `selection` may be another
-    one than that of the first run; what it leaves out stays as it is, and gets nothing new. `declared_by`: the uid of
-    the declared resource that it is a backup of; empty: of none."""
+    """What to back up. `selection` and `schemas_topic` None: as in the backup's first run (`_schemas` in a new backup);
+    an empty `schemas_topic` takes none along. `group_history`: back up the log of groups as well. `expect_deletes`:
+    topics that applications empty on purpose; None: none. `reselects`: `selection` may differ from the first run;
+    topics that the new selection excludes stay as they are and get no new records. `declared_by`: the uid of the
+    declared resource of the backup; empty: none."""
 
     backup: str
     selection: TopicSelection | None

@@ -1,4 +1,4 @@
-"""What a run of a backup tells at its end."""
+"""The result of a backup run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from offsite.services.hole_report import HoleReport, expected_deletions, hole_re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
-    """Result of one run: what it added. `bytes` is the size in the log, `stored_bytes` in the repository; `holes` are
-    the new ones that are a loss, and `expected_deletions` those that are none. Partitions in `failed` stand where they
-    were (or where their first failed range begins): the next run continues. `cut_back` are logs of which this run found
-    that a new leader had cut them back: the old history is kept. `not_read` are settings of the cluster that it did not
-    let us read, `not_carried` is what it has and no backup holds, `unread_topics` topics whose settings are those of an
-    earlier run, since this one was not allowed to read them; `groups` is None when none were asked for. `head_hash` is
-    that of the commit's bytes; `no_cut` says why restores of it go to the ends as they were copied, and is empty where
-    it has a consistent cut."""
+    """Result of a run: what the run added. `bytes`: size in the log; `stored_bytes`: size in the repository. `holes`:
+    new holes that are a loss; `expected_deletions`: new holes that are no loss. Partitions in `failed` stay where they
+    were, or where their first failed range begins: the next run continues. `cut_back`: logs that a new leader cut back,
+    found by the run; the old history is kept. `not_read`: cluster settings that the cluster did not let us read.
+    `not_carried`: settings of the cluster that no backup holds. `unread_topics`: topics with the settings of an earlier
+    run, because the run was not allowed to read them. `groups`: None when no groups were requested. `head_hash`: hash
+    of the commit's bytes. `no_cut`: why restores of the commit go to the ends as copied; empty where the commit has a
+    consistent cut."""
 
     backup: str
     commit: int
@@ -60,8 +60,8 @@ class BackupResult:
 def result_of(
     plan: BackupPlan, passes: PassesSoFar, state: BackupState, made: PassCommits, *, since: int
 ) -> BackupResult:
-    """What the run added to commit `since`. `plan`: of its last pass; `made` tells of its last commit, which left
-    `state`."""
+    """Summarize what the run added since commit `since`. `plan` and `commits` belong to the last pass; its last commit
+    left `state`."""
     whole, figures = passes.whole, passes.whole.figures
     holes = [made.explained.get(hole, hole) for hole in whole.holes]
     return BackupResult(

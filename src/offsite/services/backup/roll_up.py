@@ -1,7 +1,7 @@
-"""The roll-up of a backup: small segments are replaced by large ones, in a commit that changes nothing else.
+"""Rolls up a backup: a commit replaces small segments by large segments and changes nothing else.
 
-The data of restore points stays what it was: they are served by whatever segments hold it now. The objects that were
-replaced stay for readers that have already planned to read them, and are collected later (see `services.collect`).
+The data of restore points stays the same: the present segments serve the data. Replaced objects stay for readers with
+earlier plans, and are collected later (see `services.collect`).
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from offsite.spark.job_name import job_named
 from offsite.spark.runner import Done, Runner
 
 PACKED_FOR_MS = 24 * 3_600_000
-"""How long a segment may lie in a pack, by the times of commits: then it gets an object of its own."""
+"""How long a segment may lie in a pack, by the times of commits. An older segment gets an object of its own."""
 STEP_BYTES = 256 * MIB
-"""Raw bytes of one step, about: rounds of the backup wait for it."""
+"""Approximate raw bytes of a step: rounds of the backup wait for the step."""
 IN_TURN = 100
-"""Partitions that are looked at in each round because it is their turn."""
+"""Partitions that every round examines in turn."""
 TURN_S = 6 * 3600.0
 """Seconds from one turn of all partitions to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledUp:
-    """A step of a roll-up: `segments` were replaced by `into`, of `bytes` in the log; the state with its commit."""
+    """A step of a roll-up: `into` segments, of `bytes` in the log, replaced `segments` segments; `state` contains the
+    commit."""
 
     segments: int
     into: int
@@ -49,8 +50,9 @@ class RolledUp:
 
 
 class RollUpWatch:
-    """Which partitions to look at: those with enough new segments, and in turn the others, some at a time, so that
-    what lies in packs is found within a day. Looking at all of a large backup at once would hold up its rounds."""
+    """Chooses the partitions to examine: partitions with enough new segments, and all partitions in turn, a few at a
+    time, so that old segments in packs are found within a day. Examining all partitions of a large backup at once would
+    delay its rounds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -59,16 +61,16 @@ class RollUpWatch:
         self._next_turn_s = clock.monotonic_s()
 
     def note(self, known: PartitionId) -> None:
-        """Tell of a segment that was added to a partition."""
+        """Note a segment that was added to a partition."""
         self._new[known] += 1
 
     def put_back(self, partitions: Iterable[PartitionId]) -> None:
-        """Tell of partitions to look at next: the step was full before them, or something was made in them."""
+        """Note partitions to examine next: the step had no room for them, or made segments in them."""
         for known in partitions:
             self._new[known] += FAN_IN
 
     def chosen(self, state: BackupState) -> list[PartitionId]:
-        """The partitions to look at now."""
+        """The partitions to examine now."""
         if not self._in_turn and self._clock.monotonic_s() >= self._next_turn_s:
             self._in_turn.extend(sorted(state.segments))
             self._next_turn_s = self._clock.monotonic_s() + TURN_S
@@ -88,13 +90,13 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     ends: BackupEnds,
     watch: RollUpWatch | None = None,
 ) -> RolledUp | None:
-    """Roll up what `partitions` of `state`, the newest, are due for, a step of it at most; None when nothing is due.
-    What cannot be read is left as it is, and told. `watch` is told of what the step has no room for. Raises
-    `CommitLost` when another writer was first."""
+    """Roll up the due segments in `partitions` of `state`, the newest state, but at most a step; None when nothing is
+    due. An unreadable segment stays unchanged, with a log line. `watch` notes partitions without room in the step.
+    Raises `CommitLost` when another writer was first."""
     chosen = list(_step(due_roll_ups(state, partitions)))
     if watch is not None and sum(each.raw_bytes for each in chosen) >= STEP_BYTES:
         last = segment_partition(chosen[-1].segments[0])
-        watch.put_back(known for known in partitions if known > last)  # not what may be damaged
+        watch.put_back(known for known in partitions if known > last)  # but not what may be damaged
     tasks = dealt(chosen, slots=runner.slots)
     if not tasks:
         return None
@@ -117,12 +119,12 @@ def roll_up_step(  # noqa: PLR0913  # all by keyword but what is rolled up
     with uninterrupted():
         after = backup.commit(changes, base=state, writer=random_id(16))
     if watch is not None:
-        watch.put_back(map(segment_partition, made))  # with what is made there may be enough of its class
+        watch.put_back(map(segment_partition, made))  # the new segments may complete a class
     return RolledUp(segments=len(removed), into=len(made), bytes=sum(each.raw_bytes for each in made), state=after)
 
 
 def due_roll_ups(state: BackupState, partitions: Iterable[PartitionId]) -> Iterator[RollUp]:
-    """All roll-ups that `partitions` are due for, one after the other."""
+    """All roll-ups that are due in `partitions`, in order."""
     wanted = set(partitions)
     holes: dict[PartitionId, list[Span]] = {}
     for hole in state.holes:
@@ -140,7 +142,7 @@ def due_roll_ups(state: BackupState, partitions: Iterable[PartitionId]) -> Itera
 
 
 def _newest_too_old(state: BackupState) -> int:
-    """The newest commit from before the time for which packs may be needed."""
+    """The newest commit older than the time for which packs may be needed."""
     found = state.history.latest_at(state.committed_at_ms - PACKED_FOR_MS)
     return found.seq if found else 0
 

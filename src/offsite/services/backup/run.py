@@ -1,7 +1,7 @@
-"""Back up: read the source, plan, copy, commit. A run makes one commit, and some before it when it takes long; what a
-run that dies had not committed is only garbage.
+"""Runs a backup: read the source, plan, copy, commit. A run makes a commit, and a long run makes earlier commits.
+Uncommitted work of a dead run is only garbage.
 
-The state of a backup is its repository: a run continues from the committed positions, whoever made them.
+The state of a backup is its repository: a run continues from the committed positions of any earlier run.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
     on_progress: OnProgress | None = None,
     again: PlanAgain | None = None,
 ) -> BackupResult:
-    """Copy and commit; the first run makes the backup. `again`: see `carry_out`.
+    """Copy and commit. The first run makes the backup. `replan`: see `carry_out`.
 
-    Raises `CommitLost` when another writer was first (then what is not committed of this run does not count), and the
-    first error when not a single range could be copied. Interrupted, it commits what it has and raises that.
+    Raises `CommitLost` when another writer was first (uncommitted work of the run does not count), and the first error
+    when no range could be copied. On an interrupt, commits its work and raises the interrupt.
     """
     backup = make_backup(repository, plan, runner)
     ended = carry_out(
@@ -60,8 +60,8 @@ def run_backup(  # noqa: PLR0913  # all by keyword but what is done
 
 
 def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Backup:
-    """The backup that `plan` is for, made if it is not there: then `runner` has started, if it has anything to do. A
-    backup without a commit would be all that is left of a start that failed."""
+    """Make the backup of `plan` if absent. `runner` starts first if it has anything to do: otherwise a failed start
+    would leave a backup without a commit."""
     if plan.begun_with is None and plan.for_workers:
         runner.await_start()
     return repository.create_backup(
@@ -74,13 +74,14 @@ def make_backup(repository: Repository, plan: BackupPlan, runner: Runner) -> Bac
 
 
 PASSES_MAX = 5
-"""Of one run that reads the ends again. From the second on, what would be deleted is read while ends are read."""
+"""Passes of a run that reads the ends again. From the second pass on, records about to be deleted are read while ends
+are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run that has ended: its result, and the state it leaves. Without a result it found nothing new, and made no
-    commit. `against`: what spoke against the checkpoint that it was to complete, beside its own partitions."""
+    """The result of a finished run, and the state left by the run. `result` None: nothing was new, and no commit was
+    made. `checkpoint_problem`: why the run did not complete its checkpoint, apart from its own partitions."""
 
     result: BackupResult | None
     state: BackupState
@@ -115,13 +116,13 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
     participants_complete: Callable[[], None] | None = None,
     again: PlanAgain | None = None,
 ) -> Ended:
-    """Carry out `plan` into `backup`. With `only_news`, no commit is made that would say nothing new. `former`: what
-    was read of the commit before. `on_commit` is called after each commit; `participants_complete` before the
-    one that would complete a checkpoint with participants: it raises `ParticipantFailed` where they have not completed
-    theirs, and then that one is a plain commit.
+    """Carry out `plan` into `backup`. With `only_news`, a commit without news is not made. `memory`: facts about the
+    previous commit. `on_commit` is called after every commit. `participants_complete` is called before a commit that
+    would complete a checkpoint with participants, and raises `ParticipantFailed` for an incomplete part: the commit
+    becomes a plain commit.
 
-    `again`: where the source has deleted records that a group had not read at the ends of the plan, this plans the rest
-    up to later ends, and the run goes on with it, `PASSES_MAX` passes at most. A checkpoint has the ends of its plan.
+    `replan`: plans the rest up to later ends, if the source deleted records before a group had read them at the ends of
+    the plan. The run continues with the new plan, up to `PASSES_MAX` passes. A checkpoint keeps the ends of its plan.
 
     Raises as `run_backup`.
     """
@@ -176,7 +177,7 @@ def carry_out(  # noqa: PLR0913  # all by keyword but what is done, and into wha
 
 
 def _copied(plan: BackupPlan, copying: CopyPass, *, ends: BackupEnds, runner: Runner, last: LastProgress) -> WholePass:
-    """Copy the bundles of `plan`: those that were caught here, the others by workers."""
+    """Copy the bundles of `plan`: caught bundles here, the rest by workers."""
     copy, workers = partial(copy_bundle, ends=ends, base=plan.base.seq), plan.for_workers
     try:
         for index in range(len(workers), len(plan.bundles)):
@@ -207,7 +208,7 @@ def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done
         live = reads or RangeReads(task, ends=ends, pack=pack)
 
         def read(asked: ReadTask) -> Iterator[Item]:
-            """The batch before the range is asked of the cluster, as ever."""
+            """Read a range from memory. The batch before the range is read from the cluster as usual."""
             return iter(ranges[asked.range].items) if asked.range in ranges else live(asked)
 
         return copy_read(task, read, ends=ends, pack=pack)
@@ -219,8 +220,8 @@ def _copied_here(plan: BackupPlan, bundle: CopyBundle, ends: BackupEnds) -> Done
 
 
 def _save_if_possible(copying: CopyPass) -> None:
-    """Whoever interrupts a run wants it to end, also where it cannot commit any more: a run that follows would take the
-    error for an outage, and wait."""
+    """Commit if possible. An interrupted run has to end, even if the commit fails: a following run would take the error
+    for an outage, and wait."""
     try:
         copying.save()
     except OffsiteError as error:

@@ -1,4 +1,4 @@
-"""The facts about a source cluster that a backup needs: the topics meant, their shapes, their bounds."""
+"""Reads the facts about a source cluster that a backup needs: selected topics, their shapes, their bounds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _GRANT = "grant the principal DESCRIBE_CONFIGS on it, or leave the topic out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The selected topics of a cluster at one moment, `ids` by name. `missing` were named literally and do not exist;
-    of `sick` partitions the cluster could not say where they begin and end, or what the settings of their topic are: a
-    topic that nobody knows the settings of has an id, and no shape."""
+    """The selected topics of a cluster at a moment. `ids`: topic ids by name. `missing`: topics named in full that do
+    not exist. `sick`: partitions whose ends, or whose topic's settings, the cluster could not tell. A topic with
+    unknown settings has an id but no shape."""
 
     cluster_id: str
     shapes: tuple[TopicShape, ...]
@@ -47,12 +47,12 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
     group_history: bool = False,
     known: Iterable[TopicShape] = (),
 ) -> Source:
-    """The topics of the cluster that are selected, with their bounds. Raises `NoSuchTopic` when nothing matches, and
-    for a missing topic unless that is to warn, but not when a topic meant was known earlier: that one is gone, and not
-    misspelt. Raises `KafkaTooOld`; and what the first partition suffers from when all are sick.
+    """Read the selected topics of the cluster with their bounds. Raises `NoSuchTopic` when nothing matches, and for a
+    missing topic unless missing topics only warn. A topic recorded earlier is gone, not misspelt, and does not raise.
+    Raises `KafkaTooOld`, and the first partition's error when all partitions are sick.
 
-    `schemas_topic` is taken along where it exists, with `group_history` the topic that groups live in as well. `known`:
-    shapes that topics had earlier.
+    `schemas_topic` is taken along where it exists; with `group_history`, also the topic of groups. `recorded`: earlier
+    shapes of topics.
     """
     cluster_id = admin.cluster().cluster_id
     admin.check_readable()
@@ -94,8 +94,8 @@ def read_source(  # noqa: PLR0913  # all by keyword, most with a default
 
 
 def with_new_bounds(admin: ClusterAdmin, source: Source) -> Source:
-    """`source` with the bounds of its partitions as they are now: whoever leads them may be another one, and an end is
-    worth something beside the leader epoch that it was told in only."""
+    """`source` with current bounds of its partitions. Leaders may have changed, and an end is only valid together with
+    its leader epoch."""
     found = admin.bounds(each.topic_partition for each in source.bounds)
     bounds = _bounds(admin, found, source.shapes)
     return replace(source, bounds=bounds, sick=(*source.sick, *_sick(found.failed)))
@@ -108,9 +108,8 @@ def _sick(failed: Mapping[TopicPartition, OffsiteError]) -> tuple[SickPartition,
 
 
 def _configs(admin: ClusterAdmin, names: Sequence[str]) -> TopicConfigs:
-    """The settings made on topics, without the topics that were deleted since they were listed. Raises
-    `LeaderUnavailable` while brokers do not agree whether one is there: the one asked for settings may be the one that
-    has not heard of a new topic."""
+    """Read the settings of topics, leaving out topics deleted since they were listed. Raises `LeaderUnavailable` while
+    brokers disagree whether a topic exists: the asked broker may not have heard of a new topic."""
     try:
         return admin.readable_topic_configs(names)
     except NoSuchTopic as error:
@@ -124,7 +123,8 @@ def _configs(admin: ClusterAdmin, names: Sequence[str]) -> TopicConfigs:
 def _shapes(
     topics: Iterable[TopicMetadata], configs: TopicConfigs, schemas_topic: str, known: Iterable[TopicShape]
 ) -> Iterator[TopicShape]:
-    """Compaction is remembered: what it took away before a topic's policy changed does not come back."""
+    """Make the shapes of topics. Compaction is remembered: records that compaction removed before a change of policy do
+    not come back."""
     before = {shape.incarnation: shape for shape in known}
     for topic in topics:
         last = before.get(TopicIncarnation(topic=topic.name, topic_id=_topic_id(topic)))
@@ -144,8 +144,8 @@ def _shapes(
 
 
 def _own_configs(topic: str, configs: TopicConfigs, last: TopicShape | None) -> Mapping[str, str] | None:
-    """Where we may not read the settings any more, those that the topic had when we last could: its records are worth
-    more than a setting that may have changed since. None where we never could."""
+    """The settings of a topic, or the last readable settings where reading is now denied: the records are worth more
+    than a setting that may have changed since. None where the settings were never readable."""
     if topic in configs.configs:
         return configs.configs[topic]
     warned("settings_unread", why=configs.denied[topic].message, topic=topic)
@@ -155,8 +155,8 @@ def _own_configs(topic: str, configs: TopicConfigs, last: TopicShape | None) -> 
 def _without_settings(
     topics: Iterable[TopicMetadata], configs: TopicConfigs
 ) -> Iterator[tuple[TopicPartition, OffsiteError]]:
-    """The partitions of topics whose settings nobody knows: restored by a guess, a topic might lose its records to a
-    retention that it never had. So they are left out, and named."""
+    """The partitions of topics with unknown settings, left out and named: restored with guessed settings, a topic might
+    lose records to a wrong retention."""
     for topic in topics:
         error = KafkaNotAuthorized(configs.denied[topic.name].message, hint=_GRANT)
         for each in topic.partitions:

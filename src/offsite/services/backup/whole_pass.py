@@ -1,4 +1,4 @@
-"""What a pass has brought, once it is over, and what the passes of a run have brought together. Values."""
+"""Values: the summary of a finished pass, and the totals of all passes of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from offsite.services.backup.committable import PartitionFailure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholePass:
-    """All that a pass has brought, once it is over: where its partitions stand, the new holes, and what failed.
-    `receipts`: of all tasks of the plan, in their order, where every one has ended well; else None. What earlier
-    commits have of segments, holes and gaps is no more in them. `figures`: of all `segments`, so many."""
+    """Everything that a finished pass brought: the positions of its partitions, new holes, and failures. `receipts`: of
+    all tasks in the order of the plan if every task succeeded, else None; without segments, holes and gaps of earlier
+    commits. `figures`: of all `segments` segments."""
 
     positions: tuple[Position, ...]
     holes: tuple[RecordedHole, ...]
@@ -24,7 +24,7 @@ class WholePass:
     figures: SegmentFigures
 
     def followed_by(self, later: WholePass) -> WholePass:
-        """Both passes of one run as one."""
+        """Both passes of a run as one."""
         return replace(
             later,
             holes=(*self.holes, *later.holes),
@@ -38,8 +38,8 @@ _NOTHING = WholePass(positions=(), holes=(), failed=(), receipts=(), segments=0,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassesSoFar:
-    """What `count` passes of a run have brought: as one in `whole`. `commits_s`: seconds that each of their `commits`
-    took; `throttled_s`: for which limits held their tasks back, added up."""
+    """Totals of `count` passes of a run, summed up in `summary`. `commits_s`: duration of every commit in seconds.
+    `throttled_s`: total seconds for which limits held back tasks."""
 
     whole: WholePass = _NOTHING
     count: int = 0
