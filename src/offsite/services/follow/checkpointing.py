@@ -1,7 +1,7 @@
-"""The checkpoints of a run that follows: those that are asked for, and those that are due, each by one of its rounds.
+"""Takes the checkpoints of a run that follows: requested checkpoints and scheduled checkpoints, at most one in a round.
 
-It never ends a round, and never delays one for long, unless by participants, up to their time-outs: what goes wrong is
-told, and the round is one without a checkpoint.
+Checkpoints never end a round, and delay a round only for participants, up to their time-outs. A failure is logged, and
+the round goes on without a checkpoint.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from offsite.services.checkpoint.serve import why_not
 from offsite.services.checkpoint.taker import HeldLease, Taker, hold_lease
 
 CLAIM_EVERY_S = 30.0
-"""Seconds from one attempt to get the lease, which another process has, to the next."""
+"""Seconds between attempts to get the lease from another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """The checkpoint that the round is to take. `declared`: by participants, which have saved their states for it."""
+    """The checkpoint that the round is to take. `declared`: declarations of participants that have saved their states
+    for the checkpoint."""
 
     id: int
     declared: tuple[CheckpointParticipant, ...]
 
 
 class Checkpointing:
-    """Takes checkpoints when they are asked for, and every `every_s` seconds (None: only then); not at all where it is
-    not `is_wanted`. `participants` take part in all of them. `stamping`: how those are opened that nobody asked
-    otherwise for."""
+    """Takes checkpoints on request, and every `every_s` seconds (None: on request only); none at all unless
+    `is_wanted`. `participants` take part in all of them. `stamping`: how to open checkpoints to applications unless a
+    request says otherwise."""
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,
@@ -62,8 +63,8 @@ class Checkpointing:
         self._has_caught_up = self._is_asked = False
 
     def prepare(self, backup: Backup) -> None:
-        """To be called before a round reads anything: where a checkpoint is asked for or due, the round is to take it,
-        and participants save their states for it. One that fails there fails it. Raises nothing of ours."""
+        """Prepare a checkpoint if one is requested or due: participants save their states. To be called before a round
+        reads anything. A failing participant fails the checkpoint. Raises no `OffsiteError`."""
         self._prepared, checkpoint = None, None
         try:
             taker = self._held(backup) if self._is_wanted else None
@@ -77,7 +78,8 @@ class Checkpointing:
             self._give_up(checkpoint, error)
 
     def open(self, bounds: Sequence[PartitionBounds]) -> StampWindows | None:
-        """An `Opening` of the plan of the round. Raises nothing of ours: then the round goes on without."""
+        """Serve as `OpenCheckpoint` for the plan of the round. Raises no `OffsiteError`: on failure the round goes on
+        without a checkpoint."""
         prepared = self._prepared
         if prepared is None or self._stamping is None:
             return None
@@ -97,13 +99,13 @@ class Checkpointing:
             self._taker.broke(checkpoint, error)
 
     def participants_complete(self) -> None:
-        """Return when the participants have completed what the round takes. Raises `ParticipantFailed`."""
+        """Return when the participants have completed the checkpoint of the round. Raises `ParticipantFailed`."""
         if self._taking is not None:
             self._participants.complete(self._taking)
 
     def begin(self, backup: Backup, plan: BackupPlan) -> BackupPlan:
-        """`plan`, with the checkpoint that was prepared for it: then every partition has started it. Raises nothing of
-        ours."""
+        """`plan` with the prepared checkpoint: from here on every partition has started the checkpoint. Raises no
+        `OffsiteError`."""
         prepared = self._prepared
         if prepared is None:
             return plan
@@ -120,7 +122,7 @@ class Checkpointing:
         return taken
 
     def ended(self, ended: Ended) -> None:
-        """The round that began it has ended. Raises nothing of ours."""
+        """Finish the checkpoint after its round. Raises no `OffsiteError`."""
         self._participants.release()
         if self._taker is not None and self._taking is not None:
             self._taker.ended(self._taking, ended.state, why_not(ended))
@@ -128,25 +130,25 @@ class Checkpointing:
         self._has_caught_up = True
 
     def broke(self, error: BaseException) -> None:
-        """The round that began it was ended by an error, or interrupted. Raises nothing of ours."""
+        """Abort the checkpoint after an error or interrupt ended its round. Raises no `OffsiteError`."""
         self._participants.release()
         if self._taker is not None and self._taking is not None:
             self._taker.broke(self._taking, error)
         self._taking = None
 
     def release(self) -> None:
-        """Let participants go on: the round that was to take it has not begun. Raises nothing of ours."""
+        """Let participants go on when the round of the checkpoint did not begin. Raises no `OffsiteError`."""
         self._participants.release()
 
     def close(self) -> None:
-        """Let others take checkpoints."""
+        """Let another process take checkpoints."""
         self.release()
         if self._lease is not None:
             self._lease.give_up()
         self._lease = self._taker = None
 
     def _held(self, backup: Backup) -> Taker | None:
-        """The taker, while this process has the lease."""
+        """The taker, while the process holds the lease."""
         if self._lease is not None and self._lease.is_lost:
             self.close()
         if self._lease is None and self._clock.monotonic_s() >= self._claim_s:
@@ -158,9 +160,9 @@ class Checkpointing:
         return self._taker if self._lease is not None else None
 
     def _next(self, taker: Taker) -> int | None:
-        """The id to take now. What somebody asks for comes first; it is taken for what is due, too, unless it fails
-        before it is: it may be one that a process left behind that died. What is due waits for the first round: that
-        copies what was written before it began, as long as it takes."""
+        """The id to take now. A requested id comes first, and also serves a due checkpoint unless it fails early: a
+        dead process may have left it behind. A due checkpoint waits for the first round, which copies older records and
+        takes as long as they need."""
         asked = taker.next_request()
         self._is_asked = asked is not None
         if asked is not None:
@@ -172,7 +174,7 @@ class Checkpointing:
         return taker.request_next() if has_others else taker.next_id()
 
     def _plan_next(self) -> None:
-        """The next moment of the schedule that is still to come: what a long round missed is not made up for."""
+        """Plan the next future moment of the schedule. Moments missed by a long round are not made up for."""
         if self._every_s is None:
             return
         now_s = self._clock.monotonic_s()

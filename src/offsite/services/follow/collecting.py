@@ -1,6 +1,6 @@
-"""The collection of a run that follows: one small step of it after each round, and a rest when nothing is left to do.
+"""Collects replaced objects in a run that follows: a small step after every round, and a rest when nothing is left.
 
-It never ends or delays a backup for long: what goes wrong is told, and tried again later.
+Collection never ends a backup or delays it for long. A failure is logged, and tried again later.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from offsite.services.collect.run import Collected, steps
 from offsite.spark.runner import Runner
 
 REST_S = 6 * 3600.0
-"""Seconds from the end of a pass that left nothing to the next. Each pass reads once what holds the data of all that it
-deletes, so it pays to let much come together."""
+"""Seconds between passes when a pass left nothing. A pass reads the data around everything that it deletes, so larger
+passes pay off."""
 RETRY_S = 600.0
-"""Seconds after one that failed by what may pass."""
+"""Seconds after a failure that may pass."""
 
 
 class Collecting:
-    """Collects what was replaced longer than `grace_s` seconds ago, pass after pass, and what was let go as it is
+    """Collects objects replaced more than `grace_s` seconds ago, pass after pass, and objects let go under the rules
     `in_force`."""
 
     def __init__(self, *, runner: Runner, clock: Clock, grace_s: float, in_force: InForce = NOTHING_IN_FORCE) -> None:
@@ -34,7 +34,7 @@ class Collecting:
         self._next_s = clock.monotonic_s()
 
     def step(self, backup: Backup) -> None:
-        """Do one step, if it is time for one. Raises nothing of ours."""
+        """Do a step if a step is due. Raises no `OffsiteError`."""
         if self._pass is None:
             if self._clock.monotonic_s() < self._next_s:
                 return
@@ -49,7 +49,7 @@ class Collecting:
             warned("collection_failed", error=error.id, why=error.message)
             if isinstance(error, Damaged):
                 backup.on_damage(error.message)
-            is_lasting = isinstance(error, StoreDenied | Damaged)  # neither mends itself, and each attempt reads anew
+            is_lasting = isinstance(error, StoreDenied | Damaged)  # neither mends itself, and every attempt reads anew
             self._end(REST_S if is_lasting else RETRY_S)
 
     def _end(self, rest_s: float) -> None:

@@ -1,7 +1,7 @@
-"""The compaction of a run that follows: some regions at a time between its rounds, where the backup lets go at all.
+"""Compacts in a run that follows: some regions at a time between rounds, where the backup deletes at all.
 
-It never ends a round, and holds up none for long: a region that is larger than a step is left to `offsite compact run`,
-and named. What goes wrong is told, and tried again later.
+Compaction never ends a round, and delays none for long. A region larger than a step is left to `offsite compact run`,
+and named. A failure is logged, and tried again later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from offsite.services.compaction.run import compact
 from offsite.spark.runner import Runner
 
 STEP_BYTES = 256 * MIB
-"""Raw bytes of the regions of one step: rounds of the backup wait for it."""
+"""Raw bytes of the regions of a step: rounds of the backup wait for the step."""
 RETRY_S = 600.0
-"""Seconds after one that failed."""
+"""Seconds after a failure."""
 
 
 class Compacting:
-    """Compacts what is due, every `every_s` seconds; nothing unless it `is_wanted`."""
+    """Compacts due regions every `every_s` seconds; does nothing unless `is_wanted`."""
 
     def __init__(self, *, is_wanted: bool, runner: Runner, clock: Clock, every_s: float) -> None:
         self._is_wanted, self._runner = is_wanted, runner
@@ -34,13 +34,13 @@ class Compacting:
         self._next_s = clock.monotonic_s() + every_s
 
     def step(self, backup: Backup, state: BackupState) -> BackupState | None:
-        """Compact some regions of `state`, the newest, if it is time for it; the state with the commit of this step.
-        Raises nothing of ours."""
+        """Compact some regions of `state`, the newest state, if due. Returns the state with the commit of the step.
+        Raises no `OffsiteError`."""
         if not self._is_wanted or self._clock.monotonic_s() < self._next_s:
             return None
         try:
             return self._compact(backup, state)
-        except CommitLost as error:  # others commit all the time: it is done again
+        except CommitLost as error:  # another writer committed first: repeated later
             decided("compaction_overtaken", commit=state.seq, error=error.id, why=error.message)
             self._next_s = self._clock.monotonic_s() + min(RETRY_S, self._every_s)
             return None
@@ -62,7 +62,7 @@ class Compacting:
 
 
 def _fits(region: Region) -> bool:
-    """Whether it may be of a step; who does not fit is named."""
+    """Whether a region fits into a step. A region that does not fit is logged."""
     if region.raw_bytes <= STEP_BYTES:
         return True
     noted("region_too_large", what=str(region.partition), bytes=region.raw_bytes, hint="offsite compact run")

@@ -1,9 +1,9 @@
-"""A backup that runs with its topics: round after round, each one a pass that ends in at most one commit.
+"""Follows topics with a backup: round after round, every round a pass with at most one commit unless it takes long.
 
-A round costs what is new. The state that a commit leaves is the base of the next round, and nothing is read back from
-the repository; only after an error, when nobody knows what was committed last, it is opened anew. A round without news
-makes no commit, but once in a while one says that the source was seen: else a backup of quiet topics could not be told
-from one that has died.
+A round costs only what is new. The state that a commit leaves is the base of the next round, and nothing is read back
+from the repository. Only after an error, when nobody knows the last commit, the backup is opened anew. A round without
+news makes no commit, except once in a while to record that the source was seen: otherwise a backup of quiet topics
+would look like a dead backup.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from offsite.services.retention.told_settings import read_told
 from offsite.spark.runner import OnProgress, Runner
 
 HEARTBEAT_S = 300.0
-"""Seconds after which a commit is made though nothing is new."""
+"""Seconds after which a commit is made even without news."""
 PACKED_FROM = 2
-"""Small ranges from which on a round puts them into one object: it will write such objects for ever."""
+"""From so many small ranges on, a round writes a pack: its small objects never end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A round that has ended: what it planned, the result of what it committed, None where nothing was new, and the
-    state of the backup. Times: epoch ms when it began, seconds that it took, that its commits took, and for which
-    limits held back its tasks, added up."""
+    """A finished round: its plan, the result of its commits (None where nothing was new), and the state of the backup.
+    Times: epoch ms of its beginning, seconds of the round, seconds of its commits, and total seconds for which limits
+    held back tasks."""
 
     plan: BackupPlan
     result: BackupResult | None
@@ -66,14 +66,13 @@ def _unguarded() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """What to follow, from where to where. A round begins `interval_s` seconds after the one before began, at once when
-    that took longer. What was replaced more than `collect_after_s` seconds ago is deleted. What `retain` does not keep
-    is let go every `retain_every_s` seconds, compacted topics are compacted, and once a day what runs that never ended
-    left is deleted; None keeps everything, and does none of it, unless it `tends`: then somebody else lets go, and what
-    `agrees_to` lets go as well is collected. With
-    `checkpoints`, it takes those that are asked for, and one every `checkpoint_every_s` seconds (None: no others);
-    `participants` take part in all of them, and applications as `stamping` says, unless whoever asks for one says
-    otherwise."""
+    """What to follow, from where to where. A round begins `interval_s` seconds after the beginning of the last round,
+    or at once if the last round took longer. Objects replaced more than `collect_after_s` seconds ago are deleted.
+    Every `retain_every_s` seconds, points outside of `retain` are let go and compacted topics are compacted; once a
+    day, leftovers of runs that never ended are deleted. `retain` None keeps everything and does no upkeep, unless
+    `tends`: somebody else lets go in that case, and points that `agrees_to` lets go are collected too. With
+    `checkpoints`, takes requested checkpoints, and one every `checkpoint_every_s` seconds (None: requested only);
+    `participants` take part in all of them, and applications as `stamping` says unless a request says otherwise."""
 
     repository: Repository
     cluster: Cluster
@@ -93,7 +92,7 @@ class Follow:
 
 
 class Follower:
-    """Follows until it is interrupted (`KeyboardInterrupt`) or must give up. `on_round` is told of every round."""
+    """Follows until an interrupt (`KeyboardInterrupt`) or a final error. `on_round` is called after every round."""
 
     def __init__(
         self,
@@ -139,18 +138,18 @@ class Follower:
 
     @property
     def since(self) -> int | None:
-        """The newest commit when the first round began; None: none has begun."""
+        """The newest commit when the first round began; None: no round has begun."""
         return self._since
 
     def run(self) -> None:
-        """Go round and round. Raises the error that cannot be waited out, or was for too long."""
+        """Run rounds without end. Raises an error that cannot be waited out, or lasted too long."""
         try:
             self._go_on()
         finally:
             self.close()
 
     def close(self) -> None:
-        """Let go what a run holds. Whoever calls `work` by himself calls this at the end."""
+        """Release everything that a run holds. A caller of `work` calls `close` at the end."""
         self._checkpoints.close()
 
     def _go_on(self) -> None:
@@ -168,7 +167,7 @@ class Follower:
                 self._clock.sleep(left_s)
 
     def work(self) -> Round:
-        """One round, and what follows it. Raises what a round raises, and what the store does."""
+        """Do a round and its upkeep. Raises the errors of a round and of the store."""
         ended = self.round()
         self._on_round(ended)
         self._follow.guard()  # a round may have taken hours
@@ -180,12 +179,12 @@ class Follower:
         return ended
 
     def forget(self) -> None:
-        """Open the backup anew in the next round: after an error nobody knows what was committed last."""
+        """Open the backup anew in the next round: after an error nobody knows the last commit."""
         self._checkpoints.release()
         self._known = None
 
     def round(self) -> Round:
-        """One round. Raises what planning and carrying out raise."""
+        """Do a round. Raises the errors of planning and carrying out."""
         began_ms, began_s = self._clock.now_ms(), self._clock.monotonic_s()
         follow = self._follow
         known = self._known or find_known(follow.repository, follow.request.backup)
@@ -216,7 +215,7 @@ class Follower:
                 clock=self._clock,
                 former=self._former,
                 only_news=began_s - self._committed_s < HEARTBEAT_S,
-                on_commit=self._outages.worked,  # a long round that gets on is no outage, however often it breaks
+                on_commit=self._outages.worked,  # a long round with progress is no outage, however often it breaks
                 participants_complete=self._checkpoints.participants_complete,
                 again=planning_again(
                     follow.repository,
@@ -245,7 +244,7 @@ class Follower:
         )
 
     def _roll_up(self, ended: Round) -> None:
-        """A step of the roll-up, if one is due. Raises `CommitLost`, and what the store raises."""
+        """Do a step of the roll-up, if due. Raises `CommitLost` and the errors of the store."""
         backup, follow, plan = self._made, self._follow, ended.plan
         if ended.result is None or backup is None:
             return
@@ -258,7 +257,7 @@ class Follower:
             self._known = Known(backup=backup, state=done.state)
 
     def _retain(self, backup: Backup) -> None:
-        """A moment of the retention, and of the compaction: either may end in a commit."""
+        """Do a moment of retention and of compaction: both may make a commit."""
         for each in (self._retaining, self._compacting):
             if self._known is not None and (state := each.step(backup, self._known.state)) is not None:
                 self._known = Known(backup=backup, state=state)

@@ -1,4 +1,4 @@
-"""Options of a run that follows, as a person writes them."""
+"""Options of a run that follows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from offsite.services.retention.policy import OFF, RetentionPolicy, parse_retain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowTimes:
-    """Seconds from the beginning of one round to that of the next, for which an outage is waited out, and for which
-    what was replaced is kept; where to listen for metrics, if at all; what is kept of restore points (None: all), and
-    seconds from one look at them to the next; seconds from one checkpoint to the next (None: only those that are asked
-    for)."""
+    """`interval_s`: seconds between the beginnings of rounds. `give_up_after_s`: seconds to wait out an outage.
+    `collect_after_s`: seconds to keep replaced objects. `metrics`: where to listen, if anywhere. `retain`: which
+    restore points to keep (None: all), decided every `retain_every_s` seconds. `checkpoint_every_s`: seconds between
+    checkpoints (None: requested only)."""
 
     interval_s: float
     give_up_after_s: float
@@ -35,7 +35,8 @@ def parse_follow(  # noqa: PLR0913, PLR0917  # as they are typed
     retain_every: str = "1h",
     every: str | None = None,
 ) -> FollowTimes:
-    """Raises `BadOption` for what is no duration, an interval of nothing, no port, or no rule."""
+    """Parse the options. Raises `BadOption` for an invalid duration, an empty interval, an invalid port or an invalid
+    rule."""
     times = FollowTimes(
         interval_s=parse_duration_s(interval),
         give_up_after_s=parse_duration_s(give_up_after),

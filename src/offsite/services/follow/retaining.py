@@ -1,7 +1,8 @@
-"""The retention of a run that follows: planned between its rounds, a moment at a time, and carried out in one commit.
+"""Applies retention in a run that follows: planned between rounds, a moment at a time, and carried out in a single
+commit.
 
-It never ends a round: what goes wrong is told, and tried again later. The backup goes on while a plan is made, so the
-plan is carried to the newest state at the end; what came meanwhile stays.
+Retention never ends a round. A failure is logged, and tried again later. The backup goes on during planning: the
+finished plan is carried over to the newest state, and newer points stay.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from offsite.services.retention.policy import RetentionPolicy
 from offsite.services.retention.told_settings import read_told
 
 RETAIN_EVERY_S = 3600.0
-"""Seconds from the end of one retention to the next."""
+"""Seconds from the end of a retention to the next."""
 RETRY_S = 600.0
-"""Seconds after one that failed by what may pass, or was overtaken."""
+"""Seconds after a failure that may pass, or after another writer was first."""
 STEP_S = 0.5
-"""Seconds of planning between two rounds, about."""
+"""Approximate seconds of planning between two rounds."""
 
 
 class Retaining:
-    """Lets go what `policy` does not keep, again and again; nothing where it is None."""
+    """Lets go points outside of `policy`, again and again; does nothing where `policy` is None."""
 
     def __init__(self, policy: RetentionPolicy | None, *, cluster: Cluster, clock: Clock, every_s: float) -> None:
         self._policy, self._cluster, self._clock = policy, cluster, clock
@@ -38,14 +39,14 @@ class Retaining:
         self._next_s = clock.monotonic_s()
 
     def step(self, backup: Backup, state: BackupState) -> BackupState | None:
-        """Go on for a moment, if it is time for it. `state` is the newest; that with a commit of this step is returned.
-        Raises nothing of ours."""
+        """Go on for a moment, if due. `state` is the newest state. Returns the state with a commit of the step, if any.
+        Raises no `OffsiteError`."""
         if self._policy is None or (self._plan is None and self._clock.monotonic_s() < self._next_s):
             return None
         try:
             plan = self._planned(backup, state, self._policy)
             return None if plan is None else self._carry_out(backup, plan, state)
-        except CommitLost as error:  # a pin, a compaction, a restore that began: the next plan knows of it
+        except CommitLost as error:  # a pin, a compaction, a new restore: the next plan knows them
             decided("retention_overtaken", commit=state.seq, error=error.id, why=error.message)
             self._end(min(RETRY_S, self._every_s))
             return None
@@ -58,7 +59,7 @@ class Retaining:
             return None
 
     def _planned(self, backup: Backup, state: BackupState, policy: RetentionPolicy) -> RetentionPlan | None:
-        """The plan when it is ready, else None."""
+        """The plan when ready, else None."""
         if self._plan is None:
             told = read_told(self._cluster.admin, backup, state) if policy.mirrors else {}
             self._plan = planned(backup, policy, clock=self._clock, told_settings=told)

@@ -1,5 +1,5 @@
-"""The leftovers of runs that never ended, deleted by a run that follows: once a day, a moment between its rounds, where
-the backup lets go at all. It ends no round; what goes wrong is told, and tried again the next day."""
+"""Deletes leftovers of runs that never ended, in a run that follows: once a day, a moment between rounds, where the
+backup deletes at all. Never ends a round. A failure is logged, and tried again the next day."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from offsite.repository.backup import Backup
 from offsite.services.collect.leftovers_run import LeftoversCollected, leftover_steps
 
 REST_S = 24 * 3600.0
-"""Seconds from the end of one pass to the next: each may read all commits."""
+"""Seconds from the end of a pass to the next: a pass may read all commits."""
 
 
 class Tidying:
-    """Deletes leftovers, pass after pass; nothing unless it `is_wanted`."""
+    """Deletes leftovers, pass after pass; does nothing unless `is_wanted`."""
 
     def __init__(self, *, is_wanted: bool, clock: Clock) -> None:
         self._is_wanted, self._clock = is_wanted, clock
@@ -24,7 +24,7 @@ class Tidying:
         self._next_s = clock.monotonic_s() + REST_S
 
     def step(self, backup: Backup) -> None:
-        """Do one step, if it is time for one. Raises nothing of ours."""
+        """Do a step, if due. Raises no `OffsiteError`."""
         if not self._is_wanted or (self._pass is None and self._clock.monotonic_s() < self._next_s):
             return
         self._pass = self._pass or leftover_steps(backup, clock=self._clock)

@@ -1,11 +1,12 @@
-"""The topics of a run that follows, as its rounds saw them: what is restorable, and how long what is not stays.
+"""The topics of a run that follows, as its rounds saw them: what is restorable, and how long uncopied records remain at
+the source.
 
-Evidence only: a topic counts as caught up when a round that began then found every partition's end in a commit. A round
-asks for ends before it copies, so what came meanwhile is newer than that time.
+Evidence only: a topic counts as caught up when a round found every partition's end in a commit. A round asks for ends
+before it copies, so later records are newer than its beginning.
 
-A topic that a round could not see stays in view, and ages: that it is hidden from us is the time to be told of it. Of
-its partitions the bounds that were seen last still tell what was not copied then. Topics that are known to be deleted
-at the source are not shown: nothing of them can be lost any more.
+A topic that a round could not see stays in view and ages: a hidden topic must be noticed. For its partitions the last
+seen bounds still tell the uncopied records. Topics known to be deleted at the source are not shown: nothing of them can
+be lost any more.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from offsite.services.monitor.headroom import Uncopied, retention_headroom
 from offsite.services.monitor.view import UNKNOWN_MS, TopicView
 
 LAGGING_MAX = 200
-"""Topics whose retention is asked for in a round: in a long first pass all of them are behind."""
+"""Topics whose retention a round asks for: in a long first pass all topics are behind."""
 
 
 class TopicSettings(Protocol):
-    """The settings of topics, those that are the default included if wanted."""
+    """The settings of topics, defaults included on request."""
 
     def readable_topic_configs(self, names: list[str], *, with_defaults: bool = False) -> TopicConfigs: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partition:
-    """A partition at the end of a round, by the bounds that were seen last: in this round, or in one before."""
+    """A partition at the end of a round, by its last seen bounds, from the round or an earlier round."""
 
     bounds: PartitionBounds
     end: int
@@ -51,7 +52,7 @@ class _Partition:
 
 
 class TopicViews:
-    """Makes the views of all topics, round by round, and remembers what was seen before."""
+    """Makes the views of all topics, round by round, and remembers earlier observations."""
 
     def __init__(self, settings: TopicSettings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
@@ -61,7 +62,7 @@ class TopicViews:
         self._retention: dict[str, Retention] = {}
 
     def of(self, ended: Round) -> Iterator[TopicView]:
-        """The topics after a round: those it saw, and those it did not see that are not known to be deleted."""
+        """The topics after a round: observed topics, and unobserved topics that are not known to be deleted."""
         state = ended.state
         self._note_newest(ended)
         seen = {bounds.partition_id for bounds in ended.plan.copy.bounds}
@@ -88,7 +89,7 @@ class TopicViews:
             )
 
     def _partitions(self, shape: TopicShape, state: BackupState, seen: set[PartitionId]) -> list[_Partition]:
-        """Those whose bounds were ever seen."""
+        """The partitions whose bounds were ever seen."""
         return [
             _Partition(
                 bounds=bounds,
@@ -101,7 +102,7 @@ class TopicViews:
         ]
 
     def _note_newest(self, ended: Round) -> None:
-        """The times of the newest records: of all partitions once, then of those that were copied."""
+        """Note the times of the newest records: of all partitions once, later of copied partitions."""
         copied = {task.partition_id for task in ended.plan.copy.tasks}
         moved = copied if self._newest_ms else set(ended.state.segments)
         for known in sorted(moved):
@@ -109,7 +110,7 @@ class TopicViews:
                 self._newest_ms[known] = max(newest_ms, self._newest_ms.get(known, UNKNOWN_MS))
 
     def _ask_retention(self, lagging: list[str]) -> None:
-        """What cannot be read stays as it was read last."""
+        """Read retention settings. Unreadable settings keep their last value."""
         if not lagging:
             return
         try:
@@ -120,7 +121,7 @@ class TopicViews:
         self._retention |= {topic: Retention.of(configs) for topic, configs in found.configs.items()}
 
     def _headroom(self, partitions: Iterable[_Partition], retention: Retention | None) -> float | None:
-        """The least of a topic's partitions."""
+        """The least headroom of a topic's partitions."""
         if retention is None:
             return None
         now_ms = self._clock.now_ms()
@@ -136,7 +137,7 @@ def _partition_headroom(partition: _Partition, retention: Retention, now_ms: int
 
 
 def _shown(ended: Round) -> Iterator[TopicShape]:
-    """The topics of the source, and those of the backup that it did not show, unless it is known that they are gone."""
+    """The topics of the source, and hidden topics of the backup unless known to be gone."""
     seen = {shape.topic for shape in ended.plan.source.shapes}
     yield from ended.plan.source.shapes
     for topic, shape in ended.state.latest_shapes().items():

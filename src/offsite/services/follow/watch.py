@@ -1,4 +1,4 @@
-"""What a run that follows tells of itself: the view of it, made anew after each round from what the round saw."""
+"""What a run that follows shows of itself: a view, made anew after every round from the observations of the round."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from offsite.services.overview.let_go import let_go_since
 from offsite.spark.runner import RunProgress
 
 CHECKS_EVERY_S = 600.0
-"""Seconds between two looks at what the repository remembers of verify and drills."""
+"""Seconds between two readings of the recorded verifications and drills."""
 ALIVE_EVERY_S = 5.0
 
 
 class FollowWatch:
-    """Keeps the view of one run; `show` is given each new one."""
+    """Keeps the view of a run; `show` receives every new view."""
 
     def __init__(  # noqa: PLR0913  # all by keyword but the view to begin with
         self,
@@ -48,7 +48,7 @@ class FollowWatch:
         self._checked_s = self._shown_s = clock.monotonic_s() - CHECKS_EVERY_S
 
     def round(self, ended: Round) -> None:
-        """Take a round that has ended."""
+        """Take a finished round."""
         view, state, result = self._view, ended.state, ended.result
         failed = Counter(each.error for each in state.left_behind)
         view = replace(
@@ -79,7 +79,7 @@ class FollowWatch:
         self._set(self._with_checks(replace(view, topics=tuple(self._topics.of(ended))), state))
 
     def outage(self, outage: Outage | None) -> None:
-        """Take a round that failed, or the end of an outage: it copies again, and has not all that there is yet."""
+        """Take a failed round, or the end of an outage: the run copies again, and is not up to date yet."""
         view = self._view
         if outage is None:
             if view.outage is not None:
@@ -92,7 +92,7 @@ class FollowWatch:
         self._set(replace(view, outage=outage))
 
     def progress(self, now: RunProgress) -> None:
-        """Take a sign of life of a round that is under way."""
+        """Take a sign of life of a round under way."""
         if self._clock.monotonic_s() - self._shown_s >= ALIVE_EVERY_S:
             done = now.tasks_done + now.tasks_failed
             self._set(replace(self._view, progress=done / now.tasks_total if now.tasks_total else None))
@@ -103,7 +103,7 @@ class FollowWatch:
         self._show(view)
 
     def _with_checks(self, view: FollowView, state: BackupState) -> FollowView:
-        """With what the repository remembers; what cannot be read stays as it was."""
+        """Add the recorded checks to the view. An unreadable part keeps its last value."""
         if self._clock.monotonic_s() - self._checked_s < CHECKS_EVERY_S:
             return view
         self._checked_s = self._clock.monotonic_s()
