@@ -1,5 +1,5 @@
-"""The evidence for a cut, taken from a live cluster: ends in a row, what coordinators wrote meanwhile, group commits.
+"""Takes the evidence for a cut from a live cluster: ends in a row, records of coordinators meanwhile, group commits.
 
-`begin_readings`, then whatever must lie before the ends (the snapshot of groups), then `take_readings`, then
+Call order: `begin_readings`, everything that must lie before the ends (the snapshot of groups), `take_readings`,
 `read_group_tail`.
 """

@@ -1,12 +1,12 @@
-"""Records that are read in the moment of the readings, because whoever reads them deletes them at once.
+"""Reads records at the moment of the readings, for applications with immediate deletion of their input.
 
-An application that deletes what it has committed, several times a second, is always faster than a Spark job that starts
-after the readings: what its groups had not read at the readings is gone before it is copied. So the partitions that are
-known for that are read by the driver: to the ends as they were told first, before the readings, and the rest to the
-ends of the last reading. What is read then is what the application has not committed yet, which is little.
+An application that deletes committed records several times a second is always faster than a Spark job that starts after
+the readings: unread records of its groups at the readings are gone before the copy. The driver therefore reads
+partitions known for such deletions: up to the first known ends before the readings, and the rest up to the ends of the
+last reading. The rest are the uncommitted records of the application, a small number.
 
-The records wait in memory until the pass writes them, like those of any task. Bounded in partitions and in bytes. What
-does not fit is left to the tasks.
+The records wait in memory until the pass writes them, like the records of any task. Partitions and bytes are bounded.
+Excess partitions are left to the tasks.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from offsite.model.journal import decided
 from offsite.model.size import MIB
 
 PARTITIONS_MAX = 256
-"""Each costs one or two requests, one after the other, while the application goes on."""
+"""Every partition costs one or two requests, in sequence, while the application goes on."""
 BYTES_MAX = 64 * MIB
 """Of all partitions together, in the driver's memory."""
 TIME_MAX_S = 5.0
-"""For all of it, before the readings and behind them: what takes longer comes too late anyway."""
+"""For all reading before and after the readings: anything longer comes too late anyway."""
 PATIENCE_MAX_S = 1.0
-"""For a partition that gives nothing: tasks wait for it."""
+"""For a partition without an answer: tasks wait for it."""
 
 
 @dataclass(slots=True)
 class _Caught:
-    """What was read of one partition: from offset `start` to `end`."""
+    """The records read of a partition, from offset `start` to `end`."""
 
     bounds: PartitionBounds
     start: int
@@ -50,23 +50,23 @@ class _Caught:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaughtRange:
-    """All that was read of a range, as a reader hands it out."""
+    """All items read of a range, as a reader yields them."""
 
     range: LogRange
     items: Sequence[Item]
 
 
 class CaughtRecords:
-    """The records of some partitions between where the backup stands and an end that rises."""
+    """The records of some partitions from the end of the backup to an end that rises."""
 
     def __init__(self, admin: ClusterAdmin, starts: Mapping[PositionKey, int]) -> None:
-        """`starts`: the next offset to copy of each partition that is to be caught, as far as it is known."""
+        """`starts`: the next offset to copy of every partition to catch, as far as known."""
         self._admin, self._starts, self._clock = admin, starts, SystemClock()
         self._caught: dict[PositionKey, _Caught] = {}
         self._left_bytes = BYTES_MAX
 
     def begin(self, bounds: Collection[PartitionBounds]) -> None:
-        """Read the partitions to the ends that they have told."""
+        """Read the partitions up to the ends in `bounds`."""
         began_s = self._clock.monotonic_s()
         for partition in bounds:
             start = max(self._starts.get(partition.key, 0), partition.log_start)
@@ -79,17 +79,17 @@ class CaughtRecords:
                 return
 
     def read_to(self, ends: Ends) -> None:
-        """Read the rest, to where the last reading ends."""
+        """Read the rest up to the ends of the last reading."""
         began_s = self._clock.monotonic_s()
         for key in list(self._caught):
             if self._clock.monotonic_s() - began_s > TIME_MAX_S:
-                del self._caught[key]  # what was caught of it ends before the readings
+                del self._caught[key]  # its caught records end before the readings
             else:
                 self._read(key, ends.get(PartitionKey(*key), 0))
 
     def of(self, tasks: Sequence[CopyTask]) -> dict[int, CaughtRange]:
-        """What was caught of each of `tasks`, by its number. A partition that the plan cuts into several tasks, or
-        begins elsewhere, is left to them."""
+        """The caught ranges of `tasks`, by task number. A partition that the plan cuts into several tasks, or begins
+        elsewhere, is left to the tasks."""
         found = {}
         for number, task in enumerate(tasks):
             caught = self._caught.get(task.key)
@@ -123,7 +123,7 @@ class CaughtRecords:
 
 
 def _reading(caught: _Caught, end: int) -> ReadTask:
-    """As the task of the range would read it: `copy.backup`."""
+    """Make the task as `copy.backup` would read the range."""
     bounds, is_first = caught.bounds, caught.end == caught.start
     return ReadTask(
         range=LogRange(topic=bounds.topic, partition=bounds.partition, start=caught.end, end=end),
@@ -136,7 +136,7 @@ def _reading(caught: _Caught, end: int) -> ReadTask:
 
 
 def _kept(item: Item) -> Item:
-    """The reader uses its buffer again."""
+    """Copy the item out of the reader's buffer, which the reader uses again."""
     if not isinstance(item, Chunk):
         return item
     return Chunk(data=memoryview(bytes(item.data)), batches=list(item.batches))

@@ -1,12 +1,13 @@
-"""What a source deleted of its topics, held against what the groups that read them had committed (rule C6). Pure.
+"""Compares deletions at the source with the committed offsets of groups (rule C6). Pure.
 
-Kafka Streams deletes the records of a repartition topic that it has read and committed (DeleteRecords). A backup that
-reads group offsets first and copies records later may then hold an offset whose next records are gone: a group that
-goes on there has lost them. So a cut is only usable where the backup holds everything from each group's offset on.
+Kafka Streams deletes records of a repartition topic after reading and committing them (DeleteRecords). A backup reads
+group offsets first and copies records later: the next records behind a backed-up offset may be gone, and a group
+continuing at the offset has lost them. A cut is therefore only usable where the backup holds everything from every
+group's offset on.
 
-A group may also lie below what its source deleted for good, as one that nobody has run for weeks. The backup loses
-nothing there: the source had nothing more for that group. This is known only of a group that committed nothing until
-the last reading, in a log that began behind its offset before the first one.
+A group may also lie below records deleted for good at the source, such as a group that nobody has run for weeks. The
+backup loses nothing, because the source had nothing more for the group. The case is proven only for a group without any
+commit until the last reading, in a log that began behind the group's offset before the first reading.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from offsite.services.cut.found_cut import key_of, partition_of
 
 _NAMED_MAX = 3
 BEHIND_MAX = 10_000
-"""Offsets of groups that a stored cut names as behind: a cut is small. A restore refuses the others by name."""
+"""At most so many groups are named as behind in a stored cut: a cut is small. A restore refuses the rest by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedBelow:
-    """The backup lacks records of one partition below offset `end`. `told`: where its leader said that the log begins,
+    """The backup lacks records of a partition below offset `end`. `log_start`: the start of the log, as its leader told
     before the ends were read for the first time."""
 
     end: int
@@ -42,7 +43,7 @@ class DeletedBelow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadDeletion:
-    """Group `group` has committed `offset` of `partition`, and the backup lacks records from there to `end`.
+    """Group `group` has committed `offset` of `partition`, and the backup lacks records from `offset` to `end`.
     `at_source`: the source had lost them before the group could read them."""
 
     group: str
@@ -58,8 +59,8 @@ class UnreadDeletion:
 def offsets_of_cut(
     groups: GroupTable, entries: Iterable[CutGroup], partitions: Collection[PartitionKey]
 ) -> dict[GroupKey, int]:
-    """The offset of each group in each of `partitions` as of a cut: those of `groups`, but where the cut names
-    others."""
+    """The offset of every group in `partitions` as of a cut: the offsets in `groups`, overridden by the entries of the
+    cut."""
     topics = {(partition.topic, partition.topic_id) for partition in partitions}
     offsets = {
         (group.group, PartitionKey(topic.topic, topic.topic_id, partition)): offset
@@ -79,8 +80,8 @@ def unread_deletions(
     *,
     wanted: Collection[str],
 ) -> Iterator[UnreadDeletion]:
-    """The groups that a cut with these `offsets` sets below records that the backup lacks. One of `wanted` that had
-    committed by the last reading, and has no offset as of the cut, has read nothing as of the cut."""
+    """Find the groups that a cut with these `offsets` sets below records missing in the backup. A group of `selected`
+    that had committed by the last reading but has no offset as of the cut has read nothing as of the cut."""
     newest = _newest_commits(evidence)
     begun = {key: 0 for key, offset in newest.items() if offset != REMOVED and key[0] in wanted}
     for (group, partition), offset in sorted((begun | dict(offsets)).items()):
@@ -96,7 +97,8 @@ def unread_deletions(
 
 
 def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> CommitCut:
-    """`cut` with the groups that the source itself had left behind; refused where the backup would leave one behind."""
+    """Add to `cut` the groups that the source itself had left behind. The cut is refused where the backup would leave a
+    group behind."""
     lost = [deletion for deletion in unread if not deletion.at_source]
     rested = (deletion for deletion in unread if deletion.at_source)
     behind = tuple(
@@ -108,8 +110,8 @@ def judged_by_deletions(cut: CommitCut, unread: Sequence[UnreadDeletion]) -> Com
 
 
 def deletes_on_request_alone(shape: TopicShape) -> bool:
-    """Whether nothing but a request deletes records of the topic: as Kafka Streams makes its repartition topics. What a
-    retention took of any other topic is a loss to the backup, whoever had read it."""
+    """Whether only requests delete records of the topic, as in repartition topics of Kafka Streams. In any other topic,
+    records deleted by retention are a loss to the backup, whoever had read them."""
     rules = Retention.of(dict(shape.configs))
     by_size = rules.retention_bytes in {None, UNLIMITED}
     return rules.cleanup_policy == "delete" and rules.retention_ms == UNLIMITED and by_size and not shape.was_compacted
@@ -118,8 +120,9 @@ def deletes_on_request_alone(shape: TopicShape) -> bool:
 def consumed(
     holes: Iterable[RecordedHole], offsets: Mapping[GroupKey, int], topics: Iterable[TopicShape]
 ) -> dict[RecordedHole, RecordedHole]:
-    """Of `holes` those that are no loss, and what they are recorded as: nothing but a request deletes in their topic,
-    every group that reads the partition has committed beyond them, and at least one group does."""
+    """Of `holes`, find holes that are no loss because readers had consumed the records: only requests delete in their
+    topic, every group on the partition has committed beyond the hole, and at least one group exists. Maps a hole to its
+    recorded form."""
     emptied = {shape.incarnation for shape in topics if deletes_on_request_alone(shape)}
     lowest: dict[PartitionKey, int] = {}
     for (_, partition), offset in offsets.items():
@@ -134,7 +137,7 @@ def consumed(
 
 
 def declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[RecordedHole, RecordedHole]:
-    """Of `holes` those in topics that are emptied on purpose, and what they are recorded as."""
+    """Of `holes`, find holes in topics that are emptied on purpose. Maps a hole to its recorded form."""
     chosen = set(topics.select({hole.partition_id.topic for hole in holes}))
     return {
         hole: replace(hole, reason=DECLARED) for hole in holes if hole.is_loss and hole.partition_id.topic in chosen
@@ -142,7 +145,7 @@ def declared(holes: Iterable[RecordedHole], topics: TopicSelection) -> dict[Reco
 
 
 def _newest_commits(evidence: Evidence) -> dict[GroupKey, int]:
-    """The last offset that each group committed until the last reading, whatever became of its transaction."""
+    """The last committed offset of every group until the last reading, committed or aborted."""
     newest: dict[GroupKey, int] = {}
     for logged in sorted(evidence.commits, key=lambda logged: logged.commit.position):
         newest[logged.commit.group, logged.commit.partition] = logged.commit.offset

@@ -1,10 +1,10 @@
-"""Records of a range of which none may be missing.
+"""Reads a range of which no record may be missing.
 
-`__transaction_state` and `__consumer_offsets` are compacted. A record that a later one of the same key has replaced may
-be gone, and with it the evidence that a transaction was about to end. Offsets have no holes until a cleaner takes
-records out: so a range is whole if it has as many records as offsets. A cleaner takes nothing out of the segment that
-is written to, and nothing behind the last stable offset; what was written seconds ago is gone only if a segment was
-filled and cleaned in these seconds.
+`__transaction_state` and `__consumer_offsets` are compacted. A record replaced by a later record of its key may be
+gone, and with it the evidence that a transaction was about to end. Offsets have no gaps until a cleaner removes
+records, so a range is complete if it has as many records as offsets. A cleaner removes nothing from the active segment
+and nothing behind the last stable offset: recent records are gone only if a segment was filled and cleaned within
+seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from offsite.model.errors import SourceTruncated
 
 
 def read_dense(reader: PartitionReader, log_range: LogRange) -> Iterator[tuple[Chunk, BatchHeader, list[Record]]]:
-    """Each batch with its records inside of the range; control records too. Raises `SourceTruncated` at the end where
-    there were fewer records than offsets, and what a reader raises."""
+    """Yield every batch with its records inside of the range, control records included. Raises `SourceTruncated` at the
+    end if records are missing, and the errors of the reader."""
     count = 0
     for item in reader.read_task(ReadTask(range=log_range, was_compacted=True, reach_back=True)):
         if not isinstance(item, Chunk):

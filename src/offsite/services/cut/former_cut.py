@@ -1,4 +1,4 @@
-"""The cut that the commit before has: where transactions began that are still open."""
+"""The cut of the previous commit: where transactions began that are still open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsite.repository.state import BackupState
 
 
 class FormerCut:
-    """Read once, and kept for the rounds of a run that follows."""
+    """The cut of the previous commit, read once and kept for the rounds of a run that follows."""
 
     def __init__(self) -> None:
         self._ref: SnapshotRef | None = None
@@ -22,7 +22,7 @@ class FormerCut:
         self._amid: tuple[str, CommitCut] | None = None
 
     def open_at(self, backup: Backup, base: BackupState) -> Mapping[PartitionId, Sequence[OpenTransaction]] | None:
-        """The transactions that were open where `base` ends; None: it has no cut that tells."""
+        """The transactions open at the end of `base`; None: `base` has no usable cut."""
         if (former := self._get(backup, base)) is None:
             return None
         found: defaultdict[PartitionId, list[OpenTransaction]] = defaultdict(list)
@@ -34,15 +34,15 @@ class FormerCut:
         return found
 
     def exactly_once(self, backup: Backup, base: BackupState) -> frozenset[str]:
-        """The groups that were seen to commit in transactions up to `base`."""
+        """The groups known to have committed in transactions up to `base`."""
         former = self._get(backup, base)
-        if former is None and base.cuts:  # the commit before was made amid a run, or has none
+        if former is None and base.cuts:  # the previous commit was made amid a run, or has no cut
             former = self._read(backup, base.cuts[-1].ref)
         return frozenset(former.exactly_once) if former is not None else frozenset()
 
     def is_healed_by(self, cut: CommitCut | None, backup: Backup, base: BackupState) -> bool:
-        """Whether `cut`, of the same ends, keeps what that of `base` had to leave out: a producer that has ended since
-        may never write again, and no later commit would bring its last transaction back."""
+        """Whether `cut`, of the same ends, keeps transactions that the cut of `base` had to leave out. A producer that
+        ended meanwhile may never write again, and no later commit would bring its last transaction back."""
         if cut is None or cut.refused:
             return False
         former = self._get(backup, base)
@@ -53,7 +53,7 @@ class FormerCut:
         self._ref, self._cut = ref, cut
 
     def keep_amid(self, base: BackupState, cut: CommitCut) -> None:
-        """`base` is amid a run and has no cut; `cut` is what was found for its ends."""
+        """Keep `cut`, found for the ends of `base`; `base` is amid a run and has no cut."""
         self._amid = base.head_hash, cut
 
     def _get(self, backup: Backup, base: BackupState) -> CommitCut | None:

@@ -1,4 +1,4 @@
-"""The consistent cut of a commit: found when its pass is complete, in the form in which it is stored. Pure."""
+"""Finds the consistent cut of a commit when its pass is complete, in stored form. Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from offsite.repository.snapshots.commit_cut import CommitCut, CutGroup, CutPart
 from offsite.repository.snapshots.participant import CheckpointParticipant
 
 NAMED_MAX = 100
-"""Of the transactions that are left out, so many are named in a stored cut."""
+"""A stored cut names so many of the transactions that it leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotGroups:
-    """The groups that a commit has: the `offsets` of its snapshot, and the groups that are `wanted` in the backup.
-    `doubts`: why the offsets may be older than the ends; then no topic is claimed to be exact."""
+    """The groups of a commit: the `offsets` of its snapshot, and the groups `selected` for the backup. `doubts`: why
+    the offsets may be older than the ends; no topic is claimed as exact with any doubt."""
 
     offsets: GroupTable
     wanted: frozenset[str]
@@ -48,9 +48,9 @@ class SnapshotGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamps:
-    """What was seen of the stamps of a checkpoint that was opened to the writers of `topics`: of each partition with
-    news since before it was opened. `doubts`: why they do not prove that the writers have taken it; then it is not
-    claimed."""
+    """The stamps observed of a checkpoint that was opened to the writers of `topics`, by partition with new records
+    since before the opening. `doubts`: why the stamps do not prove that the writers have taken the checkpoint; nothing
+    is claimed with any doubt."""
 
     topics: frozenset[str] = frozenset()
     seen: Mapping[PartitionKey, SeenStamps] = field(default_factory=dict)
@@ -67,9 +67,9 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
     stamps: Stamps = Stamps(),
     partial: frozenset[str] = frozenset(),
 ) -> CommitCut:
-    """The cut of a commit whose partitions end at `positions`. Group offsets that belong to it are named where `groups`
-    has others. Every partition is in the readings; of `partial` topics there are more, and nothing is claimed for them.
-    A cut that contradicts what `participants` declared is refused (rule C5)."""
+    """Find the cut of a commit whose partitions end at `positions`. The cut lists group offsets that differ from
+    `groups`. Every partition is in the readings; `partial` topics have more partitions, and nothing is claimed for
+    them. A cut in contradiction to the declarations of `participants` is refused (rule C5)."""
     ends = evidence.readings[-1].ends
     moved = frozenset(_moved(evidence, stamps))
     window = window_of(evidence)
@@ -81,7 +81,7 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
         externals=tuple(_externals(participants, positions)),
     )
     cut, window = _without_strangers(greatest_cut(ends, window), window)
-    # Halves of what nobody could pair may lie anywhere: in a topic of which nothing else is known, too.
+    # Halves of unpaired transactions may lie anywhere, also in a topic without other evidence.
     is_doubted = bool(groups.doubts or evidence.changes is None or window.unpaired & PROTECTED_TOPICS)
     return CommitCut(
         partitions=tuple(_partitions(cut, positions)),
@@ -97,9 +97,10 @@ def found_cut(  # noqa: PLR0913  # the facts, and what they are held against
 
 
 def _without_strangers(cut: Cut, window: Window) -> tuple[Cut, Window]:
-    """A transaction that may have begun before the window cannot be left out. Where one has to be, because it says that
-    it read what nobody wrote, or read what is left out, it is kept, and nothing is claimed for the topics that it wrote
-    to and read: else one strange client would take the cut from all."""
+    """Keep transactions that may have begun before the window, because leaving them out is impossible. Such a
+    transaction would have to be left out if it claims reads of unwritten records, or read a left-out transaction: the
+    transaction is kept instead, and nothing is claimed for the topics of its reads and writes. Otherwise a single
+    strange client would deny everybody the cut."""
     while strange := {id(each.span) for each in cut.left_out if not each.span.is_whole}:
         spans = [each for each in window.transactions if id(each) in strange]
         reads = [replace(read, exactly_once=False) for each in spans for read in each.reads]
@@ -117,7 +118,8 @@ def _without_strangers(cut: Cut, window: Window) -> tuple[Cut, Window]:
 def _externals(
     participants: tuple[CheckpointParticipant, ...], positions: Mapping[PartitionId, int]
 ) -> Iterator[ExternalParticipant]:
-    """A participant knows topics by name. One that is not backed up is in no cut, and so contradicts."""
+    """Translate participants, which know topics by name. A topic outside of the backup is in no cut, and
+    contradicts."""
     by_name = {(each.topic, each.partition): key_of(each) for each in positions}
     for each in participants:
         declared = {
@@ -130,8 +132,8 @@ def _externals(
 def _writers(
     moved: AbstractSet[PartitionKey], tails: Mapping[PartitionKey, PartitionTail], stamps: Stamps
 ) -> dict[str, frozenset[WriterKind]]:
-    """How each topic was written to: between the first reading and the last, and where it was looked for stamps since
-    before the checkpoint was opened."""
+    """How every topic was written to: between the first and the last reading, and for stamped topics since before the
+    opening of the checkpoint."""
     found: defaultdict[str, set[WriterKind]] = defaultdict(set)
     for partition in moved:
         tail = tails.get(partition)
@@ -158,13 +160,13 @@ def _stamped(stamps: Stamps) -> Iterator[StampedRecord]:
 
 
 def _moved(evidence: Evidence, stamps: Stamps) -> Iterator[PartitionKey]:
-    """The partitions that were written to, or may have been. Where a checkpoint was opened, ends lie before the first
-    reading: what no stamp tells of may have been made from what is behind them, and is not unchanged."""
+    """The partitions that were written to, or may have been. Where a checkpoint was opened, its ends lie before the
+    first reading: an unstamped partition may depend on later records, and does not count as unchanged."""
     first, last = evidence.readings[0].ends, evidence.readings[-1].ends
     for partition, end in last.items():
         if partition.topic in stamps.topics:
             seen, tail = stamps.seen.get(partition), evidence.tails.get(partition)
-            has_data = seen is not None and seen.has_data  # markers of checkpoints are none
+            has_data = seen is not None and seen.has_data  # markers of checkpoints are no data
             if has_data or (tail is not None and (tail.markers or tail.open)):
                 yield partition
         elif stamps.topics or first.get(partition) != end:
@@ -174,8 +176,8 @@ def _moved(evidence: Evidence, stamps: Stamps) -> Iterator[PartitionKey]:
 def _classes(
     cut: Cut, window: Window, moved: AbstractSet[PartitionKey], *, is_doubted: bool
 ) -> Iterator[tuple[str, str]]:
-    """A topic that nobody wrote to while the ends were read is whole whoever wrote it: all that it holds was there
-    before the first end was read, and so was what it was made from."""
+    """The class of every topic. A topic without writes during the readings is complete with any writers: its records,
+    and their sources, existed before the first end was read."""
     moved_topics = {partition.topic for partition in moved}
     for topic, found in sorted(cut.classes.items()):
         if topic not in PROTECTED_TOPICS:
@@ -208,7 +210,7 @@ _NO_COMMIT = (REMOVED, "")
 
 
 def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple[int, str]]:
-    """Offset and metadata of the groups of these names in a snapshot, by partition."""
+    """Offset and metadata of the groups `names` in a snapshot, by partition."""
     return {
         (name, PartitionKey(topic.topic, topic.topic_id, row.partition)): (row.offset, row.metadata)
         for name in names & groups.keys()
@@ -218,8 +220,8 @@ def _stored(groups: GroupTable, names: AbstractSet[str]) -> dict[GroupKey, tuple
 
 
 def _removed(cut: Cut, window: Window, evidence: Evidence) -> AbstractSet[GroupKey]:
-    """Offsets that were deleted while the ends were read, of groups and partitions without a part in what is left
-    out. Behind a commit that does not count, nothing of its group and partition does."""
+    """Offsets deleted while the ends were read, of groups and partitions without a part in the left-out transactions.
+    Behind a commit that does not count, no commit of its group and partition counts."""
     deleted = {(each.commit.group, each.commit.partition) for each in evidence.commits if each.commit.offset == REMOVED}
     kept = {(each.group, each.partition) for each in cut.groups}
     left_out = {(read.group, read.partition) for each in cut.left_out for read in each.span.reads}
@@ -266,21 +268,21 @@ def _group_line(of: object) -> str:
 
 
 def _refused(refusals: tuple[Refusal, ...]) -> str:
-    """In words, for the first few."""
+    """The refusals in words, limited to a few."""
     told = [f"{each.rule}: {each.partition} at {each.offset} {each.participant}".strip() for each in refusals]
     return named(told, most=3) if told else ""
 
 
 def key_of(partition_id: PartitionId) -> PartitionKey:
-    """A partition of the backup as the cut names it."""
+    """The partition of the backup as a `PartitionKey` of the cut."""
     return PartitionKey(partition_id.topic, partition_id.topic_id, partition_id.partition)
 
 
 def partition_of(key: PartitionKey) -> PartitionId:
-    """The same the other way round."""
+    """The inverse of `key_of`."""
     return PartitionId(topic=key.topic, topic_id=key.topic_id, partition=key.partition)
 
 
 def ends_match(ends: Ends, positions: Mapping[PartitionId, int]) -> bool:
-    """Whether everything up to the ends that were read is backed up."""
+    """Whether everything up to the ends of the readings is backed up."""
     return all(position >= ends.get(key_of(known), position + 1) for known, position in positions.items())

@@ -1,8 +1,8 @@
-"""The newest group commits as they stand in `__consumer_offsets`, with the transactions that they are part of.
+"""Reads the newest group commits in `__consumer_offsets`, with the surrounding transactions.
 
-Each partition is read from its last stable offset on, as it was before the groups were read: so every transaction that
-was open then is seen from its beginning, and every commit that the groups' coordinators did not count yet is there.
-Where a transaction hangs that may be a long way; beyond `TAIL_MAX` it is not gone.
+A partition is read from its last stable offset before the groups were read. Every transaction open at the time is seen
+from the beginning, and every commit not yet counted by coordinators is included. A hanging transaction may make the
+range long; beyond `TAIL_MAX` the reading starts later.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from offsite.services.cut.readings import Begun, TakenReadings
 
 _UNREAD = LeaderUnavailable("its end could not be read again")
 TAIL_MAX = 500_000
-"""Offsets of one partition read from before the groups were: some seconds of reading."""
+"""Offsets of a partition read from before the groups were read: some seconds of reading."""
 _PLAIN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTail:
-    """Fields as of `Evidence`. `failed`: partitions that could not be read, or not whole: nothing of them is in the
-    others."""
+    """Fields as in `CutEvidence`. `failed`: partitions that could not be read completely; the fields contain nothing of
+    them."""
 
     commits: tuple[LoggedCommit, ...] = ()
     tails: Mapping[PartitionKey, PartitionTail] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class GroupTail:
 
 
 def read_group_tail(admin: ClusterAdmin, begun: Begun, taken: TakenReadings, topic_ids: Mapping[str, str]) -> GroupTail:
-    """All partitions of `__consumer_offsets` from before `begun` to the last of the readings. `topic_ids`: name → id of
-    the topics that groups commit on; a commit on any other has no id."""
+    """Read all partitions of `__consumer_offsets` from before `baseline` to the last of the readings. `topic_ids`: name
+    → id of the topics that groups commit on; a commit on an unlisted topic has no id."""
     commits: list[LoggedCommit] = []
     tails: dict[PartitionKey, PartitionTail] = {}
     failed: dict[PartitionKey, OffsiteError] = {}
@@ -79,8 +79,8 @@ def _read(
 
 
 def _of_base(logged: LoggedCommit) -> LoggedCommit:
-    """A commit from before the ends were first read: all that its participant had written was acknowledged before it,
-    and is below every cut. So it holds back nothing, and there is one to fall back to."""
+    """A commit from before the ends were first read, without its outputs: all earlier records of the participant were
+    acknowledged before, and are below every cut. The commit holds nothing back, and exists as a fallback."""
     return logged._replace(commit=replace(logged.commit, outputs=()))
 
 
@@ -100,7 +100,7 @@ def _commit(log: PartitionKey, header: BatchHeader, record: OffsetRecord, topic_
 
 
 def _outputs(metadata: str, topic_ids: Mapping[str, str]) -> tuple[tuple[PartitionKey, int], ...] | None:
-    """What a participant says that it wrote. What cannot be read is taken as if it could not say."""
+    """The outputs that a participant claims. An unreadable claim counts as unknown outputs."""
     try:
         note = parse_note(metadata)
     except ParticipantError:

@@ -1,9 +1,9 @@
-"""Readings: all ends, again and again, each time between two looks at the ends of `__transaction_state`.
+"""Takes readings: all ends, again and again, always between two looks at the ends of `__transaction_state`.
 
-A producer is clean in a reading if none of its transactions was ending then (`offsite.cut.clean`). So a reading must be
-short, and there must be several: producers that end a transaction in one have none that ends in another. Three are made
-in a row, each look at the coordinators the end of one and the beginning of the next, and nothing is decoded in between;
-then it is found out who was not clean in any, and there are three more.
+A producer is clean in a reading if none of its transactions was ending at the time (`offsite.cut.clean`). A reading
+must therefore be short, and several are needed: a producer with a transaction ending in a reading has none in another.
+Three readings are made in a row, where every look at the coordinators ends a reading and begins the next, and nothing
+is decoded meanwhile. After a row the unclean producers are determined, and three more readings follow if needed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from offsite.model.named import named
 from offsite.services.cut.state_log import STATE_TOPIC, StateLog, by_number, open_state_log, read_changes, trouble_of
 
 ROW = 3
-"""Readings in a row before anybody looks at what they say."""
+"""Readings in a row before they are decoded."""
 READINGS_MAX = 30
 READINGS_MAX_S = 2.0
-"""Whoever is not clean by then ends transactions all the time, and its topics are classed lower."""
+"""A producer that is not clean by that time ends transactions all the time, and its topics get a lower class."""
 PAUSE_S, PAUSE_MAX_S = 0.005, 0.25
-"""Before the second row; twice as long before each further one: a marker may be late by a whole request."""
+"""Before the second row; doubled before every further row: a marker may be late by a whole request."""
 DISTURBED_MAX = 10
-"""Rows without a single whole reading: leaders go on moving."""
+"""Rows without a complete reading: leaders go on moving."""
 GROUPS_TOPIC = "__consumer_offsets"
 _NAMED_MAX = 3
 _GROUPS_UNSEEN = f"not all of {GROUPS_TOPIC} may be seen: grant DESCRIBE and READ on it"
@@ -42,14 +42,14 @@ _GROUPS_UNSEEN = f"not all of {GROUPS_TOPIC} may be seen: grant DESCRIBE and REA
 Unclean = Callable[
     [Sequence[Reading], Sequence[TransactionChange], Mapping[int, ListedTransaction]], Collection[object]
 ]
-"""The producers that are clean in none of these readings."""
+"""Finds the producers that are clean in none of the readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What has to be known before anything else is read: the ends of `__transaction_state`, the transactional ids that
-    coordinators listed after that, and of each partition of `__consumer_offsets` its last stable offset, before which
-    no transaction was open, and after that its end. `groups_trouble`: why not all of these are there, if so."""
+    """Facts to know before anything else is read: the ends of `__transaction_state`; the transactional ids listed by
+    coordinators afterwards; and for every partition of `__consumer_offsets` the last stable offset, before which no
+    transaction was open, and afterwards the end. `groups_trouble`: why some facts are missing, if any."""
 
     state: StateLog
     starts: Mapping[int, int]
@@ -61,9 +61,9 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenReadings:
-    """Fields as of `Evidence`. `failed`: partitions that are in none of the readings, since the end of at least one
-    could not be told, or since it is another topic's by now. `there`: how many partitions each topic of the cluster had
-    after the last reading. `notes`: what a person should know."""
+    """Fields as in `CutEvidence`. `failed`: partitions outside of all readings, because an end could not be read or the
+    topic was replaced. `partition_counts`: partitions of every topic of the cluster after the last reading. `notes`:
+    remarks for a person."""
 
     readings: tuple[Reading, ...]
     changes: tuple[TransactionChange, ...] | None
@@ -74,15 +74,15 @@ class TakenReadings:
 
     @property
     def partial(self) -> frozenset[str]:
-        """The topics of which partitions are in the readings, and others are not: they were added meanwhile, or could
-        not be read. What lies in those is in no cut."""
+        """The topics with partitions inside and outside of the readings: partitions were added meanwhile, or could not
+        be read. Records in missing partitions are in no cut."""
         read = Counter(key.topic for key in self.readings[-1].ends)
         return frozenset(topic for topic, count in read.items() if count < self.there.get(topic, 0))
 
 
 def begin_readings(admin: ClusterAdmin) -> Begun:
-    """To be called before the groups are read. Raises `KafkaUnavailable`, `Denied` where the cluster as a whole does
-    not answer."""
+    """Read the baseline. To be called before the groups are read. Raises `KafkaUnavailable` and `Denied` where the
+    whole cluster does not answer."""
     state = open_state_log(admin)
     starts = by_number(state.ends.read())
     keys = _group_keys(admin)
@@ -90,7 +90,7 @@ def begin_readings(admin: ClusterAdmin) -> Begun:
     ends = admin.log_ends(keys).read()
     both = [key for key in keys if key in stable and key in ends]
     is_absent = not keys and admin.presence_now(GROUPS_TOPIC) is Presence.DELETED
-    # Last: a listing shows what a coordinator has in memory, which it changes a moment after the record is durable.
+    # Last: a listing shows a coordinator's memory, which changes a moment after the record is durable.
     listed = {} if state.is_absent else admin.transactions()
     return Begun(
         state=state,
@@ -110,10 +110,11 @@ def take_readings(
     unclean: Unclean,
     clock: Clock | None = None,
 ) -> TakenReadings:
-    """Readings of `partitions`, and of those of `__consumer_offsets`, until everybody that changes was clean in one.
+    """Take readings of `partitions` and of `__consumer_offsets` until every changing producer was clean in a reading.
 
-    Where `__transaction_state` was not there to begin with, every broker is asked again behind the last reading: is it
-    there now, all is read anew, and from its beginning. Raises `LeaderUnavailable` where leaders go on moving.
+    If `__transaction_state` did not exist at the baseline, every broker is asked again after the last reading: if the
+    topic exists now, everything is read anew, the topic from its beginning. Raises `LeaderUnavailable` where leaders go
+    on moving.
     """
     keys = {TopicPartition(topic=key.topic, partition=key.partition): key for key in (*partitions, *begun.group_ends)}
     clock = clock or SystemClock()
@@ -160,12 +161,13 @@ class _Taking:
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _warm_up(self) -> None:
-        """Find leaders, and give up what has none."""
+        """Find leaders, and give up partitions without a leader."""
         self._ends.read()
         self._state.read()
 
     def _row(self) -> list[Reading]:
-        """Readings in a row, those where every partition has told its end. Decoded when all are made."""
+        """Make readings in a row, and return the readings with the ends of all partitions. Decoding comes after all
+        requests."""
         looks, asked = [self._state.ask()], []
         for _ in range(ROW):
             asked.append(self._ends.ask())
@@ -180,7 +182,8 @@ class _Taking:
         return found
 
     def _all_clean(self) -> bool:
-        """Nothing more can be learned where nobody can tell who is clean."""
+        """Whether every producer is clean. True also where nobody can tell, because more readings would teach
+        nothing."""
         if self._trouble:
             return True
         after = self._readings[-1].after
@@ -197,10 +200,10 @@ class _Taking:
         return len(self._readings) >= READINGS_MAX or self._clock.monotonic_s() >= deadline_s
 
     def _taken(self) -> TakenReadings:
-        """What was read so far, of the partitions that were not given up meanwhile.
+        """The readings up to now, of the partitions still in use.
 
-        A log of `__transaction_state` that was given up is in nothing, and then neither is what was listed: an id
-        without changes could be one of that log, which has changed since.
+        A given-up partition of `__transaction_state` is in no result, and the listing is dropped as well: a listed id
+        without changes could belong to the given-up partition, and have changed since.
         """
         lost = {key.partition for key in self._state.failed}
         logs = {log for log in self._readings[-1].after if log not in lost}
@@ -231,7 +234,8 @@ def _only(reading: Reading, logs: Collection[int], failed: Collection[PartitionK
 
 
 def _without_strangers(admin: ClusterAdmin, taken: TakenReadings) -> TakenReadings:
-    """Ends are asked for by name. A topic that has its id after the last reading had it in all of them."""
+    """Drop partitions of replaced topics. Ends are read by name: a topic with the expected id after the last reading
+    had the id in all readings."""
     there = admin.topics()
     failed: dict[PartitionKey, OffsiteError] = dict(taken.failed)
     for key in taken.readings[-1].ends:
@@ -248,7 +252,8 @@ def _without_strangers(admin: ClusterAdmin, taken: TakenReadings) -> TakenReadin
 
 
 def _group_keys(admin: ClusterAdmin) -> dict[TopicPartition, PartitionKey]:
-    """None where nobody has committed yet, or where we may not see the topic."""
+    """The partitions of `__consumer_offsets`; empty where nobody has committed yet, or where the topic is hidden from
+    us."""
     topic = admin.topics().get(GROUPS_TOPIC)
     topic_id = str(topic.topic_id) if topic and topic.topic_id else ""
     return {

@@ -1,4 +1,4 @@
-"""The ends of a run as a cut needs them: read between looks at coordinators, with what groups committed meanwhile."""
+"""Observes the ends of a run for a cut: read between looks at coordinators, with the group commits made meanwhile."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from offsite.services.cut.readings import Begun, TakenReadings, begin_readings, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEnds:
-    """The readings of a run, and what groups committed meanwhile. `trouble` says why a run can have no cut, and `error`
-    is the id of the error that it comes from, if any; then the rest is None. `groups_trouble`: see `Begun`."""
+    """The readings of a run, and the group commits made meanwhile. `trouble`: why the run can have no cut, and `error`
+    the id of the underlying error, if any; the rest is None in that case. `groups_trouble`: see `ReadingsBaseline`."""
 
     taken: TakenReadings | None = None
     groups: GroupTail | None = None
@@ -30,25 +30,25 @@ class SeenEnds:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why group offsets of a cut may not be all that belong to it."""
+        """Why some group offsets of a cut may be missing."""
         failed = self.groups.failed if self.groups else {}
         told = [f"{key} could not be read: {failed[key].message}" for key in sorted(failed)[:1]]
         return (*([self.groups_trouble] if self.groups_trouble else []), *told)
 
     @property
     def window_starts(self) -> dict[PositionKey, int]:
-        """From where on each partition's markers are wanted."""
+        """The offset in every partition from which markers are needed."""
         first = self.taken.readings[0].ends if self.taken else {}
         return {(key.topic, key.topic_id, key.partition): end for key, end in first.items()}
 
     @property
     def ends(self) -> Ends:
-        """Where the last reading ends."""
+        """The ends of the last reading."""
         return self.taken.readings[-1].ends if self.taken else {}
 
     def evidence(self, tails: Mapping[PartitionKey, PartitionTail]) -> Evidence:
-        """All of it, with the tails of what was copied; of `__consumer_offsets`, where that is copied as well, those
-        that were read with the commits: they begin before the first of these."""
+        """The evidence, with the tails of the copied partitions. For `__consumer_offsets`, if copied as well, the tails
+        read with the commits: they begin before the first commit."""
         taken, groups = self.taken, self.groups
         if taken is None or groups is None:
             raise ValueError(self.trouble)
@@ -62,7 +62,8 @@ class SeenEnds:
 
 
 def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
-    """To be called before the groups are read. A cluster that does not tell enough for a cut is backed up without."""
+    """Begin readings before the groups are read. Returns the error of a cluster that does not tell enough for a cut:
+    the backup goes on without a cut."""
     try:
         return begin_readings(admin)
     except OffsiteError as error:
@@ -72,8 +73,8 @@ def begin(admin: ClusterAdmin) -> Begun | OffsiteError:
 def see_ends(
     admin: ClusterAdmin, begun: Begun | OffsiteError, bounds: Sequence[PartitionBounds], caught: CaughtRecords
 ) -> tuple[SeenEnds, tuple[PartitionBounds, ...]]:
-    """The readings of all partitions, and `bounds` with the ends of the last one; as they are if there is no cut.
-    `caught` has then what it is to catch, up to these ends."""
+    """Take the readings of all partitions. Returns them with `bounds` at the ends of the last reading; `bounds` stay
+    unchanged without a cut. `caught` holds its records up to these ends afterwards."""
     as_told = tuple(bounds)
     if isinstance(begun, OffsiteError):
         return SeenEnds(trouble=begun.message, error=begun.id), as_told
@@ -86,7 +87,7 @@ def see_ends(
     except OffsiteError as error:
         return SeenEnds(trouble=error.message, error=error.id), as_told
     ends = taken.readings[-1].ends
-    # An end before the one that was told with its leader epoch is of a leader that has changed since.
+    # An end before the end that came with its leader epoch is of a leader that has changed since.
     late = [each for each in bounds if ends.get(PartitionKey(*each.key), -1) < each.end]
     if late:
         return SeenEnds(trouble=f"the end of {late[0].topic}/{late[0].partition} could not be read again"), as_told

@@ -1,4 +1,4 @@
-"""`__transaction_state` read as a log: which partitions it has, and what was written between two ends of them."""
+"""Reads `__transaction_state` as a log: its partitions, and the records between two vectors of ends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ RIGHT = f"grant the principal DESCRIBE and READ on topic {STATE_TOPIC}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLog:
-    """The topic's partitions. `is_absent`: it does not exist, so no transaction has ever begun on this cluster: a
-    coordinator leads a partition of it. `trouble`: why its ends or its records cannot be read; empty if they can."""
+    """The topic's partitions. `is_absent`: the topic does not exist, so no transaction ever began on the cluster, since
+    a coordinator leads a partition of the topic. `trouble`: why its ends or records cannot be read; empty if they
+    can."""
 
     ends: LogEnds
     is_absent: bool = False
@@ -29,7 +30,7 @@ class StateLog:
 
 
 def open_state_log(admin: ClusterAdmin) -> StateLog:
-    """Find the topic; every broker is asked where one does not know it. Raises `KafkaUnavailable`."""
+    """Find the topic. Every broker is asked if a broker does not know the topic. Raises `KafkaUnavailable`."""
     there = admin.presence_now(STATE_TOPIC)
     if there is Presence.THERE:
         topic = admin.topics([STATE_TOPIC])[STATE_TOPIC]
@@ -48,10 +49,10 @@ def by_number(ends: Mapping[TopicPartition, int]) -> dict[int, int]:
 
 
 def read_changes(reader: PartitionReader, start: Mapping[int, int], end: Mapping[int, int]) -> list[TransactionChange]:
-    """All records between two vectors of ends, by log and position; a partition that is not in `start` starts at 0.
+    """Read all records between two vectors of ends, by log and position. A partition outside of `start` starts at 0.
 
-    Raises `SourceTruncated` where one of them is gone, `DamagedBatch` for one of an unknown version, and what a reader
-    raises.
+    Raises `SourceTruncated` where a record is gone, `DamagedBatch` for a record of an unknown version, and the errors
+    of the reader.
     """
     found: list[TransactionChange] = []
     for log in sorted(end):
@@ -65,6 +66,6 @@ def read_changes(reader: PartitionReader, start: Mapping[int, int], end: Mapping
 
 
 def trouble_of(error: OffsiteError) -> str:
-    """What a person is told of changes that could not be read."""
+    """The message for a person when changes could not be read."""
     todo = RIGHT if isinstance(error, KafkaNotAuthorized) else error.hint
     return f"the states of transactions cannot be read: {error.message}" + (f": {todo}" if todo else "")
