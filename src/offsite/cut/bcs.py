@@ -1,24 +1,24 @@
 """Communication-induced checkpoints (BCS) for one partition of a log processor, to be embedded in its engine.
 
-Briatico, Ciuffoletti and Simoncini (1984), as Zeebe's ZEP008 uses it: every message between partitions carries the
-number of its sender's newest checkpoint; a receiver that has a lower one takes that checkpoint first. Then all local
-checkpoints with the same number are a consistent cut. It needs no order, and bears loss, delay and repetition, because
-of one invariant: **what a partition handles before its `Create(n)` was sent by a partition before its own
-`Create(n)`.**
+Briatico, Ciuffoletti and Simoncini (1984), as used by Zeebe's ZEP008: every message between partitions carries the
+number of its sender's newest checkpoint. A receiver with a lower number takes that checkpoint first. All local
+checkpoints with the same number are a consistent cut. The protocol needs no order, and bears loss, delay and
+repetition, because of a single invariant: **every message that a partition handles before its `Create(n)` was sent by a
+partition before its own `Create(n)`.**
 
-The engine has a log of committed records and a state that follows from it. Its part, in this order:
+The engine has a log of committed records and a state that follows from the log. The engine's part, in order:
 
-| when | it does |
+| the engine | and |
 |---|---|
-| it sends a message to another partition | puts `Progress.checkpoint` on it (later is safe, earlier is not) |
-| a message comes in | appends `on_message`'s records and then the message; or drops both: the sender repeats it |
-| it processes a `Create` | carries out the `Step` of `on_create`, field by field from the first to the last |
-| it replays a `Created` (start, restore, follower) | takes over `on_replayed`; nothing else |
-| it cannot read or carry out one of these | stops the partition; a checkpoint record that is skipped is a wrong cut |
-| it takes a snapshot while it goes on | keeps it only if `offsite.cut.bcs_snapshots` says so |
-| it becomes the leader, once it has replayed | asks `offsite.cut.bcs_copies` which copies of others to fail |
+| sends a message to another partition | puts `Progress.checkpoint` on the message (later is safe, earlier is not) |
+| receives a message | appends the records of `on_message` and the message; or drops both: the sender repeats |
+| processes a `Create` | carries out the `Step` of `on_create`, field by field from the first to the last |
+| replays a `Created` (start, restore, follower) | takes over `on_replayed`; nothing else |
+| cannot read or carry out a record | stops the partition; a skipped checkpoint record makes a wrong cut |
+| takes a snapshot while processing | keeps the snapshot only if `offsite.cut.bcs_snapshots` says so |
+| becomes the leader, after replaying | asks `offsite.cut.bcs_copies` which copies of earlier leaders to fail |
 
-All of it is pure: values in, values out. Positions are offsets of one partition's log.
+All functions are pure: values in, values out. Positions are offsets of one partition's log.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 VERSION = 1
-"""Of the records below. They are versioned because an engine has to be able to refuse those it does not know."""
+"""Version of the records below. An engine has to be able to refuse records of unknown versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The newest checkpoint of a partition: its id, 0 for none, and the `position` of the `Create` it was taken for, -1
-    for none. The local checkpoint is everything up to that record, with it."""
+    """The newest checkpoint of a partition: the id, 0 for none, and the `position` of its `Create`, -1 for none. The
+    local checkpoint is everything up to `position`, inclusive."""
 
     checkpoint: int = 0
     position: int = -1
@@ -40,8 +40,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Ask the partition for a checkpoint. It `is_marker` where nothing is to be uploaded: then the checkpoint is a
-    moment to go back to within what other backups hold."""
+    """Ask the partition for a checkpoint. `is_marker`: nothing is to be uploaded; the checkpoint is a moment to go back
+    to within existing backups."""
 
     checkpoint: int
     is_marker: bool = False
@@ -71,7 +71,8 @@ CheckpointRecord = Create | Created | Ignored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """Store a copy of the local checkpoint: a base snapshot of before `position`, and the log from there to it."""
+    """Store a copy of the local checkpoint: a base snapshot from before `position`, and the log from the snapshot to
+    `position`."""
 
     checkpoint: int
     position: int
@@ -79,8 +80,8 @@ class Upload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What to tell whoever asked for `asked`: the newest checkpoint is `newest`. Where that is higher, the id has been
-    passed, and cannot be taken any more."""
+    """The answer to a request for checkpoint `asked`: the newest checkpoint is `newest`. If `newest` is higher, the id
+    was passed and can no longer be taken."""
 
     asked: int
     newest: int
@@ -96,17 +97,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What processing one `Create` comes to.
+    """The result of processing a `Create`.
 
-    In the order in which it is carried out:
+    Carried out in the order:
 
-    1. `pin_before`: hold the newest base snapshot whose state, and whatever followed from it, ends before this position
-       (`offsite.cut.bcs_snapshots.is_base`), and the log from there on, so that neither is compacted away. First of
-       all: the snapshot after the next one may already contain more than the checkpoint. None: nothing to hold. Where
-       there is no snapshot yet, the log from its beginning is held. If that is not possible the checkpoint goes on, and
-       its copy fails.
+    1. `pin_before`: hold the newest base snapshot whose state, with all consequences, ends before the position
+       (`offsite.cut.bcs_snapshots.is_base`), and the log from the snapshot on, against compaction. The pin comes first:
+       the snapshot after the next may already contain more than the checkpoint. None: nothing to hold. Without any
+       snapshot, the log is held from its beginning. If holding is impossible, the checkpoint goes on, and its copy
+       fails.
     2. `progress` and `appended` become durable together, as the result of the record.
-    3. `answer` goes to whoever asked; `upload` starts beside the processing, and ends with the release of the pin.
+    3. `answer` goes to the requester; `upload` starts beside the processing, and ends with the release of the pin.
     """
 
     progress: Progress
@@ -117,19 +118,21 @@ class Step:
 
 
 def on_message(progress: Progress, checkpoint: int) -> tuple[Create, ...]:
-    """What to append right before a message of another partition that carries `checkpoint`; 0 or less is a sender that
-    does not know of checkpoints, as during a rolling upgrade. `progress` may count a `Create` that this leader has
-    appended and that still waits: what it appends now lies behind that. Otherwise each message of a burst appends one.
+    """The records to append right before a message of another partition that carries `checkpoint`. 0 or less marks a
+    sender without checkpoints, as during a rolling upgrade. `progress` may count a `Create` that the leader has
+    appended and not processed yet: records appended now lie behind it. Otherwise every message of a burst would append
+    a record.
 
-    The forced checkpoint uploads like any other: whether its coordinator wanted a mere marker is not known here, and a
-    copy too many is no harm."""
+    The forced checkpoint uploads like any other. Whether its coordinator wanted only a marker is unknown here, and an
+    extra copy does no harm.
+    """
     return (Create(checkpoint=checkpoint),) if checkpoint > progress.checkpoint else ()
 
 
 def on_create(progress: Progress, create: Create, position: int) -> Step:
-    """Process the `create` that lies at `position`. One that is not higher than the newest checkpoint changes nothing:
-    requests are repeated, and overtake each other. Raises `ValueError` for a record of a version that is not known, or
-    one that cannot be: then the partition must stop."""
+    """Process the `create` at `position`. A `create` that is not higher than the newest checkpoint changes nothing:
+    requests are repeated, and arrive out of order. Raises `ValueError` for a record of an unknown version and for an
+    impossible record: the partition must stop in both cases."""
     _check(create.version, create.checkpoint)
     if position <= progress.position:
         raise ValueError(f"a record at {position} cannot follow the checkpoint at {progress.position}")
@@ -150,8 +153,8 @@ def on_create(progress: Progress, create: Create, position: int) -> Step:
 
 
 def on_replayed(progress: Progress, created: Created) -> Progress:
-    """The progress after a `created` that is replayed. It starts no upload: whoever processed its `Create` did, or has
-    died, and then `offsite.cut.bcs_copies` fails the copy. Raises `ValueError` as `on_create`."""
+    """The progress after a replayed `created`. Starts no upload: the leader that processed its `Create` started the
+    upload, or has died; after a death `offsite.cut.bcs_copies` fails the copy. Raises `ValueError` as `on_create`."""
     _check(created.version, created.checkpoint)
     if created.checkpoint <= progress.checkpoint or created.position <= progress.position:
         raise ValueError(f"{created} cannot follow {progress}")

@@ -1,20 +1,21 @@
-"""Copies of a log processor's local checkpoints in a store: who makes one, what it is worth, what a restore takes, and
-what may go.
+"""Copies of a log processor's local checkpoints in a store: who makes a copy, the worth of a copy, the choice of a
+restore, and deletion.
 
-Each leader stores its copy under its own term, so two that do not know of each other never write to the same place. The
-only thing they share is the state of a copy, which the store changes by compare-and-set:
+A leader stores a copy under the leader's own term: two leaders unaware of the other never write to the same place.
+Leaders share only the state of a copy, changed in the store by compare-and-set:
 
-    none -> in progress -> completed    all of it is stored, was read back and verified
-                        -> failed       by its own leader, or by a later one: nobody continues it
-                        -> abandoned    by a later one that makes its own
+    none -> in progress -> completed    everything is stored, was read back and verified
+                        -> failed       by its own leader, or by a later leader: nobody continues the copy
+                        -> abandoned    by a later leader with a copy of its own
     any  -> deleted                     for ever: an id is used once
 
-A leader that was deposed may not know it, and what it asked of the store may arrive late. So that no checkpoint is
-failed and completed afterwards, **nobody ends or begins a copy by what it saw before its own one was there**: it puts
-its own, in progress, and looks again. Of two leaders that do so at once, one or both see the other's; the earlier one
-then gives way (`beginning`), or the later one has ended its copy (`superseded`, `orphaned`).
+A deposed leader may not know of the deposition, and late requests to the store may arrive. To keep a checkpoint from
+being failed and completed afterwards, **nobody ends or begins a copy on observations from before the own copy
+existed**: a leader puts its own copy, in progress, and looks again. Of two leaders doing both at once, at least one
+sees the copy of the other. The earlier leader gives way (`beginning`), or the later leader has ended the earlier copy
+(`superseded`, `orphaned`).
 
-Pure, like `offsite.cut.bcs`: it is told what the store holds, and says what to do.
+Pure, like `offsite.cut.bcs`: contents of the store in, actions out.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ class CopyState(StrEnum):
 
 
 class BackupStatus(StrEnum):
-    """Of one checkpoint, over all partitions."""
+    """The state of a checkpoint over all partitions."""
 
     DOES_NOT_EXIST = "doesNotExist"
     ONGOING = "ongoing"
     COMPLETED = "completed"
     FAILED = "failed"
     INCOMPLETE = "incomplete"
-    """Some partitions have no copy: asking again for the same id may still complete it."""
+    """Some partitions have no copy: asking again for the same id may still complete the checkpoint."""
     DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """The copy of one local checkpoint by the leader of `term`. `position` is where the checkpoint lies in the log of
-    the partition; `partitions`, how many the processor had. `reason` says why it failed."""
+    """The copy of a local checkpoint by the leader of `term`. `position`: where the checkpoint lies in the log of the
+    partition. `partitions`: how many partitions the processor had. `reason`: why the copy failed."""
 
     partition: int
     checkpoint: int
@@ -61,21 +62,22 @@ class Copy:
 
 
 class Beginning(StrEnum):
-    """What a leader does about an upload that its `Step` asks for."""
+    """A leader's decision about an upload that its `Step` asks for."""
 
     COPY = "copy"
-    """Abandon those that `superseded` names, put its own in progress, look, and ask again, until there is nothing left
-    to abandon. Only then does it copy. If the answer becomes another one, it abandons its own."""
+    """Abandon the copies in `superseded`, put the own copy in progress, look, and ask again, until nothing is left to
+    abandon. Copy only after that. If the answer changes, abandon the own copy."""
     SKIP = "skip"
-    """A completed one is there: after a restore the marker is processed anew."""
+    """A completed copy exists: after a restore the marker is processed anew."""
     REFUSE = "refuse"
-    """The id is spent: it failed or was deleted, or a later leader is at it."""
+    """The id is spent: a copy failed or was deleted, or a later leader is at work."""
 
 
 def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Beginning:
-    """What the leader of `term` does, seeing all `copies` in the store, of other partitions too. Its own one in
-    progress changes nothing: that is how it asks for the second time. An unfinished copy of an earlier term does not
-    keep it: that leader died before its `Created` was durable, otherwise this one would replay it, and not process."""
+    """The decision of the leader of `term`, given all `copies` in the store, including copies of other partitions. The
+    leader's own copy in progress changes nothing: with it the leader asks for the second time. An unfinished copy of an
+    earlier term does not stop the leader: the earlier leader died before its `Created` was durable, otherwise the new
+    leader would replay and not process."""
     known = [each for each in copies if each.checkpoint == checkpoint]
     own = [each for each in known if each.partition == partition]
     states = {each.state for each in own}
@@ -89,8 +91,8 @@ def beginning(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: 
 
 
 def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> Iterator[Copy]:
-    """The copies to abandon before the leader of `term` begins its own: else that of a leader which does not know yet
-    that it is none could still be completed, after this one's has failed."""
+    """The copies to abandon before the leader of `term` begins its own. Otherwise an earlier leader, not yet aware of
+    its deposition, could complete its copy after the new copy has failed."""
     for each in _by_term(copies):
         is_older = (each.partition, each.checkpoint) == (partition, checkpoint) and each.term < term
         if is_older and each.state is CopyState.IN_PROGRESS:
@@ -98,12 +100,13 @@ def superseded(copies: Iterable[Copy], *, partition: int, checkpoint: int, term:
 
 
 def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, restored: int = 0) -> Iterator[Copy]:
-    """The copies that the new leader of `term` has to end, once it has replayed up to checkpoint `newest`: *every*
-    unfinished one of earlier terms, not the newest one alone, or the others stay in progress for ever. In the order of
-    their terms. It ends the first one as `ending` says, and looks again, until there is none.
+    """The copies that the new leader of `term` has to end, after replaying up to checkpoint `newest`: *every*
+    unfinished copy of earlier terms, not only the newest, or the rest stay in progress for ever. Ordered by term. The
+    leader ends the first copy as `ending` says, and looks again, until none is left.
 
-    `restored`: the checkpoint that this processor was restored from, 0 for none. It, and what is before it, belongs to
-    the processor that was backed up, whose terms say nothing here."""
+    `restored`: the checkpoint from which the processor was restored, 0 for none. Checkpoints up to `restored` belong to
+    the backed-up processor, whose terms mean nothing here.
+    """
     for each in _by_term(copies):
         is_abandoned = each.partition == partition and restored < each.checkpoint <= newest and each.term < term
         if is_abandoned and each.state is CopyState.IN_PROGRESS:
@@ -113,10 +116,10 @@ def orphaned(copies: Iterable[Copy], *, partition: int, newest: int, term: int, 
 def never_begun(
     copies: Iterable[Copy], *, partition: int, replayed: Iterable[Created], restored: int = 0
 ) -> Iterator[Created]:
-    """Those checkpoints that a new leader has `replayed`, or that the base it began with says were taken, and that have
-    no copy, or abandoned ones alone. Nobody will make one: the leader puts its own, in progress, ends those of earlier
-    leaders that are `orphaned` now, and then its own as `ending` says, or whoever waits for it waits for ever. Of
-    checkpoints that are deleted there is nothing to say, nor of those up to the `restored` one, as in `orphaned`."""
+    """The checkpoints without a copy, or with only abandoned copies, of all checkpoints `replayed` by a new leader or
+    recorded as taken in the leader's base. Nobody will make such a copy: the leader puts a copy, in progress, ends the
+    now `orphaned` copies of earlier leaders, and ends the new copy as `ending` says; otherwise waiters wait for ever.
+    Deleted checkpoints, and checkpoints up to `restored` as in `orphaned`, are left out."""
     copies = tuple(copies)
     own = {each.checkpoint for each in copies if each.partition == partition and each.state is not CopyState.ABANDONED}
     known = own | {each.checkpoint for each in copies if each.state is CopyState.DELETED}
@@ -126,10 +129,10 @@ def never_begun(
 
 
 def ending(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int) -> CopyState:
-    """How a leader ends the unfinished copy of `term`, an orphan or its own one of what was `never_begun`, having just
-    looked: failed, but only if no other one counts. A completed one does, and one of a later term that is unfinished:
-    its leader may not know yet that it is none, and complete it after this one has failed. Whoever begins after that
-    look sees this one."""
+    """The final state for the unfinished copy of `term`, an orphan or the leader's own copy of `never_begun`, decided
+    right after a look: failed, unless another copy counts. A completed copy counts, and an unfinished copy of a later
+    term: its leader may not know of its deposition, and complete the copy after the failure. A leader that begins after
+    the look sees the copy."""
     own = [each for each in copies if (each.partition, each.checkpoint) == (partition, checkpoint)]
     is_completed = any(each.state is CopyState.COMPLETED for each in own)
     is_at_work = any(each.term > term and each.state is CopyState.IN_PROGRESS for each in own)
@@ -137,8 +140,8 @@ def ending(copies: Iterable[Copy], *, partition: int, checkpoint: int, term: int
 
 
 def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> BackupStatus:
-    """The status of a checkpoint of so many partitions, from the store alone. Of each partition the best copy counts;
-    one failed partition is enough to fail it."""
+    """The status of a checkpoint of `partitions` partitions, from the store alone. The best copy of every partition
+    counts; a single failed partition fails the checkpoint."""
     best = _best(copies, checkpoint)
     states = {each.state for each in best.values()}
     if not best:
@@ -156,7 +159,7 @@ def status_of(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> Ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """What one partition has of a checkpoint, and the `copy` that says so; None if there is none."""
+    """The state of a checkpoint in a partition, and the `copy` that proves the state; None without a copy."""
 
     partition: int
     status: BackupStatus
@@ -164,8 +167,8 @@ class PartitionStatus:
 
 
 def partition_statuses(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> tuple[PartitionStatus, ...]:
-    """The status of each partition alone, by the copy that counts for `status_of`. An abandoned one, and one that was
-    made when there were more or fewer partitions, is incomplete."""
+    """The status of every partition, by the copy that counts for `status_of`. An abandoned copy, and a copy from a time
+    with more or fewer partitions, is incomplete."""
     best = _best(copies, checkpoint)
     return tuple(_partition_status(number, best.get(number), partitions) for number in range(1, partitions + 1))
 
@@ -180,28 +183,29 @@ def _partition_status(number: int, copy: Copy | None, partitions: int) -> Partit
 
 
 def deletable(copies: Iterable[Copy], *, checkpoint: int) -> Iterator[Copy]:
-    """The copies of a checkpoint that its deletion has yet to mark as deleted, whatever state they are in. Whoever
-    deletes marks them by compare-and-set and looks again, until there is none; only then their files go, as
-    `disposable` says. One mark is enough for `status_of` and `beginning`: a deletion that breaks off offers no restore,
-    and a leader that is at work gives way. The marks stay for ever, since an id is used once."""
+    """The copies of a checkpoint, in whatever state, that its deletion has yet to mark as deleted. A deletion marks
+    them by compare-and-set and looks again, until none is left; only afterwards their files are deleted, as
+    `disposable` says. A single mark is enough for `status_of` and `beginning`: a broken-off deletion offers no restore,
+    and a leader at work gives way. The marks stay for ever, because an id is used once."""
     for copy in _by_term(copies):
         if copy.checkpoint == checkpoint and copy.state is not CopyState.DELETED:
             yield copy
 
 
 def disposable(copies: Iterable[Copy]) -> Iterator[Copy]:
-    """The copies whose files no restore will ever take, so that they may go: failed, abandoned and deleted ones. These
-    states are final, so what was seen once stays true. An unfinished copy stays however old it is: its leader may be
-    slow, and only a later leader, or a deletion, ends it. A completed one stays until it is deleted.
+    """The copies whose files no restore will ever take: failed, abandoned and deleted copies. Their files may be
+    deleted. The states are final: an observation stays true. An unfinished copy stays however old: its leader may be
+    slow, and only a later leader or a deletion ends the copy. A completed copy stays until deleted.
 
-    Only files go, the states stay. A leader that does not know yet that its copy was ended may write more: whoever
-    cleans up later takes that."""
+    Only files are deleted, the states stay. A leader unaware of the end of its copy may write more files: a later
+    clean-up takes the files.
+    """
     yield from (copy for copy in _by_term(copies) if copy.state in _FINAL)
 
 
 def restorable(copies: Iterable[Copy], *, checkpoint: int, partitions: int) -> dict[int, Copy]:
-    """The copy to restore of each partition, which are numbered from 1. Raises `ValueError` unless the checkpoint is
-    completed, for exactly so many partitions: messages are routed by their number."""
+    """The copy to restore for every partition, numbered from 1. Raises `ValueError` unless the checkpoint is completed
+    for exactly `partitions` partitions: messages are routed by the number of partitions."""
     copies = tuple(copies)
     status = status_of(copies, checkpoint=checkpoint, partitions=partitions)
     if status is not BackupStatus.COMPLETED:

@@ -1,19 +1,19 @@
-"""Base snapshots that a log processor takes beside its processing: which of them it keeps, and for which checkpoint.
+"""Base snapshots taken by a log processor beside its processing: which to keep, and for which checkpoint.
 
-Such a snapshot takes a while, the engine goes on meanwhile, and afterwards nobody can say, without opening it, how much
-it has seen. Two positions are certain: what was processed when it began is in it, what was written after it ended is
-not. Its end lies between. A checkpoint between the two makes it a danger, in two ways:
+Such a snapshot takes a while, and the engine goes on meanwhile. Afterwards nobody can say, without opening the
+snapshot, how much the snapshot contains. Two positions are certain: records processed before the beginning are inside,
+and records written after the end are not. The true end lies between. A checkpoint between both positions makes the
+snapshot dangerous in two ways:
 
-- Whoever goes by the first position takes it for the base of that checkpoint. The base may have seen what lies behind
-  the checkpoint: the state of one partition would be ahead of the others after a restore.
-- It takes the place of the older snapshot, which is the base that the checkpoint needs.
+- By the first position, the snapshot looks like the base of the checkpoint. But the base may contain records behind the
+  checkpoint: after a restore, the state of a partition would be ahead of the rest.
+- The snapshot replaces the older snapshot, the base needed by the checkpoint.
 
-So it is aborted, as by the `SnapshotDirector` of ZEP008, and the next one is taken instead. ZEP008 looks at the newest
-checkpoint that was *processed*. Here every `Create` in the log counts, also one that still waits: its pin comes later,
-and needs the older snapshot as well. An engine that knows where its snapshot ends needs none of this: `is_base` alone
-decides.
+The snapshot is therefore aborted, as by the `SnapshotDirector` of ZEP008, and the next is taken instead. ZEP008 looks
+at the newest *processed* checkpoint. Here every `Create` in the log counts, also an unprocessed `Create`: the pin comes
+later, and needs the older snapshot as well. An engine with an exact end of the snapshot needs only `is_base`.
 
-Pure, like `offsite.cut.bcs`: it asks the engine for positions, and says what to do.
+Pure, like `offsite.cut.bcs`: positions of the engine in, actions out.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSpan:
-    """Where a snapshot ends: it holds all that follows from the records up to `processed`, and nothing that lies behind
-    `written`. Both are stored with it."""
+    """The possible end of a snapshot: the snapshot holds all effects of the records up to `processed`, and nothing
+    behind `written`. Both are stored with the snapshot."""
 
     processed: int
     written: int
 
 
 class SnapshotLog(Protocol):
-    """What an engine is asked about its log while it takes a snapshot. A `processed` that is too low, or a `written`
-    that is too high, costs no more than an abort in vain."""
+    """Questions to an engine about its log during a snapshot. A `processed` too low, or a `written` too high, costs no
+    more than a needless abort."""
 
     def processed(self) -> int:
-        """The position of the last record of which everything that follows is in the state; -1 for none."""
+        """The position of the last record whose effects are all in the state; -1 for none."""
 
     def written(self) -> int:
-        """The highest position in the log, durable or not. Whatever the state has seen is at or below it."""
+        """The highest position in the log, durable or not. Everything that the state has seen is at or below it."""
 
     def creates_after(self, position: int) -> Iterable[int]:
-        """The positions of the `Create`s in the log behind `position`, whether they were processed or not."""
+        """The positions of all `Create`s in the log behind `position`, processed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEnd:
-    """What becomes of a snapshot. `aborted_by`: the position of a checkpoint that may be in it or not, None if it is
-    kept. Kept means: it becomes durable, once the log is so up to `span.written`; only then older ones may go."""
+    """The result of a snapshot. `aborted_by`: the position of a checkpoint that may be inside or not; None: the
+    snapshot is kept. A kept snapshot becomes durable once the log is durable up to `span.written`; only after that
+    older snapshots may be deleted."""
 
     span: SnapshotSpan
     aborted_by: int | None = None
@@ -60,20 +61,21 @@ class SnapshotEnd:
 
 
 class SnapshotBeside:
-    """One snapshot. It is made before the first byte of the snapshot is taken; `end` is called after the last one."""
+    """A snapshot. Make it before the first byte of the snapshot is taken; call `end` after the last."""
 
     def __init__(self, log: SnapshotLog) -> None:
         self._log, self._processed = log, log.processed()
 
     def end(self) -> SnapshotEnd:
-        """Whether to keep it. Call it once nothing is added to the snapshot any more, and drop it if this raises."""
+        """Decide whether to keep the snapshot. Call `end` once nothing is added any more, and drop the snapshot if the
+        call raises."""
         span = SnapshotSpan(processed=self._processed, written=self._log.written())
         return SnapshotEnd(span=span, aborted_by=doubtful(span, self._log.creates_after(span.processed)))
 
 
 def doubtful(span: SnapshotSpan, creates: Iterable[int]) -> int | None:
-    """The first of the `creates` of which nobody can say whether a snapshot of that `span` has seen beyond it; None if
-    there is none. The record at `processed` itself is in the snapshot for certain: that is no doubt, and no base."""
+    """The first of the `creates` for which a snapshot of `span` may or may not have seen beyond; None if none exists.
+    The record at `processed` itself is certainly inside: it is no doubt, and no base."""
     return min((position for position in creates if span.processed < position <= span.written), default=None)
 
 

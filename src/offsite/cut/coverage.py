@@ -1,8 +1,8 @@
-"""What can refuse a cut once it is found: gaps in the backup and transactions of which nobody knows where they began
-(C6), the positions of others (C5), and exactly-once commits that are older than the window (C2).
+"""Finds reasons to refuse a finished cut: gaps in the backup and transactions of unknown beginning (C6), positions of
+external participants (C5), and exactly-once commits older than the window (C2).
 
-None of them moves an end or leaves anything out. A cut further back could satisfy them, but that is for the caller to
-choose: with the declared positions as the ends to begin with, or with the range before the gap.
+No refusal moves an end or leaves anything out. A cut further back could satisfy them, but the caller has to choose:
+with the declared positions as first ends, or with the range before the gap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsite.cut.window import Ends, Window
 
 
 def refusals(cut: Cut, window: Window) -> Iterator[Refusal]:
-    """The refusals of C6, then those of C5, then those of C2."""
+    """The refusals of C6, followed by C5 and C2."""
     readable = {**cut.ends, **cut.floors()}
     yield from _uncovered(cut.ends, window)
     yield from _not_whole(cut)
@@ -27,7 +27,7 @@ def _uncovered(ends: Ends, window: Window) -> Iterator[Refusal]:
     for partition, end in ends.items():
         base = window.bases.get(partition, 0)
         if end < base:
-            # Behind the window's beginning nobody knows which transactions there were.
+            # Before the window's beginning nobody knows the transactions.
             yield Refusal(rule="C6", partition=partition, offset=base, end=end)
         for low, high in window.gaps.get(partition, ()):
             if max(base, low) < min(end, high):
@@ -58,8 +58,8 @@ def _contradicted(ends: Ends, readable: Ends, window: Window) -> Iterator[Refusa
 
 
 def _ahead(cut: Cut, readable: Ends, window: Window) -> Iterator[Refusal]:
-    """An exactly-once group has read what the cut does not keep, or it committed behind a commit that is left out. Its
-    transaction is older than the window and cannot be left out with it."""
+    """Exactly-once groups that have read records outside of the cut, or committed behind a commit that is left out.
+    Their transaction is older than the window and cannot be left out too."""
     limits = first_left_out(each.span for each in cut.left_out)
     for commit in window.commits:
         if not commit.exactly_once or not is_below(commit, cut.ends):

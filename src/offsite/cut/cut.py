@@ -1,5 +1,5 @@
-"""A cut: the ends that belong together, the transactions that it leaves out, the group offsets that belong to it, and
-why."""
+"""A cut: the ends that belong together, the transactions that the cut leaves out, matching group offsets, and the
+reasons."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from offsite.cut.window import (
 
 
 class TopicClass(Enum):
-    """How far a cut can be trusted for a topic. The first three are exact. Nobody wrote to an `UNCHANGED` one while the
-    ends were read."""
+    """How far a cut can be trusted for a topic. The first three classes are exact. Nobody wrote to an `UNCHANGED` topic
+    while the ends were read."""
 
     UNCHANGED = "unchanged"
     TRANSACTIONAL = "transactional"
@@ -36,11 +36,11 @@ _STRENGTH = list(TopicClass)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A transaction, or several of one producer in one span, that a restore of the cut takes for aborted.
+    """A transaction, or several of a producer in a span, that a restore of the cut treats as aborted.
 
-    Why: the line `short` would have had to reach the level `needed` at least. `needed` is `effect.UNSEEN` for a marker
-    that was not seen; `short` is None where nobody knows how the transaction ended. `cause` is what lowered that line;
-    None: the line is an end that was read too early.
+    The reason: line `short` would have had to reach at least the level `needed`. `needed` is `effect.UNSEEN` for an
+    unseen marker; `short` is None where nobody knows how the transaction ended. `cause`: what lowered the line; None:
+    the line is an end that was read too early.
     """
 
     span: TransactionSpan
@@ -51,8 +51,9 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A step back of `partition` from end `before` to end `after`, because `record` stands there and could not be kept
-    (C3, C7). `short`, `needed` and `cause` say why, as those of `LeftOut`; a stamped record needs no other reason."""
+    """A step back of `partition` from end `before` to end `after`, because `record` at that offset could not be kept
+    (C3, C7). `short`, `needed` and `cause` give the reason, as in `LeftOutSpan`; a stamped record needs no other
+    reason."""
 
     partition: PartitionKey
     before: int
@@ -65,9 +66,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffset:
-    """The offset that `group` has to have for `partition` after a restore of the cut. `committed` is what it committed
-    itself: more than `offset` where a plain group was clamped. `metadata`: the text of that commit; empty where the
-    group was clamped, because the text may describe what the group had read."""
+    """The offset that `group` must have for `partition` after a restore of the cut. `committed`: what the group
+    committed itself; higher than `offset` where a plain group was clamped. `metadata`: the text of that commit; empty
+    where the group was clamped, because the text may describe skipped records."""
 
     group: str
     partition: PartitionKey
@@ -83,12 +84,11 @@ class GroupOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a cut must not be used. Rule C5: the position that `participant` declares is not the cut's end. Rule C6: the
-    backup does not hold everything, or does not know everything, from `offset` to the cut's `end`; or the transaction
-    of `participant` would have to be left out, and nobody knows where it began before `offset`. Rule C2: the
-    exactly-once group `participant` has read what the cut does not keep, in a transaction older than the window.
+    backup does not hold or know everything from `offset` to the cut's `end`; or the transaction of `participant` would
+    have to be left out, and its beginning before `offset` is unknown. Rule C2: the exactly-once group `participant` has
+    read records outside of the cut, in a transaction older than the window.
 
-    `end` of C2 and C5: how far the cut can be read without missing what it leaves out. None: the partition was not
-    read.
+    `end` of C2 and C5: how far the cut can be read without missing a left-out record. None: the partition was not read.
     """
 
     rule: Literal["C2", "C5", "C6"]
@@ -100,11 +100,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The greatest consistent cut at or below `copied`, the ends that were read.
+    """The greatest consistent cut at or below `copied`, the ends as read.
 
-    It keeps everything below `ends` but the transactions `left_out`, the undecided ones among them. `holds`: every step
-    back of an end. Both are in the order taken. `outside`: partitions that transactions or participants name and that
-    were not read; a cut says nothing about them. A cut with `refusals` must not be restored.
+    The cut keeps everything below `ends` except the transactions in `left_out`, undecided transactions included.
+    `holds`: every step back of an end. Both are in the order of the search. `outside`: unread partitions named by
+    transactions or participants; a cut says nothing about them. A cut with `refusals` must not be restored.
     """
 
     copied: Ends
@@ -117,13 +117,13 @@ class Cut:
     outside: frozenset[PartitionKey] = frozenset()
 
     def held_back(self) -> dict[PartitionKey, int]:
-        """The number of offsets that each partition ends before what was read, of those where there are any."""
+        """The number of offsets by which a partition ends before its copied end; only partitions with a difference."""
         gaps = {partition: copied - self.ends[partition] for partition, copied in self.copied.items()}
         return {partition: gap for partition, gap in gaps.items() if gap}
 
     def floors(self) -> dict[PartitionKey, int]:
-        """The first record that is left out in each partition that has one below its end. Whoever has read further has
-        read, or skipped, what the cut does not keep."""
+        """The first left-out record of every partition with a left-out record below its end. A reader beyond the floor
+        has read or skipped records outside of the cut."""
         found: dict[PartitionKey, int] = {}
         for each in self.left_out:
             for partition, written in each.span.written.items():
@@ -132,8 +132,8 @@ class Cut:
         return found
 
     def markers_left_out(self) -> dict[PartitionKey, tuple[int, ...]]:
-        """The commit markers below the end of each partition, rising, that a restore takes for abort markers. What is
-        left out and has no marker below the end is undecided there, and needs none."""
+        """The commit markers below the end of every partition, rising, that a restore treats as abort markers. A
+        left-out transaction without a marker below the end is undecided there, and needs none."""
         found: defaultdict[PartitionKey, list[int]] = defaultdict(list)
         for each in self.left_out:
             for partition, written in each.span.written.items():
@@ -142,7 +142,7 @@ class Cut:
         return {partition: tuple(sorted(markers)) for partition, markers in found.items() if markers}
 
     def direct_causes(self) -> dict[PartitionKey, LeftOut | Hold]:
-        """What set the floor or, where there is none, the end of each partition that is not kept as it was read."""
+        """For every partition with a changed floor or end: what set the floor, or without a floor the end."""
         found: dict[PartitionKey, LeftOut | Hold] = {hold.partition: hold for hold in self.holds}
         floors = self.floors()
         for each in self.left_out:
@@ -152,8 +152,8 @@ class Cut:
         return found
 
     def chain(self, step: LeftOut | Hold) -> tuple[LeftOut | Hold, ...]:
-        """The steps that led to a step of this cut, itself first: each one is short of a line that the next one
-        lowered. The last one is undecided, or short of what was read at all."""
+        """The steps that led to a step of the cut, beginning with the step itself: a step falls short of a line that
+        the next step lowered. The last step is undecided, or short of an end as read."""
         by_source: dict[int, LeftOut | Hold] = {id(each.span): each for each in self.left_out}
         by_source.update((id(each.record), each) for each in self.holds)
         found = [step]
@@ -162,7 +162,7 @@ class Cut:
         return tuple(found)
 
     def weakest(self, topics: Iterable[str]) -> TopicClass:
-        """The class that an application over `topics` has: the weakest of theirs; a topic without a class counts as
+        """The class of an application over `topics`: the weakest of their classes. A topic without a class counts as
         uncoordinated, and so does an application without topics."""
         classes = [self.classes.get(topic, TopicClass.UNCOORDINATED) for topic in topics]
         return max(classes, key=_STRENGTH.index, default=TopicClass.UNCOORDINATED)

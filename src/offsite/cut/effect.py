@@ -1,35 +1,35 @@
-"""An effect and its causes: the one shape that the rules of a consistent cut have.
+"""An effect and its causes: the common shape of all rules of a consistent cut.
 
-A *line* is a level that only falls while a cut is searched for. An effect stands on some lines (`starts`), and has
-causes: levels that lines have to reach (`needs`). Either all of them do, or the effect is not kept: then each line that
-it stands on falls to its start. There are four kinds of lines:
+A *line* is a level that only falls while a cut is searched for. An effect stands on some lines (`starts`) and has
+causes: levels that lines must reach (`needs`). If all lines reach their levels, the effect is kept. Otherwise every
+line below the effect falls to its start. Four kinds of lines exist:
 
-| kind | one for each | level |
+| kind | a line for every | level |
 |---|---|---|
-| `end` | partition | its end |
-| `read` | partition | how far others may have read it: to the first record that is left out, or to the end |
-| `producer` | producer | the number of its first transaction that is left out |
-| `group` | group and partition | the position of the first of its transactional commits that is left out |
+| `end` | partition | the end |
+| `read` | partition | how far readers may have read: to the first left-out record, or to the end |
+| `producer` | producer | the number of the first left-out transaction |
+| `group` | group and partition | the position of the first left-out transactional commit |
 
 | rule | effect | stands on | needs |
 |---|---|---|---|
-| C1 | a committed transaction | `read`: its first records | `end`: beyond its markers |
-| C1 | an undecided transaction | the same | what no cut has: `Effect.is_decided` is false |
-| C2 | a committed transaction | the same | `read`: the offsets that it says it read to |
-| C2' | both of these | `producer`: its number; `group`: its first commit | its number; its last commit |
-| C3 | a participant's record | `end` and `read`: the record | `read`: its declared dependencies |
-| C3 | a record behind the checkpoint, by its stamp | the same | what no cut has: `Effect.is_decided` is false |
-| C7 | a record lost to the source's cleaner | `end` and `read`: where it stood | `end`: beyond its successor |
+| C1 | a committed transaction | `read`: the first records | `end`: beyond the markers |
+| C1 | an undecided transaction | the same | a level that no cut has: `Effect.is_decided` is false |
+| C2 | a committed transaction | the same | `read`: the offsets up to which the transaction claims to have read |
+| C2' | both of C1 and C2 | `producer`: the number; `group`: the first commit | the number; the last commit |
+| C3 | a participant's record | `end` and `read`: the record | `read`: the declared dependencies |
+| C3 | a record behind the checkpoint, by its stamp | the same | a level that no cut has: `Effect.is_decided` is false |
+| C7 | a record lost to the source's cleaner | `end` and `read`: the offset | `end`: beyond the successor |
 
-A transaction stands on no `end`: it is left out where it lies, and what others wrote behind it stays. A single record
-cannot be left out, so the end steps back.
+A transaction stands on no `end`: the records are left out in place, and later records of other writers stay. A single
+record cannot be left out: the end steps back.
 
-An **undecided** transaction lowers what may be read, although a restore leaves its records out anyway: once its marker
-lands behind the end, somebody can read these records, and his own transaction then says that he read them. It would be
-kept, since the offset it names lies below the end, and the records that it read would not be there.
+An **undecided** transaction lowers the `read` line, although a restore leaves its records out anyway. Once the marker
+lands behind the end, a consumer can read the records, and the consumer's own transaction claims the reads. The
+consumer's transaction would be kept, because its offset lies below the end, while the records it read would be missing.
 
-An **aborted** transaction is no effect. No consumer of committed data ever sees its records, and a restore leaves them
-out, whether or not the abort marker lies below the end.
+An **aborted** transaction is no effect. No consumer of committed data ever sees the records, and a restore leaves them
+out, wherever the abort marker lies.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from offsite.cut.window import (
 )
 
 UNSEEN = 1 << 63
-"""The end that a marker needs which nobody has seen: beyond Kafka's last offset, so no partition reaches it."""
+"""The end that an unseen marker needs: beyond Kafka's last offset, so no partition reaches the level."""
 
 Source = TransactionSpan | ParticipantRecord | StampedRecord | SupersededRecord
 
 
 class Line(NamedTuple):
-    """What a level belongs to: a partition, a producer, or a group and a partition that it reads."""
+    """The owner of a level: a partition, a producer, or a group and a partition that the group reads."""
 
     kind: Literal["end", "read", "producer", "group"]
     of: PartitionKey | Producer | tuple[str, PartitionKey]
@@ -67,8 +67,8 @@ Levels = Mapping[Line, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a cut keeps with all levels that it `needs`, or not at all. No cut may keep one that is not `is_decided`.
-    `source` is what it was made from, for explanations."""
+    """An effect that a cut keeps if all levels in `needs` are reached, and otherwise leaves out. No cut keeps an effect
+    that is not `is_decided`. `source`: the origin of the effect, for explanations."""
 
     source: Source
     starts: Levels
@@ -77,7 +77,7 @@ class Effect:
 
 
 def effects(window: Window) -> Iterator[Effect]:
-    """The effects of a window: each of its rules C1, C2, C2', C3 and C7, once."""
+    """The effects of a window: its rules C1, C2, C2', C3 and C7, once."""
     for transaction in window.transactions:
         if transaction.outcome is not Outcome.ABORT:
             yield Effect(

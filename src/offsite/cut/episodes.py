@@ -1,17 +1,18 @@
-"""Episodes: what was seen of transactions, as the spans that a cut keeps or leaves out.
+"""Episodes: observed transactions as spans to be kept or left out by a cut.
 
-At a clean reading each transaction of a producer has all of its markers below the ends, or none (`cut.clean`). So those
-with markers between two clean readings of their producer are whole, all together: one span. Which marker belongs to
-which of them is never guessed. The spans of a producer are
+At a clean reading a transaction of a producer has all markers below the ends, or none (`cut.clean`). Transactions with
+markers between two clean readings of their producer are therefore complete together, and form a span. The assignment of
+markers to single transactions is never guessed. The spans of a producer are
 
-- before its first clean reading: one that is not `is_whole`, for its transactions may have begun before the window;
-- between each two clean readings: one, if anything was committed;
-- behind the last one: one that is OPEN, with what was committed there and what has no marker yet.
+- before the first clean reading: a span that is not `is_whole`, because the transactions may have begun before the
+  window;
+- between two neighbouring clean readings: a span, if anything was committed;
+- behind the last clean reading: an OPEN span with later commits and transactions without a marker.
 
-A producer without a clean reading has what is undecided as an OPEN span, and nothing else: nobody knows what belongs
-together. The topics that it wrote to are `Window.unpaired`, and its group commits stand for themselves.
+A producer without a clean reading has only the undecided records, as an OPEN span: nobody knows which records belong
+together. The topics written by the producer are `Window.unpaired`, and the group commits stand alone.
 
-Aborted transactions are no part of a span. A cut sees them no more than a restore does.
+Aborted transactions belong to no span. A cut sees them no more than a restore does.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from offsite.model.check import check
 
 
 def window_of(evidence: Evidence) -> Window:
-    """The transactions, group commits and unpaired topics of a window; the caller adds the rest.
+    """Make the transactions, group commits and unpaired topics of a window; the caller adds the rest.
 
-    The tails of `__consumer_offsets` have to begin at the first of `commits` at the latest, for the marker behind a
-    commit decides on it: raises `Bug` where one was decided before its tail begins. Markers at or behind the end that
-    was read do not exist. A transaction of unknown beginning begins behind the last marker of its producer in the
-    partition, or at 0. About 3 us for each marker.
+    The tails of `__consumer_offsets` must begin at the first of `commits` at the latest, because the marker behind a
+    commit decides on the commit: raises `Bug` where a commit was decided before its tail begins. Markers at or behind
+    the read end do not exist. A transaction of unknown beginning begins behind the last marker of its producer in the
+    partition, or at 0. Takes about 3 us for a marker.
     """
     found = _Episodes(evidence)
     for partition, tail in evidence.tails.items():
@@ -49,7 +50,8 @@ def window_of(evidence: Evidence) -> Window:
 
 
 class _Decision(NamedTuple):
-    """The marker at `offset` ended what one producer wrote to one log from `first` on; `number` of its episodes."""
+    """The marker at `offset` ended records that a producer wrote to a log from `first` on; `number`: index of its
+    episode."""
 
     offset: int
     first: int
@@ -59,8 +61,8 @@ class _Decision(NamedTuple):
 
 @dataclass(slots=True)
 class _Episode:
-    """`markers`: in each partition the first record, then all commit markers. `undecided`: the first and last record of
-    what has no marker."""
+    """`markers`: by partition, the first record followed by all commit markers. `undecided`: the first and the last
+    record without a marker."""
 
     epoch: int = -1
     markers: dict[PartitionKey, list[int]] = field(default_factory=dict)
@@ -76,8 +78,8 @@ class _Episode:
 
 
 class _Episodes:
-    """What is known of each producer, by producer id and number of the episode: how many of its clean readings lie
-    before. `_clean`: the indexes of these; no entry for a producer without any."""
+    """Evidence on every producer, by producer id and episode number: the number of its clean readings before the
+    episode. `_clean`: the indexes of the clean readings; no entry for a producer without any."""
 
     def __init__(self, evidence: Evidence) -> None:
         changes, listed = evidence.changes or (), evidence.listed if evidence.changes is not None else {}
@@ -93,7 +95,7 @@ class _Episodes:
         self.unpaired_topics: set[str] = set()
 
     def add_tail(self, partition: PartitionKey, tail: PartitionTail) -> None:
-        # A high watermark may go back for a moment when the leader changes. What lay below it is there all the same.
+        # A high watermark may go back for a moment when the leader changes. Records below it still exist.
         heights = list(accumulate((each.ends.get(partition, 0) for each in self._readings), max))
         bounds: dict[tuple[int, ...], list[int]] = {}
         behind: dict[int, int] = {}
@@ -162,7 +164,8 @@ class _Episodes:
             self.plain_commits.append(commit)
 
     def spans(self) -> tuple[TransactionSpan, ...]:
-        """In the order of each producer: by episode; of the producer ids of one transactional id the older first."""
+        """The spans in the order of their producers: by episode, and by age of the producer ids of a transactional
+        id."""
         ranks = {producer: rank for rank, producer in enumerate(self._names)}
         keys = sorted(self._episodes, key=lambda key: (key[1], ranks.get(key[0], -1), key[0]))
         return tuple(self._span(number, *key) for number, key in enumerate(keys))

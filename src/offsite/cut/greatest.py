@@ -1,12 +1,12 @@
-"""The greatest consistent cut at or below given ends.
+"""Finds the greatest consistent cut at or below given ends.
 
-If two cuts are consistent, so is the one that keeps what either keeps, with the larger end of both in each partition:
-an effect that it has, one of the two has, and with it all causes. Hence there is one greatest cut, and giving up only
-what a rule demands finds it, in whatever order.
+If two cuts are consistent, their union, with the larger end in every partition, is consistent too: an effect in the
+union is in one of the two cuts, with all causes. Hence a single greatest cut exists. Giving up only the effects
+demanded by a rule finds the cut, in any order.
 
-Each effect is given up once at most, because lines only fall: what was short of a cause stays short. A line keeps its
-waiting effects sorted by the level they need, so that a falling line meets just those it breaks. That makes O(n log n)
-for n starts and needs of all effects, however long the chains are.
+An effect is given up at most once, because lines only fall: an effect short of a cause stays short. A line keeps
+waiting effects sorted by needed level: a falling line meets only the effects broken by the fall. The search takes O(n
+log n) for n starts and needs of all effects, however long the chains are.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from offsite.cut.window import Ends, PartitionKey, TransactionSpan, Window
 
 
 def greatest_cut(ends: Ends, window: Window) -> Cut:
-    """The greatest consistent cut at or below `ends`: high watermarks that were read once, or chosen positions.
+    """Find the greatest consistent cut at or below `ends`: high watermarks read once, or chosen positions.
 
-    C1, C2 and C2' leave transactions out; C3 and C7 move ends back; C5 and C6 are checked afterwards and can only
+    C1, C2 and C2' leave transactions out. C3 and C7 move ends back. C5 and C6 are checked afterwards and can only
     refuse. Partitions outside of `ends` are taken as they are, and named. C4 clamps the offsets of plain groups.
     """
     all_effects = list(effects(window))
@@ -48,7 +48,7 @@ def greatest_cut(ends: Ends, window: Window) -> Cut:
 
 
 def _named(all_effects: Iterable[Effect]) -> Iterator[PartitionKey]:
-    """The partitions that effects stand in or need something of."""
+    """The partitions that effects stand in or need."""
     for effect in all_effects:
         for line in chain(effect.starts, effect.needs):
             if isinstance(line.of, PartitionKey):
@@ -56,10 +56,10 @@ def _named(all_effects: Iterable[Effect]) -> Iterator[PartitionKey]:
 
 
 class _Descent:
-    """Lines that fall until every effect is kept with its causes or not at all.
+    """Lets lines fall until every effect is kept with its causes or given up.
 
-    `_waiting`: of each line the levels that effects need of it, rising, so that the highest is popped first.
-    `_lowered`: what each line fell for last.
+    `_waiting`: by line, the levels that effects need, rising, so that the highest is popped first. `_lowered`: what
+    every line fell for last.
     """
 
     def __init__(self, ends: Ends, all_effects: list[Effect]) -> None:
@@ -87,11 +87,11 @@ class _Descent:
             fallen.extend(self._meet(fallen.popleft()))
 
     def kept(self) -> Iterator[Source]:
-        """What has all of its causes."""
+        """The effects with all of their causes."""
         return (each.source for each, is_lost in zip(self._effects, self._given_up, strict=True) if not is_lost)
 
     def _meet(self, line: Line) -> list[Line]:
-        """Give up all effects that need more of a line than is left; the lines that fell by that."""
+        """Give up all effects that need more of a line than its level. Returns the lines that fell."""
         fallen: list[Line] = []
         waiting = self._waiting[line]
         while waiting and waiting[-1][0] > self.levels[line]:
@@ -100,7 +100,7 @@ class _Descent:
         return fallen
 
     def _give_up(self, number: int, *, short: Line | None, needed: int) -> list[Line]:
-        if self._given_up[number]:  # it waits once for each level that it needs
+        if self._given_up[number]:  # an effect waits once for every needed level
             return []
         self._given_up[number] = True
         effect = self._effects[number]

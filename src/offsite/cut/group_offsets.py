@@ -1,16 +1,17 @@
-"""The offsets of consumer groups that belong to a cut (C4), as a group coordinator would know them after a restore.
+"""The offsets of consumer groups in a cut (C4), as a group coordinator would know them after a restore.
 
-A commit counts when the cut keeps its record; a commit inside a transaction when the cut keeps the transaction. Of
-several the last in the log of `__consumer_offsets` counts, wherever the marker is (KIP-98). Nothing counts behind a
-transactional commit of the same group and partition that is left out: it would cover what that one has read.
+A commit counts if the cut keeps its record; a commit inside a transaction, if the cut keeps the transaction. Of several
+commits the last in the log of `__consumer_offsets` counts, wherever the marker is (KIP-98). No commit counts behind a
+left-out transactional commit of the same group and partition, because the later commit would cover reads of the
+left-out commit.
 
-A plain group may have read beyond the cut: its offset is clamped to the cut's end, which forgets a read. It reads those
-records again, and at least once is all it ever had. An exactly-once group is never clamped, for its outputs are kept:
-by C2 a cut that keeps them keeps what they were made from.
+A plain group may have read beyond the cut. The offset is clamped to the cut's end, and a read is forgotten: the group
+reads the records again, and at-least-once is the only guarantee of a plain group anyway. An exactly-once group is never
+clamped, because the outputs are kept: by C2, a cut that keeps outputs also keeps their sources.
 
-A participant says in the metadata of a plain commit what it had written before. Such a commit counts only if all of
-that lies below the ends, or else inputs would count as read whose outputs are not there; and none of the same group and
-partition counts behind it, for it covers the same inputs.
+A participant names earlier outputs in the metadata of a plain commit. Such a commit counts only if all outputs lie
+below the ends, otherwise inputs would count as read without their outputs. No later commit of the same group and
+partition counts either, because a later commit covers the same inputs.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from offsite.cut.effect import Source
 from offsite.cut.window import REMOVED, Ends, GroupCommit, PartitionKey, TransactionSpan, Window
 
 GroupKey = tuple[str, PartitionKey]
-"""A group and a partition that it reads."""
+"""A group and a partition that the group reads."""
 
 NEVER = 1 << 63
-"""The position of a commit that is not there: behind all others."""
+"""The position of an absent commit: behind all commits."""
 
 
 def group_offsets(
     ends: Ends, window: Window, *, kept: Iterable[Source], left_out: Iterable[TransactionSpan]
 ) -> tuple[GroupOffset, ...]:
-    """The last offset of each group and partition that a cut at `ends` keeps, by group, then partition. `kept` and
-    `left_out`: what it keeps and leaves out of `window`."""
+    """The last offset of every group and partition that a cut at `ends` keeps, by group and partition. `kept_sources`
+    and `left_out`: what the cut keeps and leaves out of `window`."""
     left, early = first_left_out(left_out), first_without_outputs(ends, window)
     last: dict[GroupKey, GroupCommit] = {}
     for commit in _commits(ends, window, kept):
@@ -44,7 +45,7 @@ def group_offsets(
 
 
 def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
-    """The position of the first commit of each group and partition among transactions that are left out."""
+    """The position of the first commit of every group and partition in left-out transactions."""
     found: dict[GroupKey, int] = {}
     for span in left_out:
         for read in span.reads:
@@ -54,7 +55,7 @@ def first_left_out(left_out: Iterable[TransactionSpan]) -> dict[GroupKey, int]:
 
 
 def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
-    """The position of the first plain commit of each group and partition whose outputs are not all below `ends`."""
+    """The position of the first plain commit of every group and partition whose outputs are not all below `ends`."""
     found: dict[GroupKey, int] = {}
     topics = {partition.topic for partition in ends}
     for commit in window.commits:
@@ -65,8 +66,8 @@ def first_without_outputs(ends: Ends, window: Window) -> dict[GroupKey, int]:
 
 
 def _has_outputs(commit: GroupCommit, ends: Ends, topics: Collection[str]) -> bool:
-    """A topic that was not read is taken as it is. A partition that was not, of a topic that was, is new: what is in it
-    is not kept."""
+    """Whether all outputs of the commit are kept. A topic that was not read is taken as it is. An unread partition of a
+    read topic is new: its records are not kept."""
     return commit.outputs is not None and all(
         offset < ends.get(at, 0 if at.topic in topics else NEVER) for at, offset in commit.outputs
     )
@@ -80,8 +81,8 @@ def _commits(ends: Ends, window: Window, kept: Iterable[Source]) -> Iterator[Gro
 
 
 def is_below(commit: GroupCommit, ends: Ends) -> bool:
-    """Whether `ends` keep a commit's record. A log that was not read is taken as it is, like every partition outside
-    of the cut."""
+    """Whether `ends` keep a commit's record. An unread log is taken as it is, like every partition outside of the
+    cut."""
     return commit.log not in ends or commit.position < ends[commit.log]
 
 

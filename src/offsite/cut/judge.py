@@ -1,8 +1,7 @@
-"""The judge: whether ends, transactions left out and group offsets are consistent, by the rules as they are written,
-one after the other.
+"""The judge: whether ends, left-out transactions and group offsets are consistent, checked rule by rule as written.
 
-It shares no code with the search for the cut, and takes any ends: those of a cut, raw high watermarks, or what a
-restored cluster holds. So it can find the search wrong, and find raw ends wrong in the same run.
+The judge shares no code with the search, and takes any ends: the ends of a cut, raw high watermarks, or the contents of
+a restored cluster. It can therefore find the search wrong, and find raw ends wrong in the same run.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from offsite.cut.cut import GroupOffset
 from offsite.cut.window import Ends, GroupCommit, Outcome, PartitionKey, TransactionSpan, Window
 
 UNLIMITED = 1 << 63
-"""The end of a partition that the ends say nothing about."""
+"""The end of a partition outside of the ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A broken rule: `what` is kept, and `partition`, as far as it is kept, reaches `end`, which is not where the rule
-    wants it. C2' has the partition that a group read, or none for the order of a producer."""
+    """A broken rule: `subject` is kept, but the kept part of `partition` reaches `end`, against the rule. C2' names the
+    partition that a group read, or None for the order of a producer."""
 
     rule: Literal["C1", "C2", "C2'", "C3", "C4", "C7"]
     what: str
@@ -30,9 +29,9 @@ class Violation:
 
 
 def violations(ends: Ends, left_out: Iterable[TransactionSpan], window: Window) -> Iterator[Violation]:
-    """Everything that is kept without its cause: rules C1, C2, C2', C3 and C7, as far as partitions are among `ends`.
+    """Everything that is kept without its cause: rules C1, C2, C2', C3 and C7, for partitions in `ends`.
 
-    `left_out`: committed transactions of `window` that are left out. Undecided ones always are.
+    `left_out`: committed transactions of `window` that are left out. Undecided transactions always are.
     """
     kept, lost = _parted(left_out, window)
     readable = _readable(ends, lost)
@@ -50,8 +49,8 @@ def violations(ends: Ends, left_out: Iterable[TransactionSpan], window: Window) 
 def group_violations(
     ends: Ends, left_out: Iterable[TransactionSpan], groups: Iterable[GroupOffset], window: Window
 ) -> Iterator[Violation]:
-    """Rule C4: every group offset that is not what a coordinator would know after reading what is kept of its log, and
-    every one beyond the end of what it was read from."""
+    """Rule C4: every group offset that differs from a coordinator's knowledge after reading the kept log, and every
+    offset beyond the end of its partition."""
     known = _replay(ends, left_out, window)
     told = {(each.group, each.partition): each.offset for each in groups}
     for group, partition in sorted(known.keys() | told.keys()):
@@ -64,7 +63,7 @@ def group_violations(
 
 
 def _parted(left_out: Iterable[TransactionSpan], window: Window) -> tuple[list[TransactionSpan], list[TransactionSpan]]:
-    """The transactions of a window that are kept, and those that are not; aborted ones are neither."""
+    """The kept and the left-out transactions of a window; aborted transactions are in neither list."""
     named = {(span.producer, span.number) for span in left_out}
     kept, lost = [], []
     for span in window.transactions:
@@ -76,7 +75,7 @@ def _parted(left_out: Iterable[TransactionSpan], window: Window) -> tuple[list[T
 
 
 def _readable(ends: Ends, lost: Collection[TransactionSpan]) -> Ends:
-    """How far each partition may have been read: below the first record that is not kept."""
+    """How far every partition may have been read: below its first record that is not kept."""
     found = dict(ends)
     for span in lost:
         for partition, written in span.written.items():
@@ -103,7 +102,8 @@ def _unread(what: str, commit: GroupCommit, readable: Ends) -> Iterator[Violatio
 
 
 def _disordered(kept: Collection[TransactionSpan], lost: Collection[TransactionSpan]) -> Iterator[Violation]:
-    """Rule C2': who is kept although an earlier one of the same producer, or of the same group's offset, is not."""
+    """Rule C2': transactions that are kept although an earlier transaction of their producer, or of their group's
+    offset, is left out."""
     numbers: dict[str | int, int] = {}
     positions: dict[tuple[str, PartitionKey], int] = {}
     for span in lost:
@@ -140,8 +140,8 @@ def _broken_promises(window: Window, ends: Ends, readable: Ends) -> Iterator[Vio
 def _replay(
     ends: Ends, left_out: Iterable[TransactionSpan], window: Window
 ) -> dict[tuple[str, PartitionKey], GroupCommit]:
-    """What coordinators know after reading their logs up to `ends`, without what is left out: the last commit of each
-    group and partition, up to the first of them that is not kept."""
+    """What coordinators know after reading their logs up to `ends` without the left-out transactions: the last commit
+    of every group and partition, up to the first commit that is not kept."""
     kept, lost = _parted(left_out, window)
     below = [commit for commit in window.commits if commit.position < ends.get(commit.log, UNLIMITED)]
     events = [(read, False) for span in lost for read in span.reads]
@@ -159,7 +159,8 @@ def _replay(
 
 
 def _is_backed(commit: GroupCommit, ends: Ends) -> bool:
-    """Whether all that a participant wrote before its commit is kept; a participant that cannot say has lost it."""
+    """Whether everything that a participant wrote before its commit is kept; a participant with unknown outputs has
+    lost them."""
     if commit.outputs is None:
         return False
     lost = [at for at, offset in commit.outputs if at in ends and ends[at] <= offset]

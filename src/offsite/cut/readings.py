@@ -13,8 +13,8 @@ from offsite.log.transaction_tail import PartitionTail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading: the ends of the partitions of `__transaction_state` (by number) `before` and `after` the `ends` of
-    all partitions of the backup and of `__consumer_offsets` were read. All are high watermarks."""
+    """A reading: the ends of the partitions of `__transaction_state` (by number) `before` and `after` reading the
+    `ends` of all partitions of the backup and of `__consumer_offsets`. All are high watermarks."""
 
     before: Mapping[int, int]
     ends: Ends
@@ -22,7 +22,7 @@ class Reading:
 
 
 class LoggedCommit(NamedTuple):
-    """A group commit as it was read from `__consumer_offsets`. `producer_id` is -1 outside of transactions."""
+    """A group commit as read from `__consumer_offsets`. `producer_id` is -1 outside of transactions."""
 
     commit: GroupCommit
     producer_id: int
@@ -30,15 +30,15 @@ class LoggedCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that was seen for one cut.
+    """All evidence for a cut.
 
-    `readings`: in the order in which they were made; the backup ends at the ends of the last one. `changes`: every
-    record of `__transaction_state` from before the first reading to the end of the last, by log and position; None
-    where they could not be read. `listed`: transactional ids by producer id, as coordinators listed them after
-    `changes` begin and before the first reading; empty where they cannot. `tails`: of each partition the markers from
-    the end in the first reading on, of `__consumer_offsets` from before the first of `commits` on, and what is open at
-    the last reading; a partition without a tail had no transaction there. `commits`: what was read of
-    `__consumer_offsets` from before the snapshot of groups to the last reading, by log and position.
+    `readings`: in the order of reading; the backup ends at the ends of the last reading. `changes`: every record of
+    `__transaction_state` from before the first reading to the end of the last, by log and position; None where
+    unreadable. `listed`: transactional ids by producer id, as coordinators listed them after `changes` begin and before
+    the first reading; empty where unsupported. `tails`: by partition, the markers from the end in the first reading on
+    (of `__consumer_offsets` from before the first of `commits` on), and the transactions open at the last reading; a
+    partition without a tail had no transaction. `commits`: the group commits read from `__consumer_offsets`, from
+    before the snapshot of groups to the last reading, by log and position.
     """
 
     readings: tuple[Reading, ...]

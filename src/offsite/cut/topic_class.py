@@ -1,4 +1,4 @@
-"""The class of each topic: how far a cut can be trusted for it. It says what was seen, and never more than that."""
+"""The class of a topic: how far a cut can be trusted for the topic. A class claims no more than was observed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _EXACT = {
 
 
 def topic_classes(ends: Ends, window: Window) -> dict[str, TopicClass]:
-    """The class of each topic among `ends`. One plain writer makes a topic uncoordinated, unless time fences it; so do
-    transactions beside participants, which may have read a committed one that the cut leaves out; and a topic of which
-    no writer was seen is uncoordinated too: silence proves nothing."""
+    """The class of every topic in `ends`. A plain writer makes a topic uncoordinated, unless time fences the topic.
+    Transactions beside participants do too, because participants may have read a committed transaction that the cut
+    leaves out. A topic without an observed writer is uncoordinated as well: silence proves nothing."""
     return {topic: _class(topic, window) for topic in sorted({partition.topic for partition in ends})}
 
 

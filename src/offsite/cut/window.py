@@ -1,11 +1,11 @@
-"""The window: what was seen of transactions, participants and groups near the ends of the logs that were read.
+"""The window: observations of transactions, participants and groups near the ends of the logs.
 
-Kafka's brokers keep each partition in order, and nothing between partitions. What holds partitions together are the
-applications: a transaction writes to several, a consumer reads one and writes to another. These values say as much of
-that as a log shows. A partition of `__consumer_offsets` is a partition like any other.
+Kafka's brokers keep order within a partition, and none between partitions. Applications hold partitions together: a
+transaction writes to several, a consumer reads from a partition and writes to another. The values here say as much of
+the relations as a log shows. A partition of `__consumer_offsets` is a partition like any other.
 
-Offsets are Kafka's. An *end* is exclusive: an end of 7 keeps offsets up to 6. Only what may be undecided at the ends
-has to be in a window; everything older is taken as kept, which `Window.bases` makes sure of.
+Offsets are Kafka's. An *end* is exclusive: an end of 7 keeps offsets up to 6. A window only needs transactions that may
+be undecided at the ends; everything older is taken as kept, which `Window.bases` ensures.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from offsite.log.range import Span
 
 
 class PartitionKey(NamedTuple):
-    """One partition of one incarnation of a topic. A tuple, because fixpoints look it up hundreds of thousands of
-    times."""
+    """A partition of an incarnation of a topic. A tuple, because fixpoints look up hundreds of thousands of keys."""
 
     topic: str
     topic_id: str
@@ -31,19 +30,19 @@ class PartitionKey(NamedTuple):
 
 
 Ends = Mapping[PartitionKey, int]
-"""The exclusive end of each partition: a cut, or what it is cut from."""
+"""The exclusive end of every partition: a cut, or the ends that are cut."""
 
 
 Producer = str | int
-"""A transactional id, or a producer id where that is all that is known."""
+"""A transactional id, or a producer id where no more is known."""
 
 REMOVED = -1
-"""No committed offset, as Kafka's own protocol says it."""
+"""No committed offset, as in Kafka's own protocol."""
 
 
 class Outcome(Enum):
-    """How a transaction ended, as far as anybody has seen. A commit or abort marker in one partition decides for all,
-    and so does the coordinator's word in `__transaction_state` (prepare or complete)."""
+    """How a transaction ended, as far as observed. A commit or abort marker in any partition decides for all, and so
+    does the coordinator's record in `__transaction_state` (prepare or complete)."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -51,11 +50,10 @@ class Outcome(Enum):
 
 
 class Written(NamedTuple):
-    """What a transaction wrote to one partition: its first and its last record, and its marker, or None for a marker
-    that was not seen.
+    """The records of a transaction in a partition: the first, the last, and the marker; None for an unseen marker.
 
-    Of several transactions in one span, `marker` is the last one that has to be below the end, and `markers` has all of
-    their commit markers that were seen, rising. Of a single transaction `markers` may be left empty.
+    For several transactions in a span, `marker` is the last that must be below the end, and `markers` are all observed
+    commit markers, rising. For a single transaction `markers` may be empty.
     """
 
     first: int
@@ -65,7 +63,7 @@ class Written(NamedTuple):
 
     @property
     def commit_markers(self) -> tuple[int, ...]:
-        """The commit markers that were seen, rising, if the span was committed."""
+        """The observed commit markers, rising, if the span was committed."""
         return self.markers or (() if self.marker is None else (self.marker,))
 
 
@@ -74,10 +72,10 @@ class GroupCommit:
     """An offset that a group committed: `group` has read `partition` below `offset`. The commit is itself a record, at
     `position` of `log`, a partition of `__consumer_offsets`.
 
-    `exactly_once` is true for a commit inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone:
-    the group was deleted, or its offset expired. `outputs`: the highest offset that a participant had written to each
-    partition since its commit before, None where it cannot say; empty for whoever is no participant, and for a commit
-    from before the ends were first read, whose outputs are all below any cut. `metadata` is the client's own text.
+    `exactly_once`: the commit is inside a transaction (TxnOffsetCommit). `offset` is `REMOVED` for a tombstone: the
+    group was deleted, or its offset expired. `outputs`: the highest offset that a participant had written to every
+    partition since its last commit; None where unknown; empty for a client that is no participant, and for a commit
+    from before the ends were first read, whose outputs are all below any cut. `metadata`: the client's own text.
     """
 
     group: str
@@ -92,17 +90,16 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSpan:
-    """One transaction: where it wrote, what it says it read, and how it ended.
+    """A transaction: where it wrote, what it claims to have read, and how it ended.
 
-    `written` has each partition with data of the transaction, that of `__consumer_offsets` as well. A partition that
-    the coordinator names as part of it, and of which nothing was seen yet, counts with its end as first and last
-    offset and no marker: to ignore it would keep half of the transaction. A partition with a marker alone is no part.
-    `reads`: the group commits inside it, all with `exactly_once`. `name`: its transactional id, where it is known.
-    `number` rises with the transactions of one producer, and no two of them have the same. `is_whole` is false where
-    it may have begun before the window: then it cannot be left out, for nobody knows where.
+    `written` has every partition with data of the transaction, partitions of `__consumer_offsets` included. A partition
+    that the coordinator names as part of the transaction, and of which nothing was seen yet, counts with its end as
+    first and last offset and no marker: ignoring it would keep half of the transaction. A partition with only a marker
+    is no part. `reads`: the group commits inside the transaction, all with `exactly_once`. `name`: its transactional
+    id, where known. `number`: unique, and rises with the transactions of a producer. `is_whole`: false where the
+    transaction may have begun before the window; it cannot be left out, because nobody knows its beginning.
 
-    Several transactions of a producer, one after the other, that can only be told apart from the ones before and after
-    them are one span: kept or left out as one.
+    Consecutive transactions of a producer that cannot be told apart form a single span, kept or left out as a unit.
     """
 
     producer_id: int
@@ -116,14 +113,15 @@ class TransactionSpan:
 
     @property
     def producer(self) -> Producer:
-        """Whose transactions come one after the other: a transactional id may have several producer ids in time."""
+        """The owner of a sequence of transactions: a transactional id may have several producer ids over time."""
         return self.name or self.producer_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParticipantRecord:
-    """The record at `offset` of `partition` says in a header what its writer had read before: `deps` has the exclusive
-    end of each partition that it depends on. Records of aborted transactions do not count."""
+    """A record with declared dependencies: a header of the record at `offset` of `partition` says what its writer had
+    read before. `deps`: the exclusive end of every partition that the record depends on. Records of aborted
+    transactions do not count."""
 
     partition: PartitionKey
     offset: int
@@ -132,8 +130,8 @@ class ParticipantRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampedRecord:
-    """The record at `offset` of `partition` is the first one there whose stamp is that of the checkpoint or higher: its
-    writer may have seen what lies behind the checkpoint elsewhere. No cut of that checkpoint keeps it."""
+    """The first record of `partition`, at `offset`, whose stamp reaches the checkpoint's number: its writer may have
+    seen records behind the checkpoint elsewhere. No cut of the checkpoint keeps the record."""
 
     partition: PartitionKey
     offset: int
@@ -142,7 +140,7 @@ class StampedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededRecord:
-    """The record at `offset` of a compacted topic that the source's cleaner took before it was copied; the record at
+    """A record at `offset` of a compacted topic that the source's cleaner removed before the copy; the record at
     `successor` has the same key."""
 
     partition: PartitionKey
@@ -152,9 +150,10 @@ class SupersededRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalParticipant:
-    """Somebody outside of Kafka that has saved its own state together with a position: a Flink savepoint, a database.
+    """An external system that has saved its own state together with a position: a Flink savepoint, a database.
 
-    `positions`: the exclusive ends its state has read. One that `can_replay` may stand before the cut and catches up.
+    `positions`: the exclusive ends that its state has read. A participant that `can_replay` may stand before the cut
+    and catches up.
     """
 
     name: str
@@ -163,7 +162,7 @@ class ExternalParticipant:
 
 
 class WriterKind(Enum):
-    """How a topic's records were written, as the copy saw it."""
+    """How a topic's records were written, as the copy saw them."""
 
     TRANSACTION = "transaction"
     PARTICIPANT = "participant"
@@ -174,11 +173,12 @@ class WriterKind(Enum):
 class Window:
     """All facts that a cut is made from.
 
-    `bases`: for each partition the offset from which on the window knows everything and the backup holds everything,
-    but for `gaps` (rising spans that are not held). A partition that is not named has base 0.
-    `commits`: group commits outside of the window's transactions, with the last ones before the window.
-    `stamped`: of a checkpoint that was opened to participants, the first record of each partition that is behind it.
-    `writers`: how each topic's records were written, in all of its history that a restore would claim.
+    `bases`: by partition, the offset from which on the window knows everything and the backup holds everything, except
+    for `gaps` (rising spans that are not held). A partition that is not named has base 0.
+    `commits`: group commits outside of the window's transactions, including the last commits before the window.
+    `stamped`: for a checkpoint that was opened to participants, the first record of every partition behind the
+    checkpoint.
+    `writers`: how every topic's records were written, in all of the history that a restore would claim.
     `unpaired`: topics with transactions whose partitions could not be told for certain.
     `time_fenced`: topics with LogAppendTime whose ends were chosen by time.
     """
