@@ -1,1 +1,1 @@
-"""An overview of a repository: what is in it, and whether it is in good shape."""
+"""An overview of a repository: its contents and its condition."""

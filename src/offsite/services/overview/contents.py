@@ -1,4 +1,4 @@
-"""What the backups of a repository hold: lists and details. Reads no data, only commits; needs no Spark."""
+"""Lists and details of a repository's backups. Reads only commits, no data; needs no Spark."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from offsite.services.import_origin import import_origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSummary:
-    """One line of `list`. Times are epoch ms by the store's clock, 0 when there is no commit yet. `problem`: why it
-    cannot be read, or not to its end."""
+    """A line of `list`. Times are epoch ms by the store's clock, 0 without a commit. `problem`: why the backup cannot
+    be read, or not to its end."""
 
     backup: str
     cluster_id: str
@@ -52,7 +52,7 @@ class BackupList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetail:
-    """Offsets `[start, end)` that are backed up, holes aside."""
+    """Offsets `[start, end)` that are backed up, apart from holes."""
 
     partition: int
     start: int
@@ -63,8 +63,8 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDetail:
-    """One incarnation of a topic. Times are epoch ms, -1 for none: `oldest_record_ms` is when its oldest batch begins,
-    `deleted_ms` when a run found that it is deleted at the source."""
+    """An incarnation of a topic. Times are epoch ms, -1 for none: `oldest_record_ms` is the beginning of its oldest
+    batch, `deleted_ms` is when a run found the topic deleted at the source."""
 
     topic: str
     topic_id: str
@@ -81,12 +81,11 @@ class TopicDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupDetail:
-    """Details of one backup. `settings` are those of the cluster, when they were asked for and are in the backup. Of an
-    imported backup `origin` names the archive, and `fidelity` says what that did not hold of its source. `branches` are
-    the old histories of logs that were cut back at the source. `restore_points` are read when they are looked at: there
-    may be millions. `consistency` says to what a restore of the commit goes, `default` to which commit one goes that
-    names none; None: there is no commit yet, or its cut is damaged. `expected_deletions` are the holes that are no
-    loss, `not_carried` is what the source had and the backup does not hold."""
+    """Details of a backup. `settings`: cluster settings, if requested and backed up. `origin`: the archive of an
+    imported backup; `fidelity`: facts about the source missing in the archive. `branches`: old histories of logs cut
+    back at the source. `restore_points` are read on access, because millions may exist. `consistency`: the cut for a
+    restore of the commit. `default`: the commit for a restore without a commit; None: no commit yet, or its cut is
+    damaged. `expected_deletions`: harmless holes. `not_carried`: settings of the source outside of the backup."""
 
     summary: BackupSummary
     selection: str
@@ -106,7 +105,7 @@ class BackupDetail:
 
 
 def list_backups(repository: Repository) -> BackupList:
-    """One summary for each backup; for a backup that cannot be read it says why."""
+    """Summarize every backup. An unreadable backup has a `problem`."""
     return BackupList(
         repository=repository.store.url,
         repository_id=repository.descriptor.repository_id,
@@ -115,7 +114,7 @@ def list_backups(repository: Repository) -> BackupList:
 
 
 def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
-    """Damage to one backup, or that one may not read it, hides no other."""
+    """Summarize a backup. Damage to a backup, or denied reading of a backup, hides no other backup."""
     try:
         backup = repository.backup(name)
         state = backup.readable_state()
@@ -125,7 +124,7 @@ def _summary_or_problem(repository: Repository, name: str) -> BackupSummary:
 
 
 def show_backup(backup: Backup, *, commit: int | None = None, with_settings: bool = False) -> BackupDetail:
-    """Everything of one backup, as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
+    """Show a backup as of a commit (the newest by default). Raises `NoSuchRestorePoint`, and with settings
     `DamagedObject`."""
     head = backup.readable_state()
     seq = head.seq if commit is None else commit
@@ -153,20 +152,20 @@ def show_backup(backup: Backup, *, commit: int | None = None, with_settings: boo
 def _default(backup: Backup, head: BackupState) -> DefaultPoint | None:
     try:
         return default_point(backup.store, head)
-    except OffsiteError:  # the report of the commit that has it says so
+    except OffsiteError:  # the report of the commit with the cut says so
         return None
 
 
 def _not_carried(backup: Backup, state: BackupState) -> tuple[str, ...]:
     try:
         return () if state.metadata is None else get_cluster_snapshot(backup.store, state.metadata).not_carried
-    except Damaged:  # who asks for the settings is told
+    except Damaged:  # a request for the settings reports the damage
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """What is backed up of a partition: offsets, holes aside, and figures."""
+    """The backed-up part of a partition: offsets, apart from holes, and figures."""
 
     start: int
     end: int
@@ -174,7 +173,7 @@ class _Held:
 
     @classmethod
     def of(cls, state: BackupState, partition_id: PartitionId) -> _Held:
-        """Of a partition as `state` lists it."""
+        """The part of a partition as `state` lists the partition."""
         start, end = state.held_range(partition_id)
         found = state.segments.get(partition_id)
         return cls(start=start, end=end, figures=found.figures() if found else SegmentFigures())
@@ -185,8 +184,8 @@ _Holding = Mapping[TopicIncarnation, Mapping[int, _Held]]
 
 
 def _holding(state: BackupState, *, then: BackupState | None = None) -> _Holding:
-    """All that is backed up, gone through in the order in which catalogs have it. Counted as `then` listed it, where
-    nothing of it was removed since."""
+    """All backed-up partitions, visited in catalog order. Counted as `then` listed a partition, if nothing of the
+    partition was removed since."""
     found: defaultdict[TopicIncarnation, dict[int, _Held]] = defaultdict(dict)
     lacking = {hole.partition_id for hole in state.holes if hole.reason == REMOVED}
     for each in sorted(state.positions.keys() | state.segments.keys()):
@@ -195,8 +194,8 @@ def _holding(state: BackupState, *, then: BackupState | None = None) -> _Holding
 
 
 def _as_it_was(backup: Backup, state: BackupState) -> BackupState | None:
-    """The restore point with the segments that its commits listed, where a roll-up has put later records beside its
-    own: their figures are not its."""
+    """The restore point with the segments listed by its commits. None unless a roll-up has merged later records into
+    the segments, with wrong figures for the point."""
     is_mixed = any(found.end > state.positions[known].end for known, found in state.segments.items())
     return backup.catalog.state(upto=state.seq) if is_mixed else None
 
@@ -223,7 +222,7 @@ def _summary(cluster_id: str, state: BackupState, holding: _Holding) -> BackupSu
 
 
 def _topic(shape: TopicShape, held: Mapping[int, _Held]) -> TopicDetail:
-    """All partitions that the topic has, and whatever else was backed up of it."""
+    """Details of all partitions of the topic, including backed-up partitions that the topic no longer has."""
     figures, nothing = _sum(held.values()), _Held(start=0, end=0, figures=SegmentFigures())
     numbers = sorted(held.keys() | set(range(shape.partitions)))
     return TopicDetail(

@@ -1,5 +1,5 @@
-"""What an overview tells of a backup besides its verdict: the newest checkpoint, holes, when its source begins to
-delete what is not backed up, and plots. From the store alone."""
+"""Facts of an overview beside the verdict: the newest checkpoint, holes, the start of deletions at the source, and
+plots. From the store alone."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from offsite.stores.looking_store import reading_now_ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """`facts`: texts by name. `lines`: plots, none for fewer than two restore points."""
+    """`facts`: texts by name. `lines`: plots; none for fewer than two restore points."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[Line, ...] = ()
 
 
 def glance(backup: Backup) -> Glance:
-    """What the newest state tells. Raises `DamagedCommit` and what the store raises."""
+    """Read the facts from the newest state. Raises `DamagedCommit` and the errors of the store."""
     state, now_ms = backup.readable_state(), reading_now_ms(backup.store)
     losses = sum(hole.is_loss for hole in state.holes)
     facts = {
@@ -37,9 +37,10 @@ def glance(backup: Backup) -> Glance:
 
 def source_deletes(state: BackupState, now_ms: int) -> str:
     """When the source may begin to delete records that are not backed up: a topic's `retention.ms` after the last
-    complete pass, by the settings that the backup holds. `now_ms`: the store's clock, epoch ms.
+    complete pass, by the backed-up settings. `now_ms`: the store's clock, epoch ms.
 
-    A broker goes by the times in the records, so what is dated back goes sooner."""
+    A broker goes by the times in the records, so back-dated records are deleted sooner.
+    """
     shapes = [each for each in state.latest_shapes().values() if not each.is_deleted]
     rules = {each.topic: Retention.of(dict(each.configs)) for each in shapes if not each.configs_unread}
     known = {topic: rule.retention_ms for topic, rule in rules.items() if rule.deletes}

@@ -1,4 +1,4 @@
-"""What a state says for and against relying on a backup: what is a problem, and what is only to be known. Pure."""
+"""Judges a backup by its state: problems, and notes that are no problem. Pure."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from offsite.repository.state import BackupState
 from offsite.services.branch_report import BranchReport, branch_reports
 
 STALE_AFTER_S = 24 * 3600
-"""Age in seconds from which the newest commit gets attention: the least demanding schedule people have is a nightly
-one."""
+"""Age in seconds from which the newest commit gets attention: the least demanding common schedule is nightly."""
 
 _AHEAD_MAX_S = 60
-"""Seconds by which a commit may seem to lie in the future: stores round their clocks, and servers of one differ a
+"""Seconds by which a commit may seem to lie in the future: stores round their clocks, and servers of a store differ a
 little."""
 
 _QUIET_S = 1800
-"""Seconds without a commit from which on a pass no longer counts as under way: it commits every 5 minutes."""
+"""Seconds without a commit after which a pass no longer counts as under way: a pass commits every 5 minutes."""
 
 _NAMED_MAX = 5
-"""Partitions named in one line of the status."""
+"""Partitions named in a line of the status."""
 
 
 def age_s(committed_at_ms: int, now_ms: int) -> int:
-    """Age of a commit in seconds, below 0 only when no rounding of clocks explains it."""
+    """Age of a commit in seconds; negative only if no rounding of clocks explains the difference."""
     found_s = (now_ms - committed_at_ms) // 1000
     return found_s if found_s < -_AHEAD_MAX_S else max(0, found_s)
 
 
 def problems_of(state: BackupState, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
-    """Reasons not to rely on a backup in this state. `stale_after_s`: the age in seconds from which its newest commit
-    is one; None: never."""
+    """Reasons not to rely on a backup in the given state. `stale_after_s`: the age in seconds from which its newest
+    commit is a reason; None: never."""
     if not state.history:
         yield "no restore point yet"
         return
@@ -75,8 +74,8 @@ def _offsets(holes: Iterable[RecordedHole]) -> int:
 
 
 def _unfinished(state: BackupState, old_s: int, now_ms: int, stale_after_s: int | None) -> Iterable[str]:
-    """What a pass that has not ended means. Each of its commits only adds to what is restorable, so it takes nothing
-    from the complete pass before it: how old that one is decides. Before the first one has ended there is none."""
+    """The meaning of an unfinished pass. Its commits only add to the restorable records and take nothing from the
+    previous complete pass: the age of that pass decides. Before the end of the first pass no complete pass exists."""
     if not state.incomplete:
         return
     if not state.completed_at_ms and old_s > _QUIET_S:
@@ -104,13 +103,14 @@ def _so_far(state: BackupState) -> str:
 
 
 def _is_new(state: BackupState, branch: BranchReport, now_ms: int) -> bool:
-    """Found so lately that a person may not have heard of it: nothing is lost, so it is no problem for ever."""
+    """Whether the branch was found so recently that a person may not have heard of it. Nothing is lost, so a branch is
+    no problem for ever."""
     found = state.history.find(branch.found_by)
     return found is not None and now_ms - found.committed_at_ms < STALE_AFTER_S * 1000
 
 
 def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
-    """What is to be known, and no reason against relying on it."""
+    """Facts to know that are no reason against relying on the backup."""
     yield from _under_way(state)
     yield from (str(each) for each in branch_reports(state) if not _is_new(state, each, now_ms))
     yield from _deleted(state)
@@ -119,7 +119,7 @@ def notes_on(state: BackupState, now_ms: int) -> Iterable[str]:
 
 
 def _expected_deletions(state: BackupState) -> Iterable[str]:
-    """No loss: applications empty some topics by themselves."""
+    """Deletions that are no loss: applications empty some topics by themselves."""
     topics = sorted({hole.partition_id.topic for hole in state.holes if not hole.is_loss})
     if topics:
         deleted = _offsets(hole for hole in state.holes if not hole.is_loss)

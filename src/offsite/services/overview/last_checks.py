@@ -1,10 +1,10 @@
-"""The last checks of a backup: when it was verified, and when a drill restored it.
+"""The last checks of a backup: the last verification, and the last drill with a restore.
 
-What this installation checked itself it remembers (`CheckMemory`): that counts. What verifies keeps a record in the
-repository, too, where it may write; so the checks of others are known. But whoever may create objects can make up such
-a record: what this installation did not do is claimed, and shown as that. A claim proves nothing and clears nothing;
-a claim of damage is looked into. Checks before records were kept are not known, nor are those of other copies of the
-repository.
+Checks made by the local installation are remembered (`CheckMemory`) and count. A verification also keeps a record in
+the repository, where writing is allowed, and makes checks of other installations known. But whoever may create objects
+can forge such a record: checks of other installations are claims, and shown as claims. A claim proves nothing and
+clears nothing; a claim of damage is looked into. Unknown are checks from before records were kept, and checks of other
+copies of the repository.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 _UNREADABLE = (Damaged, FormatTooNew)
 
 _SAME_FOR_MS = 3_600_000
-"""A quick check that finds the same as one less than an hour before keeps no record: some monitoring asks every
+"""A quick check with the same result as a check less than an hour before keeps no record: some monitoring asks every
 minute, for years."""
 
 
 _DRILLS_READ_MAX = 16
-"""Reports of drills of others that are read, the newest: there may be any number."""
+"""At most so many of the newest drill reports of other installations are read: any number may exist."""
 
 _DRILL, _PROVEN = "drill", "proven"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastChecks:
-    """The last check of each depth, the last drill, and when a drill last proved the backup (epoch ms by the store's
-    clock, -1: never), all made here. `claimed`, `claimed_drill`, `claimed_ms`: the same as the repository claims that
-    others made, where it is later. `problems`: records that cannot be read."""
+    """The last check of every depth, the last drill, and when a drill last proved the backup (epoch ms by the store's
+    clock, -1: never), all made here. `claimed`, `claimed_drill`, `claimed_ms`: later checks that other installations
+    claim in the repository. `problems`: unreadable records."""
 
     verified: tuple[VerifyRecord, ...] = ()
     drill: DrillRecord | None = None
@@ -66,19 +66,19 @@ class LastChecks:
 
     @property
     def damage(self) -> tuple[VerifyRecord, ...]:
-        """The checks that found damage, by whomever, unless a deep one that was made here found none later: a quick one
-        sees less, and a claim may be made up."""
+        """The checks that found damage, by any installation, unless a later deep check made here found none: a quick
+        check sees less, and a claim may be forged."""
         whole_ms = max((each.verified_at_ms for each in self.verified if each.ok and each.depth == DEEP), default=-1)
         return tuple(each for each in self.all_verified() if not each.ok and each.verified_at_ms > whole_ms)
 
     def all_verified(self) -> tuple[VerifyRecord, ...]:
-        """The last checks, those that are claimed behind those that were made here."""
+        """The last checks: first own checks, followed by claimed checks."""
         return (*self.verified, *self.claimed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckMemory:
-    """The last checks and drills of a backup that were made here."""
+    """The last checks and drills of a backup made by the local installation."""
 
     backup: Backup
 
@@ -106,7 +106,8 @@ class CheckMemory:
 
 
 def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
-    """The last checks of `backup`; `now_ms` is the store's clock, roughly. Raises `StoreUnavailable`, `StoreDenied`."""
+    """Read the last checks of `backup`. `now_ms`: approximately the store's clock. Raises `StoreUnavailable`,
+    `StoreDenied`."""
     problems: list[str] = []
     memory = CheckMemory(backup=backup)
     made = {depth: record for depth in DEPTHS if (record := memory.check(depth)) is not None}
@@ -129,7 +130,7 @@ def read_last_checks(backup: Backup, *, now_ms: int) -> LastChecks:
 def _claimed(
     backup: Backup, made: Mapping[str, VerifyRecord], problems: list[str], *, now_ms: int
 ) -> Iterator[VerifyRecord]:
-    """The last check of each depth in the repository, where it is a later one than that of this installation."""
+    """The last check of every depth in the repository, if later than the last check of the local installation."""
     for depth in DEPTHS:
         try:
             record = last_verify_record(backup.store, backup.layout, depth, now_ms=now_ms)
@@ -142,9 +143,10 @@ def _claimed(
 
 
 def remember_check(backup: Backup, result: VerifyResult) -> bool:
-    """Remember a check here, and keep a record of it, if the store takes it. Whether it did, or knew the same already.
-    A check that found nothing wrong but commits of a newer format has judged nothing: another offsite will."""
-    from offsite.services.verify.run import Verdict  # those who only read records need nothing of what verifies
+    """Remember a check here, and record the check in the repository, if the store allows. Returns whether the check is
+    recorded, or the same was recorded already. A check that found only commits of a newer format has judged nothing:
+    another offsite will."""
+    from offsite.services.verify.run import Verdict  # readers of records need nothing of the verifier
 
     if any(each.is_newer for each in result.damaged_commits) and not _damaged(result):
         return False
@@ -161,15 +163,15 @@ def remember_check(backup: Backup, result: VerifyResult) -> bool:
         CheckMemory(backup=backup).note_check(record)
         if not _is_known(backup, record):
             put_verify_record(backup.store, backup.layout, record)
-    except OffsiteError as error:  # a check that cannot be written down is a check
+    except OffsiteError as error:  # a check that cannot be written down is still a check
         noted("check_not_kept", depth=result.depth, error=error.id, why=error.message)
         return False
     return True
 
 
 def _drills(backup: Backup, problems: list[str], *, now_ms: int) -> list[DrillRecord]:
-    """The drills of the newest reports, up to the last one that proved the backup, the newest first. What is dated
-    later than now no drill of ours wrote. Where records lie elsewhere, those of the repository count as well."""
+    """The drills of the newest reports, newest first, up to the last drill that proved the backup. No drill of ours
+    writes a date later than now. If records lie elsewhere, records of the repository count as well."""
     found: list[DrillRecord] = []
     latest_ms = now_ms + AHEAD_MAX_MS
     latest = backup.layout.drill_key(dated_id(latest_ms, "z"), "json")
@@ -198,7 +200,7 @@ def _is_known(backup: Backup, record: VerifyRecord) -> bool:
         return False
     try:
         last = last_verify_record(backup.store, backup.layout, record.depth, now_ms=record.verified_at_ms)
-    except _UNREADABLE:  # it tells nothing: the new one will
+    except _UNREADABLE:  # the old record tells nothing: the new one will
         return False
     return (
         last is not None
@@ -208,7 +210,7 @@ def _is_known(backup: Backup, record: VerifyRecord) -> bool:
 
 
 def _damaged(result: VerifyResult) -> int:
-    """How many things are damaged or gone, offsets that nobody accounted for among them."""
+    """The number of damaged or lost things, unaccounted offsets included."""
     lists = (
         result.damaged,
         [each for each in result.damaged_commits if not each.is_newer],

@@ -1,5 +1,5 @@
-"""Which restore points are gone that were there at an earlier look, and by whom: as the lines of the audit claim, where
-a commit bears them out. What no line accounts for, nobody of ours has let go."""
+"""Restore points that disappeared since an earlier look, and who let them go: as lines of the audit claim, where a
+commit confirms the line. A disappearance without a line is nobody's of ours."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from offsite.services.retention.kept_points import all_kept, runs, told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointsLetGo:
-    """How many restore points went, by whom and by which kind of work, as the audit claims; both are empty where it has
-    no line about them."""
+    """How many restore points went, by whom and by which kind of work, as the audit claims; both are empty without a
+    line."""
 
     who: str
     by: str
@@ -37,8 +37,8 @@ class PointsLetGo:
 
 
 def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:
-    """What went since somebody last looked on this machine; the first time it is noted what there is. Raises what the
-    store raises, and `DamagedCommit`."""
+    """Restore points that went since somebody last looked on the local machine. The first call only notes the current
+    points. Raises the errors of the store, and `DamagedCommit`."""
     look = LetGoMemory(backup=backup).looked()
     if look is None:
         note_look(backup, state)
@@ -47,15 +47,15 @@ def since_look(backup: Backup, state: BackupState) -> tuple[PointsLetGo, ...]:
 
 
 def note_look(backup: Backup, state: BackupState) -> None:
-    """Somebody looked at `state`, and takes it for what it is."""
+    """Note that somebody looked at `state`."""
     if state.seq and not state.unreadable:
         LetGoMemory(backup=backup).note_looked(Look.at(state))
 
 
 def let_go_since(backup: Backup, look: Look, state: BackupState) -> tuple[PointsLetGo, ...]:
-    """What went since that look. Each commit is a restore point until one drops it, so where their number is right none
-    went, and nothing is read. Of a state that cannot be read to its end, or goes on from another one, nothing is
-    said."""
+    """Restore points that went since the look. Every commit is a restore point until a commit drops the point: with the
+    expected number of points none went, and nothing is read. Nothing is reported of a state that is unreadable before
+    its end, or does not continue the seen state."""
     if state.unreadable or state.seq < look.commit or look.points + state.seq - look.commit == len(state.history):
         return ()
     before = backup.catalog.state(upto=look.commit)
@@ -78,7 +78,8 @@ def _runs(state: BackupState) -> list[Span]:
 
 
 def _audited(backup: Backup, after: int) -> Iterator[tuple[AuditLine, Sequence[Span]]]:
-    """The lines about restore points behind commit `after`, of commits that came to be, with what these dropped."""
+    """The audit lines about restore points behind commit `after`, of commits that exist, with the points that these
+    commits dropped."""
     writers: set[str] = set()
     for line in read_audit(backup.store, backup.layout, after=after - 1):
         if isinstance(line, AuditLine) and line.deletion.kind == POINTS and line.writer not in writers:
@@ -97,7 +98,7 @@ def _summed(gone: Iterable[PointsLetGo]) -> Iterator[PointsLetGo]:
 
 
 def _without(spans: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
-    """What of `spans` lies in none of `others`, which rise."""
+    """The parts of `spans` outside of all `excluded` spans, which rise."""
     for start, end in spans:
         first = max(0, bisect_right(others, start, key=itemgetter(0)) - 1)
         yield from uncovered(start, end, (others[at] for at in range(first, len(others))))

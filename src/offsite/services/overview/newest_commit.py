@@ -1,4 +1,4 @@
-"""What a run that was stopped says of the commits that it made: the newest one may have been made amid its work."""
+"""Describes the commits of a stopped run: the newest may have been made amid its work."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _NONE = "no commit was made"
 
 
 def told_commits(repository: Repository, name: str, *, since: int | None) -> str:
-    """How many commits of backup `name` came behind commit `since` (None: nothing was begun), which is the newest, and
-    where a restore goes. A store that does not answer is told, and is no error."""
+    """How many commits of backup `name` follow commit `since` (None: nothing was begun), the newest commit, and the
+    commit that a restore goes to. A store that does not answer is reported and is no error."""
     if since is None:
         return _NONE
     try:
@@ -24,7 +24,7 @@ def told_commits(repository: Repository, name: str, *, since: int | None) -> str
         if state.seq <= since:
             return _NONE
         return f"{amount(state.seq - since, 'commit')}, the newest is {_told(backup, state)}"
-    except BackupNotFound:  # it was not made yet
+    except BackupNotFound:  # the backup was not made yet
         return _NONE
     except OffsiteError as error:
         return f"which commit is the newest could not be read: {error.message}"

@@ -1,5 +1,5 @@
-"""Am I safe? The answer for each backup, from its commits and from what is remembered of checks and restores. Reads no
-data; needs no Spark."""
+"""Am I safe? The answer for every backup, from its commits and from recorded checks and restores. Reads no data; needs
+no Spark."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from offsite.stores.store import Store
 
 _STRANGERS_MAX = 1000
 _LOOKED_AT_MAX = 5000
-"""Names of a backup that are looked at for strangers, five requests to an object store: a check looks at all."""
+"""At most so many names of a backup are examined for foreign objects, five requests to an object store. A verification
+examines all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupStatus:
-    """Whether one backup is safe to rely on. `safe` is the answer, `problems` the reasons when it is no. `notes` are
-    about restores that did not end, which do not harm the backup, and the like. A restore that names no commit goes to
-    `default_commit`, and brings back all that the source held at `restorable_to_ms`. `age_s` is negative for a commit
-    dated in the future. `damaged`: what is stored is not what was written, or is gone. `head_commit` and `head_hash`
-    are the newest commit that can be used. `completed_ms`: when a pass was last complete, so that all that the source
-    held then is backed up or named (epoch ms by the store's clock, 0: never, or not known). `retention`: what is kept
-    of it and what goes next, None where nothing ever went and nothing is pinned. `let_go`: restore points that went
-    since somebody last looked on this machine, and by whom; by nobody is a problem."""
+    """Whether a backup is safe to rely on. `safe`: the answer; `problems`: the reasons for no. `notes`: harmless facts,
+    such as unfinished restores. A restore without a commit goes to `default_commit`, and brings back everything that
+    the source held at `restorable_to_ms`. `age_s`: negative for a commit dated in the future. `damaged`: stored objects
+    differ from the written objects, or are gone. `head_commit` and `head_hash`: the newest usable commit.
+    `completed_ms`: when a pass was last complete, with everything of the source backed up or named (epoch ms by the
+    store's clock, 0: never or unknown). `retention`: what is kept and what goes next; None where nothing ever went and
+    nothing is pinned. `let_go`: restore points that went since somebody last looked on the local machine, and by whom;
+    an unknown originator is a problem."""
 
     backup: str
     safe: bool
@@ -61,8 +62,8 @@ class BackupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """`removed`: the backups that this machine saw here before and that were removed on purpose, in the last 30 days:
-    by whom, and why. `notes`: what others put into the repository, beside the backups."""
+    """`removed`: backups that the local machine saw in the repository and that were removed on purpose within the last
+    30 days: by whom, and why. `notes`: foreign objects beside the backups."""
 
     repository: str
     safe: bool
@@ -72,10 +73,10 @@ class Status:
 
 
 def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, looks: bool = False) -> Status:
-    """Is each backup safe to rely on? A backup that cannot be read is a problem, not an error; so is one that this
-    machine saw here before, and that is gone, unless the repository tells by whom it was removed. `looks`: somebody of
-    this machine is shown it, and what went up to now need not be told again, unless nobody left a line about it. Raises
-    as `Backup.keeping_records` where records lie elsewhere."""
+    """Is every backup safe to rely on? An unreadable backup is a problem, not an error. A backup that the local machine
+    saw before and that is gone is a problem too, unless the repository records its removal. `looks`: the answer is
+    shown to a person of the local machine, and restore points gone up to now need not be reported again, unless nobody
+    left a line about them. Raises as `Backup.keeping_records` if records lie elsewhere."""
     now_ms, names = reading_now_ms(repository.store), repository.backups()
     there = (_status(repository, name, now_ms, stale_after_s, looks=looks) for name in names)
     absent = [(seen, seen.removal()) for seen in vanished(repository, names)]
@@ -91,7 +92,7 @@ def read_status(repository: Repository, *, stale_after_s: int = STALE_AFTER_S, l
 
 
 def _strangers(store: Store, keys: Iterator[str]) -> Iterator[str]:
-    """What others put there, in one line. Who may not list it all is not told: it harms nothing."""
+    """Report foreign objects in a line. A denied listing is only logged: foreign objects harm nothing."""
     try:
         if there := tuple(islice(keys, _STRANGERS_MAX)):
             yield strangers_told(there)
@@ -106,10 +107,10 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
     except OffsiteError as error:
         unread = _judged(name, [f"{error.id}: {error.message}"], BackupState(backup=name), now_ms)
         return replace(unread, damaged=isinstance(error, Damaged))
-    if repository.records_at is not None:  # what is wrong with that place says nothing of the backup
+    if repository.records_at is not None:  # problems of that place say nothing of the backup
         backup = backup.keeping_records(repository.records_at)
     default, torn, unseen = _default(backup, state)
-    fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may be as old as it likes
+    fresh_for_s = None if import_origin(backup.descriptor) else stale_after_s  # an archive may have any age
     damage = [*_damage(repository, backup, state), *torn]
     checks, unchecked = _checks(backup, now_ms)
     let_go, uncounted = _let_go(backup, state)
@@ -126,8 +127,8 @@ def _status(repository: Repository, name: str, now_ms: int, stale_after_s: int, 
 
 
 def _default(backup: Backup, state: BackupState) -> tuple[DefaultPoint, tuple[str, ...], tuple[str, ...]]:
-    """Where a restore goes that names no commit; and what is damaged of its cut, or cannot be read, so that it would
-    not go there."""
+    """The commit that a restore without a commit goes to; and damage or unreadability of its cut, which would stop the
+    restore."""
     try:
         return default_point(backup.store, state), (), ()
     except OffsiteError as error:
@@ -158,7 +159,7 @@ def _damage(repository: Repository, backup: Backup, state: BackupState) -> Itera
 
 
 def _lacks(backup: Backup) -> Iterable[str]:
-    """What a generation lacks of the one before it: a person has to look at the source."""
+    """What a generation lacks of the previous one: a person has to look at the source."""
     if (named := set_of_backup(backup.descriptor.name)) is None:
         return
     from offsite.repository.generations.kept import why_kept  # reads a ledger, of generations alone

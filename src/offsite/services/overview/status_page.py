@@ -1,4 +1,4 @@
-"""Am I safe? as one HTML file."""
+"""Am I safe? as an HTML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from offsite.services.reports.look import Verdict, document, facts, items, plot,
 
 
 def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> str:
-    """The whole page. `glances`: what else is told of each backup; `now_ms`: as of when, by the store's clock."""
+    """Make the whole page. `glances`: further facts of every backup. `now_ms`: time of the page, by the store's
+    clock."""
     parts = ["<h1>Am I safe?</h1>", _verdict(status)]
     parts.append(f'<p class="soft">Repository <code>{text(status.repository)}</code>, {text(_time(now_ms))}</p>')
     for each in status.backups:
@@ -26,7 +27,7 @@ def status_page(status: Status, glances: Mapping[str, Glance], now_ms: int) -> s
 
 
 def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[str, Glance]:
-    """What is told of each backup that can be read; the status says what is wrong with the others."""
+    """Read the facts of every readable backup; the status reports problems of the rest."""
     found: dict[str, Glance] = {}
     for each in status.backups:
         with suppress(OffsiteError):
@@ -35,7 +36,7 @@ def read_glances(status: Status, open_backup: Callable[[str], Backup]) -> dict[s
 
 
 def told_checks(checks: LastChecks | None) -> list[tuple[str, str]]:
-    """The last checks and the last drill of a backup, each with its name; those that were not made here as claims."""
+    """The last checks and the last drill of a backup, by name; checks of other installations appear as claims."""
     if checks is None:
         return [("Checks", "the last checks cannot be read")]
     found = [
