@@ -1,1 +1,1 @@
-"""What a backup that goes on tells about itself: metrics for Prometheus, and whether it lives and is up to date."""
+"""What a continuous backup reports about itself: metrics for Prometheus, liveness and readiness."""

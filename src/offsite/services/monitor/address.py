@@ -1,4 +1,4 @@
-"""The address that a monitor listens on, as a person writes it: a port, or a host and a port."""
+"""The listen address of a monitor, as a person writes it: a port, or a host and a port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/@]+)):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Host and TCP port. Port 0 means one that is free."""
+    """Host and TCP port. Port 0 means a free port."""
 
     host: str = LOOPBACK
     port: int
@@ -25,7 +25,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """`9090` (this machine only), `0.0.0.0:9090` or `[::]:9090` → the address. Raises `BadOption`."""
+    """Parse `9090` (the local machine only), `0.0.0.0:9090` or `[::]:9090`. Raises `BadOption`."""
     found = _ADDRESS.fullmatch(text)
     host, digits = ((found["six"] or found["host"]), found["port"]) if found else (LOOPBACK, text)
     port = whole_number(digits, most=_PORT_MAX)

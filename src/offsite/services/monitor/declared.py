@@ -1,4 +1,4 @@
-"""The series that a continuous backup offers: every name, help and label, in the order of the reference page."""
+"""The series of a continuous backup: every name, help and label, in the order of the reference page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsite.services.monitor.view import FollowState, FollowView, TopicView
 from offsite.services.retention.outlook import RetentionOutlook
 
 HOLE_REASONS = ("retention", "truncation")
-"""Reasons that have a series from the start, so that the first hole is seen as an increase."""
+"""Reasons with a series from the start, so that the first hole is seen as an increase."""
 
 
 def _rpo_s(view: FollowView, topic: TopicView, now_ms: int) -> float | None:

@@ -1,8 +1,8 @@
-"""The exposition of a view: the text that Prometheus scrapes, in its own format or as OpenMetrics.
+"""Makes the text that Prometheus scrapes from a view, in the Prometheus format or as OpenMetrics.
 
-Topics can be many and every series costs the server memory, so only so many topics have series of their own: the first
-ones by name, which stay the same from scrape to scrape. The others are together under `topic=""`, so that an alert
-about the worst topic sees them too.
+Topics can be many, and every series costs server memory. Only a limited number of topics have series of their own: the
+first by name, which stay the same from scrape to scrape. The rest share `topic=""`, so that an alert about the worst
+topic sees them too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ OPEN_METRICS = "application/openmetrics-text"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposition:
-    """The text of one scrape and its `Content-Type`."""
+    """The text of a scrape and its `Content-Type`."""
 
     text: bytes
     content_type: str
 
 
 def expose(view: FollowView, *, now_ms: int, accept: str = "", topics_max: int = TOPICS_MAX) -> Exposition:
-    """What a scrape at `now_ms` gets: OpenMetrics where the `Accept` header names it, else the plain text format."""
+    """Make the answer to a scrape at `now_ms`: OpenMetrics if the `Accept` header names it, else the plain text
+    format."""
     from prometheus_client import exposition as plain
     from prometheus_client.openmetrics import exposition as openmetrics
 
@@ -46,7 +47,7 @@ def expose(view: FollowView, *, now_ms: int, accept: str = "", topics_max: int =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scrape:
-    """What prometheus_client calls a collector."""
+    """A collector in the terms of prometheus_client."""
 
     view: FollowView
     now_ms: int
@@ -90,8 +91,7 @@ class _Scrape:
 
 
 def _labelled(topics: Iterable[TopicView], topics_max: int) -> dict[str, list[TopicView]]:
-    """The topics by the label that they are shown under. A label must not be there twice: Prometheus would refuse all
-    of the scrape."""
+    """The topics by their label. A label must be unique: Prometheus would refuse the whole scrape."""
     by_name: dict[str, list[TopicView]] = {}
     for topic in sorted(topics, key=lambda each: each.topic):
         own = topic.topic in by_name or len(by_name) < topics_max

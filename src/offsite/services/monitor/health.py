@@ -1,8 +1,8 @@
-"""The health of a continuous backup: whether it lives, and whether it is up to date, each with a reason in one line.
+"""Liveness and readiness of a continuous backup, each with a reason in a line.
 
-A process lives while its loop says something: the end of a round, or that it waits out an outage and tries again. How
-long it may be silent follows from its interval and from the longest time that a round copies before it commits. An
-outage of brokers or store is no reason to restart the process, but one not to be ready.
+A process lives while its loop reports: the end of a round, or waiting for an outage to end. The allowed silence follows
+from the interval and from the longest time that a round copies before a commit. An outage of brokers or store is no
+reason to restart the process, but makes the backup not ready.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offsite.services.outages import Outage
 
 _INTERVALS = 3
 _ROUND_AT_LEAST_S = 15.0
-"""Seconds that a round may take, and the roll-up behind it, however short the interval is."""
+"""Seconds allowed for a round and its roll-up, however short the interval is."""
 _ROUND_S = 900.0
 """Seconds: three times the five minutes after which a long pass commits, so that a slow store is not called dead."""
 _MESSAGE_MAX = 300
@@ -24,19 +24,19 @@ _MESSAGE_MAX = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """An answer with its reason, in one line."""
+    """An answer with its reason in a line."""
 
     ok: bool
     reason: str
 
 
 def silence_limit_s(view: FollowView) -> float:
-    """Seconds for which the loop may say nothing before it counts as stuck."""
+    """Seconds of silence after which the loop counts as stuck."""
     return _INTERVALS * view.interval_s + _ROUND_S
 
 
 def liveness(view: FollowView, *, silent_s: float) -> Health:
-    """Whether the process is alive; `silent_s` is the time since it last handed over a view."""
+    """Whether the process is alive. `silent_s`: time since its last view."""
     limit_s = silence_limit_s(view)
     if silent_s > limit_s:
         longest = f"no round takes longer than {format_duration(limit_s)}"
@@ -45,14 +45,14 @@ def liveness(view: FollowView, *, silent_s: float) -> Health:
 
 
 def round_limit_s(view: FollowView) -> float:
-    """Seconds after the end of a round without another end before the backup counts as behind."""
+    """Seconds after the end of a round, without another end, after which the backup counts as behind."""
     return max(_INTERVALS * view.interval_s, _ROUND_AT_LEAST_S)
 
 
 def readiness(view: FollowView, *, silent_s: float, round_ended_s: float, now_ms: int, waiting: str = "") -> Health:
-    """Whether all that the source held a moment ago is in a commit, or is named as a hole. `silent_s` and
-    `round_ended_s`: the times since the last view, and since the end of the newest round. `waiting`: what the round
-    that is under way waits for, if it was found to."""
+    """Whether everything that the source held a moment ago is in a commit or named as a hole. `silent_s` and
+    `round_ended_s`: times since the last view, and since the end of the newest round. `waiting`: what the round under
+    way waits for, if known."""
     alive = liveness(view, silent_s=silent_s)
     if not alive.ok:
         return alive

@@ -1,9 +1,9 @@
 """An HTTP server in a thread beside a backup: `/metrics`, `/healthz`, `/readyz`.
 
-Nothing that a client does may hold up the backup, or grow with the number of clients. So a connection gets one answer
-and a few seconds in all, however slowly it talks; only so many are served at once, and for one more the oldest goes, so
-that whoever holds connections keeps no scrape and no probe out; a request has no body that anybody reads. What is
-answered is made of what the backup has handed over, so it waits for nothing.
+No client may delay the backup, or make resources grow with the number of clients. A connection gets a single answer and
+a few seconds in total, however slowly the client talks. Only a limited number is served at once: a further connection
+ends the oldest, so that nobody who holds connections keeps scrapes and probes out. Request bodies are never read.
+Answers come from views that the backup has handed over, and wait for nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsite.services.monitor.exposition import Exposition
 from offsite.services.monitor.health import Health
 
 CONNECTIONS_MAX = 16
-"""Connections that are served at once: one Prometheus, its twin, and some people."""
+"""Connections served at once: a Prometheus, its twin, and some people."""
 
 CONNECTION_S = 5.0
 """Seconds that a connection may take from its first byte to its last."""
@@ -38,8 +38,8 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Shows(Protocol):
-    """What the server shows: the metrics (`accept` is the client's header), and whether the backup lives and is up to
-    date. Asked by several threads."""
+    """What the server shows: the metrics (`accept` is the client's header), liveness and readiness. Called from several
+    threads."""
 
     def metrics(self, accept: str) -> Exposition: ...
 
@@ -49,7 +49,7 @@ class Shows(Protocol):
 
 
 class StatusServer:
-    """The server of one backup, from `start` to `stop`, or in a `with` block."""
+    """The server of a backup, from `start` to `stop`, or in a `with` block."""
 
     def __init__(self, shows: Shows, *, listen: Address, clock: Clock) -> None:
         self._shows, self._listen, self._clock = shows, listen, clock
@@ -58,13 +58,13 @@ class StatusServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens; the port that was chosen, where any free one was asked for."""
+        """The listen address; with the chosen port, if any free port was requested."""
         if self._server is None:
             return self._listen
         return Address(host=self._listen.host, port=self._server.server_address[1])
 
     def start(self) -> Self:
-        """Listen. Raises `BadOption` where the address cannot be had."""
+        """Listen. Raises `BadOption` if the address is not available."""
         try:
             self._server = _Server(self._listen, self._shows, self._clock)
         except OSError as error:
@@ -98,7 +98,7 @@ class StatusServer:
 
 
 class _Server(socketserver.ThreadingMixIn, HTTPServer):
-    allow_reuse_port = False  # two processes on one port would answer by turns
+    allow_reuse_port = False  # two processes on a port would answer by turns
     request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, listen: Address, shows: Shows, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         super().__init__((str(place[0]), int(place[1])), _Handler)
 
     def server_bind(self) -> None:
-        """Without the look-up of the machine's name, which HTTPServer makes and which can take long."""
+        """Bind without the look-up of the machine's name, which HTTPServer makes and which can take long."""
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
@@ -131,11 +131,11 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
             self._open.pop(request, None)
 
     def service_actions(self) -> None:
-        """End connections that took too long: their threads wake up and go."""
+        """End connections that took too long: their threads wake up and end."""
         self.close_connections(since_s=self._clock.monotonic_s() - CONNECTION_S)
 
     def close_connections(self, *, since_s: float | None = None) -> None:
-        """End those that began before `since_s`, or all."""
+        """End connections that began before `since_s`, or all."""
         with self._lock:
             late = [each for each, began_s in self._open.items() if since_s is None or began_s < since_s]
         for each in late:
@@ -144,20 +144,20 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
     def get_request(self) -> tuple[socket.socket, object]:
         try:
             return super().get_request()
-        except OSError:  # no file descriptor is left, say: the connection stays in the queue, which is asked at once
+        except OSError:  # such as no free file descriptor: the connection stays in the queue, which is asked at once
             self._clock.sleep(_POLL_S)
             raise
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # the base class's
-        """Whatever a client does is no news of the backup; a mistake of ours is."""
+        """Ignore errors caused by a client; log our own mistakes."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             failed("monitor", why=type(error).__name__, trace=safe_trace(error))
 
 
 def _end(connection: socket.socket) -> None:
-    """Its thread wakes up and goes."""
-    with suppress(OSError):  # it ended by itself meanwhile
+    """End the connection: its thread wakes up and ends."""
+    with suppress(OSError):  # the connection ended by itself meanwhile
         connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -180,9 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  # the name that http.server calls
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Our own words, none of the client's."""
+        """Send our own words, none of the client's."""
         status = HTTPStatus(code)
-        if status is HTTPStatus.NOT_IMPLEMENTED:  # what http.server says to a method that it finds no handler for
+        if status is HTTPStatus.NOT_IMPLEMENTED:  # the answer of http.server to a method without a handler
             status = HTTPStatus.METHOD_NOT_ALLOWED
         self._tell(status, status.phrase)
 
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "offsite"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
-        """Nothing: a scrape every few seconds is no news."""
+        """Log nothing: a scrape every few seconds is no news."""
 
     def _tell(self, status: HTTPStatus, line: str) -> None:
         self._answer(status, f"{line}\n".encode(), _TEXT)

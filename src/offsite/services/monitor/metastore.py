@@ -1,4 +1,4 @@
-"""What the server beside the backup of a metastore shows: `/metrics`, and whether the topic has lost commands."""
+"""What the server beside a metastore backup shows: `/metrics`, and whether the topic has lost commands."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 SILENT_MAX_S = 60.0
-"""Seconds without a look at the topic after which the backup counts as behind: it looks every second."""
+"""Seconds without a look at the topic after which the backup counts as behind: the backup looks every second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreSeries:
-    """One series, with its labels beside the topic's name. `read` gives its value, None where it has none."""
+    """A series, with its labels beside the topic's name. `read` returns its value, or None without a value."""
 
     name: str
     kind: Kind
@@ -97,7 +97,7 @@ METASTORE_SERIES = (
 
 
 class MetastoreShown:
-    """The newest view. Readers of other threads see it whole."""
+    """The newest view. Readers in other threads see a whole view."""
 
     def __init__(self, view: BackupView, *, clock: Clock) -> None:
         self.view, self._clock = view, clock
@@ -113,11 +113,11 @@ class MetastoreShown:
         return Exposition(text=plain.generate_latest(scrape), content_type=plain.CONTENT_TYPE_PLAIN_0_0_4)
 
     def health(self) -> Health:
-        """A process that waits for Kafka lives."""
+        """Always alive: a process that waits for Kafka lives."""
         return Health(ok=True, reason=f"alive: {self.view.verdict.value}")
 
     def ready(self) -> Health:
-        """Whether the file holds all that the topic does, and the topic has lost nothing."""
+        """Whether the file holds everything in the topic, and the topic has lost nothing."""
         view = self.view
         if view.seen_ms < 0:
             return Health(ok=False, reason="the topic was not read yet")
@@ -138,7 +138,7 @@ class MetastoreShown:
 
 
 class MetastoreServer(StatusServer):
-    """The server of one metastore's backup. `show` replaces what it shows."""
+    """The server of a metastore backup. `show` replaces the view."""
 
     def __init__(self, topic: str, *, listen: Address, clock: Clock) -> None:
         self._shown = MetastoreShown(BackupView(topic=topic, verdict=Verdict.EMPTY, file=None), clock=clock)
@@ -150,7 +150,7 @@ class MetastoreServer(StatusServer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scrape:
-    """What prometheus_client calls a collector."""
+    """A collector in the terms of prometheus_client."""
 
     view: BackupView
 

@@ -1,4 +1,4 @@
-"""The view of a repository's checks, as it remembers them itself."""
+"""The view of a repository's checks, as recorded by the repository."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from offsite.services.retention.outlook import retention_outlook
 
 
 def read_repository_view(backup: Backup, state: BackupState, *, now_ms: int) -> RepositoryView:
-    """The last checks of `backup`, of which `state` is the newest, and what is kept of it: a few requests to the store.
-    `now_ms` is its clock, roughly. Raises `StoreUnavailable`, `StoreDenied`."""
+    """Read the last checks of `backup`, with newest state `state`, and its retention: a few requests to the store.
+    `now_ms`: approximately the store's clock. Raises `StoreUnavailable`, `StoreDenied`."""
     checks = repository_view(read_last_checks(backup, now_ms=now_ms))
     return replace(checks, retention=retention_outlook(backup, state))
 
 
 def repository_view(checks: LastChecks) -> RepositoryView:
-    """The same of checks that were read. `damaged` is the worst that a check found that no later one outdoes, also one
-    that others claim to have made."""
+    """Make the view of given checks. `damaged`: the worst result of a check that no later check supersedes, claimed
+    checks included."""
     damaged = max((each.damaged for each in checks.damage), default=0)
     return RepositoryView(
         verified_ms={each.depth: each.verified_at_ms for each in checks.verified},

@@ -1,6 +1,7 @@
-"""One series of metrics: its name, type, help and labels, declared once with how its values are read from a view.
+"""A series of metrics: its name, type, help and labels, declared once together with the reading of its values from a
+view.
 
-What is scraped and the reference page both come from these declarations.
+Scrapes and the reference page both come from these declarations.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ TOPIC = "topic"
 
 
 class Kind(StrEnum):
-    """The type of a series that has one value at a time, as Prometheus calls it."""
+    """The type of a single-valued series, in Prometheus' terms."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
 Values = Mapping[str, float] | Mapping[tuple[str, ...], float] | float | None
-"""The values of a series: one for each value of its own label, or of its labels together, one alone, or none where it
-is not known."""
+"""The values of a series: by the value of its label, by the values of its labels, a single value, or None where
+unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A series of the backup as a whole. `labels`: those it has beside the backup's name, if any. `read` gives what
-    there is in a view at a time (epoch ms)."""
+    """A series of the whole backup. `labels`: labels beside the backup's name, if any. `read` takes a view and a time
+    (epoch ms)."""
 
     name: str
     kind: Kind
@@ -41,8 +42,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSeries:
-    """A gauge of one topic. `rest` makes one value of those of the topics that have no series of their own: the sum of
-    amounts, the worst of times."""
+    """A gauge of a topic. `merge` combines the values of topics without a series of their own: the sum of amounts, the
+    worst of times."""
 
     name: str
     help: str
@@ -52,7 +53,7 @@ class TopicSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationSeries:
-    """A histogram of durations, one for all values of its `labels`; `()` where it has none."""
+    """A histogram of durations, by the values of its `labels`; `()` without labels."""
 
     name: str
     help: str
@@ -61,7 +62,7 @@ class DurationSeries:
 
 
 def seconds(time_ms: int) -> float | None:
-    """A time as Prometheus wants it; None for one that is not known."""
+    """A time as Prometheus expects; None for an unknown time."""
     return None if time_ms < 0 else time_ms / 1000
 
 

@@ -1,6 +1,6 @@
-"""What the server beside a backup that follows shows: the newest view, and a scrape of it.
+"""What the server beside a following backup shows: the newest view, and a scrape of the view.
 
-A scrape is made at most once a second, whoever asks how often.
+A scrape is made at most once a second, however often clients ask.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCRAPE_FOR_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """A scrape, of which view, and when by the monotonic clock."""
+    """A scrape, its view, and its time by the monotonic clock."""
 
     view: FollowView
     at_s: float
@@ -32,8 +32,7 @@ class _Made:
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """What the server shows: the newest view, when it came, and when the newest round of it did. Readers of other
-    threads see either view whole."""
+    """The newest view, its arrival, and the arrival of its newest round. Readers in other threads see a whole view."""
 
     clock: Clock
     topics_max: int
@@ -57,12 +56,12 @@ class Shown:
         )
 
     def show(self, view: FollowView) -> None:
-        """Replace the view. A round that has ended since is known by their number."""
+        """Replace the view. A newly finished round is recognized by the number of rounds."""
         now_s, (before, _, ended_s) = self.clock.monotonic_s(), self.newest
         self.newest = (view, now_s, ended_s if view.rounds == before.rounds else now_s)
 
     def metrics(self, accept: str) -> Exposition:
-        """The text of a scrape of the newest view, no older than a second."""
+        """The text of a scrape of the newest view, at most a second old."""
         kind = OPEN_METRICS in accept
         with self.lock:
             (view, _, _), now_s, made = self.newest, self.clock.monotonic_s(), self.made.get(kind)
@@ -73,7 +72,7 @@ class Shown:
 
 
 class MonitorServer(StatusServer):
-    """The server of one backup that follows. `show` replaces what it shows."""
+    """The server of a following backup. `show` replaces the view."""
 
     def __init__(
         self,
@@ -89,5 +88,5 @@ class MonitorServer(StatusServer):
         super().__init__(self._shown, listen=listen, clock=clock)
 
     def show(self, view: FollowView) -> None:
-        """Show `view` from now on. Whoever calls this lives: it is what `/healthz` goes by."""
+        """Show `view` from now on. A call is the sign of life behind `/healthz`."""
         self._shown.show(view)

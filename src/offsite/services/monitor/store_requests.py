@@ -1,4 +1,4 @@
-"""How long the requests of this process to its store took, added up for whoever watches."""
+"""Durations of the process's requests to its store, summed up for monitoring."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsite.stores.timed_store import TimedStore
 
 
 class StoreRequests:
-    """Histograms by operation and outcome. Several threads may tell of requests at the same time."""
+    """Histograms by operation and outcome. Several threads may note requests at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._durations: dict[tuple[str, ...], Durations] = {}
 
     def note(self, operation: str, outcome: str, took_s: float) -> None:
-        """Take a request that has ended."""
+        """Note a finished request."""
         key = operation, outcome
         with self._lock:
             before = self._durations.get(key) or Durations.within(REQUEST_BUCKETS_S)
@@ -32,5 +32,5 @@ class StoreRequests:
 
 
 def counted(repository: Repository, requests: StoreRequests) -> Repository:
-    """The repository, of whose store each request of this process is told to `requests`."""
+    """The repository with a store that reports every request of the process to `requests`."""
     return replace(repository, store=TimedStore(repository.store, requests.note))

@@ -1,7 +1,7 @@
-"""The view of a continuous backup that is shown to whoever watches it: plain data, and what follows from it.
+"""The view of a continuous backup for monitoring: plain data, and conclusions from it.
 
-The loop makes a new view after each round, and while it waits out an outage, and hands it over as a whole; readers in
-other threads see the old one or the new one, never half of each. Times are epoch ms, -1 where they are not known.
+The loop makes a new view after every round and during an outage, and hands over the whole view. Readers in other
+threads see the old view or the new view, never half of both. Times are epoch ms, -1 where unknown.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from offsite.services.outages import Outage
 from offsite.services.retention.outlook import RetentionOutlook
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Upper bounds of the buckets of durations, inclusive: from an idle round to one that copies until it must commit."""
+"""Upper bounds of the buckets of durations, inclusive: from an idle round to a round that copies until it must
+commit."""
 
 REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
-"""The same of requests to the store: from a file on this machine to an upload that was retried for minutes."""
+"""The same for requests to the store: from a file on the local machine to an upload that was retried for minutes."""
 
 UNKNOWN_MS = -1
 
 
 class FollowState(StrEnum):
-    """What the loop is doing: it has not ended a round yet, it copies what is old, it has all that there was at the end
-    of a round, or it waits for brokers or the store to come back."""
+    """What the loop is doing: before its first finished round, copying old records, up to date at the end of a round,
+    or waiting for brokers or the store."""
 
     STARTING = "starting"
     CATCHING_UP = "catching_up"
@@ -35,8 +36,8 @@ class FollowState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """Histogram of durations. `counts` has a number for each of `bounds`, not cumulative, and one for all that took
-    longer."""
+    """Histogram of durations. `counts`: a non-cumulative number for every bound in `bounds`, and a last number for
+    longer durations."""
 
     bounds: tuple[float, ...] = BUCKETS_S
     counts: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
@@ -48,22 +49,22 @@ class Durations:
         return cls(bounds=bounds, counts=(0,) * (len(bounds) + 1))
 
     def with_one(self, duration_s: float) -> Durations:
-        """The histogram with one duration more."""
+        """The histogram with another duration."""
         at = bisect_left(self.bounds, duration_s)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
         return Durations(bounds=self.bounds, counts=counts, sum_s=self.sum_s + duration_s)
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """The upper bound of each bucket as Prometheus writes it, and the number of durations up to it."""
+        """The upper bound of every bucket as Prometheus writes it, and the number of durations up to the bound."""
         bounds = [*map(str, self.bounds), "+Inf"]
         return [(bound, sum(self.counts[: at + 1])) for at, bound in enumerate(bounds)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """One topic, its latest incarnation, as of the newest commit. `caught_up_ms`: when all that the source held was
-    last seen to be in a commit; it was asked for the end before. `lag_records`: offsets that the source had and no
-    commit covers, -1 not known. `headroom_s`: see `retention_headroom`."""
+    """A topic, in its latest incarnation, as of the newest commit. `caught_up_ms`: when everything at the source was
+    last seen to be in a commit; the end was asked for before. `lag_records`: offsets of the source outside of all
+    commits, -1 unknown. `headroom_s`: see `retention_headroom`."""
 
     topic: str
     restorable_from_ms: int = UNKNOWN_MS
@@ -75,11 +76,11 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryView:
-    """What is remembered of the checks of a backup. `verified_ms`: the last one of each depth that was made here;
-    `damaged`: what the newest of them found damaged, or others claim, None without any; `drilled_ms`: the last drill of
-    ours that proved the backup; `claimed_ms`, `claimed_drill_ms`: later ones that others claim to have made;
-    `retention`: what is kept and what goes next, None where nothing ever went and nothing is pinned; `let_go`: how many
-    restore points went since the process began, by kind of work."""
+    """The recorded checks of a backup. `verified_ms`: the last own check of every depth. `damaged`: damage found by the
+    newest checks, claimed checks included; None without any. `drilled_ms`: the last own drill that proved the backup.
+    `claimed_ms`, `claimed_drill_ms`: later claims of other installations. `retention`: what is kept and what goes next;
+    None where nothing ever went and nothing is pinned. `let_go`: restore points that went since the process began, by
+    kind of work."""
 
     verified_ms: Mapping[str, int] = field(default_factory=dict)
     damaged: int | None = None
@@ -94,15 +95,14 @@ class RepositoryView:
 class FollowView:
     """A continuous backup as of its newest round.
 
-    Since the process began: `rounds`, `passes` (the complete ones: all that the source held was copied or is named as a
+    Since the process began: `rounds`, `passes` (complete rounds: everything at the source was copied or is named as a
     hole), `commits`, `records`, `bytes_read` (in the log), `bytes_written` (to the store), `outages` and `retries` by
-    error id, `retried_partitions` (those that a round could not copy, and that the next one tried again) too,
-    `throttled_ms` (time that rate limits of ours or of the brokers took), the durations, and those of the driver's
-    requests to the store by operation and outcome. As of now: `holes`, all that the backup has, by reason; `failed`,
-    partitions that the newest round could not copy, by error id; `outage`; `pass_complete`, whether the newest round
-    was such a pass; `progress`, which part of the round's tasks have ended, None before the first; `live_bytes`, what
-    the segments of the backup
-    take in the store, -1 not known.
+    error id, `retried_partitions` by error id (partitions that a round could not copy and the next round tried again),
+    `throttled_ms` (time taken by rate limits of ours or of the brokers), the durations of rounds and commits, and
+    `store_requests`, durations of the driver's requests to the store by operation and outcome. As of now: `holes`, all
+    holes of the backup by reason; `failed`, partitions that the newest round could not copy, by error id; `outage`;
+    `pass_complete`, whether the newest round was complete; `progress`, the ended share of the round's tasks, None
+    before the first; `live_bytes`, size of the backup's segments in the store, -1 unknown.
     """
 
     backup: str
@@ -142,10 +142,10 @@ class FollowView:
         return FollowState.FOLLOWING if self.pass_complete else FollowState.CATCHING_UP
 
     def recovery_point_ms(self, topic: TopicView) -> int:
-        """The time up to which `topic` is known to be restorable, -1 where nothing is known.
+        """The time up to which `topic` is known to be restorable, -1 where unknown.
 
-        That of its newest record, or later, when all there was had been copied. Producers set the times of records, and
-        a wrong clock may set them in the future: a record is no evidence for a time after the commit that holds it.
+        The time of the topic's newest record, or a later time when everything had been copied. Producers set the times
+        of records, and a wrong clock may set them in the future: a record is no evidence for a time after its commit.
         """
         newest_ms = min(topic.newest_record_ms, self.last_commit_ms)
         return max(newest_ms, topic.caught_up_ms, UNKNOWN_MS)
