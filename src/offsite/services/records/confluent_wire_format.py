@@ -1,7 +1,7 @@
-"""Bytes in Confluent's framing (a zero, four bytes of schema id, the payload) into JSON values, by a schema registry.
+"""Decodes Confluent's framing (a zero byte, four bytes of schema id, the payload) into JSON values, by a schema
+registry.
 
-Never fails for what it cannot read: what begins with a zero byte need not be framed at all. fastavro is imported where
-used.
+Unreadable bytes never fail: bytes that begin with a zero need not be framed. fastavro is imported where used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JSON = "JSON"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfluentValue:
-    """A payload that was read. `kind` is its schema's: `avro` or `json-schema`. `value` is plain Python."""
+    """A decoded payload. `kind`: `avro` or `json-schema`, from its schema. `value`: plain Python."""
 
     kind: str
     schema_id: int
@@ -33,7 +33,7 @@ class ConfluentValue:
 
 
 def confluent_schema_id(data: bytes) -> int | None:
-    """The schema id that `data` would have, if it is framed."""
+    """The schema id of `data`, if framed."""
     if len(data) <= _FRAME.size:
         return None
     magic, schema_id = _FRAME.unpack_from(data)
@@ -41,15 +41,14 @@ def confluent_schema_id(data: bytes) -> int | None:
 
 
 class ConfluentReader:
-    """A reader of payloads by the schemas of a registry, which is read when the first framed payload comes along."""
+    """Decodes payloads by the schemas of a registry. The registry is read at the first framed payload."""
 
     def __init__(self, open_registry: Callable[[], SchemaRegistry]) -> None:
         self._open_registry = open_registry
         self._parsed: dict[int, Schema | None] = {}
 
     def read(self, data: bytes) -> ConfluentValue | None:
-        """The value of `data`; None for what is not framed, has no schema in the registry, or does not fit its
-        schema."""
+        """The value of `data`; None if it is not framed, has no schema in the registry, or does not fit its schema."""
         schema_id = confluent_schema_id(data)
         schema = None if schema_id is None else self._registry.find(schema_id)
         if schema_id is None or schema is None:
@@ -81,7 +80,7 @@ class ConfluentReader:
 
 
 def _parse(texts: list[str]) -> Schema | None:
-    """The last of the schemas, which may use the others; None when they are no Avro schemas."""
+    """The last of the schemas, which may use the earlier ones; None for invalid Avro schemas."""
     from fastavro import parse_schema
 
     named: dict[str, dict[str, object]] = {}

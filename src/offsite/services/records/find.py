@@ -1,8 +1,8 @@
-"""Records of a backup as of a restore point, for people: in order (`cat_records`), or those that match, from everywhere
+"""Records of a backup as of a restore point, for people: in order (`cat_records`), or matching records from everywhere
 in parallel (`search_records`).
 
-`cat` reads in this process, one partition after the other: what is shown has one order, and ends where the reader of it
-has seen enough, usually long before Spark would be up. `search` reads everything, in Spark.
+`cat` reads in the process, partition by partition: the output has an order, and ends when the reader has seen enough,
+usually long before Spark would be up. `search` reads everything, in Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from offsite.table.row_filter import RowFilter
 from offsite.table.scan_plan import ScanTask, plan_scan
 
 SEARCH_WAVE = 32
-"""Tasks of 64 MiB at once in a search with a limit: a look at whether it is reached costs little after that much."""
+"""Tasks of 64 MiB at once in a search with a limit: checking the limit after so much costs little."""
 
 _MAX_FOUND = 1 << 40
 """Limit of a search without a limit."""
@@ -43,9 +43,9 @@ _MAX_FOUND = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsRequest:
-    """Which records: those that `match`, of `point` (topics, partitions, as of when, isolation), from `start` to `end`
-    (see `parse_rows`), the first `limit`. `latest`: before all that, of each key only the latest record as of the
-    point, and none where that deletes the key."""
+    """Which records to show: the first `limit` records that `match`, of `point` (topics, partitions, as of when,
+    isolation), from `start` to `end` (see `parse_rows`). `latest`: before any filter, only the latest record of every
+    key as of the point, and no record where the latest one deletes the key."""
 
     point: PointRequest
     start: str | None = None
@@ -57,8 +57,8 @@ class RecordsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsPlan:
-    """What will be read: decided, and nothing of it read. `latest`: `tasks` read all of their partitions, and of the
-    latest records of the keys `rows` are wanted."""
+    """A decided reading; nothing is read yet. `latest`: `tasks` read whole partitions, and `rows` filters the latest
+    records of the keys."""
 
     backup: Backup
     point: PointInTime
@@ -74,8 +74,7 @@ class RecordsPlan:
 
 
 def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
-    """The plan of what to read for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`,
-    `CommitsGone`."""
+    """Plan the reading for `request`. Raises `NoSuchTopic`, `NoSuchRestorePoint`, `BadOption`, `CommitsGone`."""
     backup = backup.reading(is_named=request.point.is_named, as_of=request.point.as_of_head)
     check_to_read(backup, accept_rollback=request.point.accept_rollback)
     point = find_point(backup, request.point)
@@ -96,15 +95,15 @@ def plan_records(backup: Backup, request: RecordsRequest) -> RecordsPlan:
 
 
 def cat_records(plan: RecordsPlan) -> Iterator[ShownRecord]:
-    """The records partition by partition, each in the order of offsets. Raises what reading raises; memory is that of a
-    frame, or of `latest_offsets`."""
+    """Yield the records partition by partition, in the order of offsets. Raises the errors of reading. Memory: a frame,
+    or as `latest_offsets`."""
     framed = ConfluentReader(partial(read_schemas, plan))
     for each in islice(_in_order(plan), plan.limit):
         yield show_record(each, framed)
 
 
 def raw_values(plan: RecordsPlan) -> Iterator[bytes]:
-    """The values alone, as they are; a record without a value is left out."""
+    """Yield only the values, unchanged; a record without a value is left out."""
     return (each.record.value for each in islice(_in_order(plan), plan.limit) if each.record.value is not None)
 
 
@@ -117,7 +116,7 @@ def _in_order(plan: RecordsPlan) -> Iterator[FoundRecord]:
 
 
 def _only(found: Iterator[FoundRecord], offsets: Iterator[int]) -> Iterator[FoundRecord]:
-    """Those at `offsets`, which rise as theirs do."""
+    """The records at `offsets`; both iterators rise."""
     wanted = next(offsets, None)
     for each in found:
         while wanted is not None and wanted < each.record.offset:
@@ -129,13 +128,13 @@ def _only(found: Iterator[FoundRecord], offsets: Iterator[int]) -> Iterator[Foun
 
 
 def search_records(plan: RecordsPlan, runner: Runner, *, on_progress: OnProgress | None = None) -> list[ShownRecord]:
-    """The records that match, in the order of partitions and offsets. With a limit the search stops early."""
+    """Find the matching records, in the order of partitions and offsets. With a limit the search stops early."""
     framed = ConfluentReader(partial(read_schemas, plan))
     return [show_record(each, framed) for each in _found(plan, runner, on_progress)]
 
 
 def read_schemas(plan: RecordsPlan) -> SchemaRegistry:
-    """The schemas that the backup holds at its newest commit: ids never change their meaning."""
+    """Read the schemas that the backup holds at its newest commit: ids never change their meaning."""
     state = plan.backup.sound_state()
     point = PointInTime(commit=state, state=state)
     topics = [shape.topic for shape in state.topics.values() if shape.holds_schemas]
@@ -162,7 +161,7 @@ def _waves(tasks: Sequence[ScanTask], size: int) -> Iterator[Sequence[ScanTask]]
 
 
 def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChains:
-    """Raises `NoSuchTopic` also where patterns select none: there would be nothing to show."""
+    """Select chains. Raises `NoSuchTopic` also where patterns select none, because nothing could be shown."""
     selected = select_chains(point, selection)
     if not selected.topics:
         raise NoSuchTopic(
@@ -173,8 +172,8 @@ def _some_chains(point: PointInTime, selection: TopicSelection) -> SelectedChain
 
 
 def parse_rows(start: str | None, end: str | None, *, now_ms: int) -> RowFilter:
-    """The rows from `start` to `end`, as a person writes them: `[start, end)` of offsets or times. A number is an
-    offset, everything else a time (`@1700000000000` is one in epoch ms). Raises `BadOption`."""
+    """Parse the rows from `start` to `end`, as a person writes them: `[start, end)` of offsets or times. A number is an
+    offset, everything else a time (`@1700000000000` is epoch ms). Raises `BadOption`."""
     rows = RowFilter()
     if start is not None:
         rows = rows.from_offset(_offset(start)) if start.isdecimal() else rows.since(_time_ms(start, now_ms))

@@ -1,6 +1,6 @@
-"""The schemas of a Confluent-compatible registry, read out of its backed-up topic: by id, with what they refer to.
+"""The schemas of a Confluent-compatible registry, read from its backed-up topic: by id, with their references.
 
-Pure: takes records, keeps texts. Format of the topic: that of Confluent's registry, keys and values are JSON.
+Pure: records in, texts out. Topic format: Confluent's registry, keys and values are JSON.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _SCHEMA_KEY = "SCHEMA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
-    """One schema. `kind`: AVRO, JSON or PROTOBUF. `references`: the (subject, version) of other schemas that it
-    uses."""
+    """A schema. `kind`: AVRO, JSON or PROTOBUF. `references`: the (subject, version) of schemas that it uses."""
 
     kind: str
     text: str
@@ -27,7 +26,7 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """All schemas, also deleted ones: old records may need them."""
+    """All schemas, deleted ones included: old records may need them."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._by_id: dict[int, RegisteredSchema] = {}
@@ -39,7 +38,8 @@ class SchemaRegistry:
         return self._by_id.get(schema_id)
 
     def with_references(self, schema: RegisteredSchema) -> list[str]:
-        """The texts of what `schema` refers to, each after what it refers to itself, then its own."""
+        """The texts of the references of `schema`, every text behind its own references, and last the text of
+        `schema`."""
         texts: dict[str, None] = {}
         self._collect(schema, texts, set())
         return list(texts)
@@ -53,7 +53,7 @@ class SchemaRegistry:
         texts[schema.text] = None
 
     def _add(self, key: dict[str, object], value: dict[str, object]) -> None:
-        """Take in one record of the topic; whatever is not a schema is not for us."""
+        """Take a record of the topic; ignore records that are no schema."""
         schema_id, text = value.get("id"), value.get("schema")
         if key.get("keytype") != _SCHEMA_KEY or not isinstance(schema_id, int) or not isinstance(text, str):
             return

@@ -1,5 +1,5 @@
-"""The topic that holds the schemas of a schema registry. Without it most values of the other topics cannot be read, so
-a backup takes it along unasked; which one it is, if any, is decided by the backup's first run."""
+"""The topic with the schemas of a schema registry. Most values in other topics are unreadable without the schemas, so a
+backup takes the topic along unasked. The backup's first run decides on the topic, if any."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from offsite.model.untrusted.names import check_topic_name
 from offsite.repository.descriptor import BackupDescriptor
 
 DEFAULT_SCHEMAS_TOPIC = "_schemas"
-"""Topic in which Confluent's registry, and those that do as it does, keep schemas by default."""
+"""Default schema topic of Confluent's registry and compatible registries."""
 
 _OPTION = "schemas_topic"
 
 
 def decide_schemas_topic(asked: str | None, known: BackupDescriptor | None) -> str:
-    """The topic's name, empty for none. `asked` None: that of the first run. Raises `BadName`, `BackupExists`."""
+    """Decide the topic's name; empty for none. `requested` None: as in the first run. Raises `BadName`,
+    `BackupExists`."""
     if asked:
         check_topic_name(asked)
     if known is None:
@@ -32,14 +33,13 @@ def decide_schemas_topic(asked: str | None, known: BackupDescriptor | None) -> s
 
 
 def schemas_options(topic: str) -> tuple[tuple[str, str], ...]:
-    """The options that the backup's descriptor remembers: none for the default, as in backups made before there was a
-    choice."""
+    """The options in the backup's descriptor: none for the default, as in backups from before the option existed."""
     return () if topic == DEFAULT_SCHEMAS_TOPIC else ((_OPTION, topic),)
 
 
 def with_schemas(
     names: Iterable[str], topic: str, *, known: Iterable[str], selection: TopicSelection
 ) -> tuple[str, ...]:
-    """`names` and the schemas topic, sorted, where there is one that the selection does not exclude by name."""
+    """`names` and the schemas topic, sorted; without the topic if it is absent or the selection excludes it by name."""
     alone = TopicSelection(include=(topic,), exclude=selection.exclude) if topic else None
     return tuple(sorted({*names, *(alone.select(known) if alone else ())}))

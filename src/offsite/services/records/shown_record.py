@@ -1,4 +1,4 @@
-"""A record as people and scripts see it: text and JSON as they are, Avro by its schema, everything else in base64."""
+"""A record for people and scripts: text and JSON as they are, Avro by its schema, everything else in base64."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from offsite.services.records.confluent_wire_format import ConfluentReader, conf
 from offsite.table.find import FoundRecord
 
 _MAX_DEPTH = 100
-"""Lists and objects within one another; what nests deeper is shown as text or bytes."""
+"""Nesting depth of lists and objects; deeper values are shown as text or bytes."""
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Bytes as a person or a script sees them. `encoding` says what `data` is: `text`; `json`, a JSON object or list;
-    `avro` and `json-schema`, the JSON value of one framed with `schema_id`; `base64`, which may be framed with one
-    too."""
+    """Bytes in a form for people and scripts. `encoding` is the form of `data`: `text`; `json`, a JSON object or list;
+    `avro` and `json-schema`, the JSON value of a payload framed with `schema_id`; `base64`, which may also be framed
+    with a schema id."""
 
     encoding: str
     data: JsonValue
@@ -39,7 +39,7 @@ class ShownHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRecord:
-    """One record as it is shown. `timestamp_ms` is -1 when the producer gave none; `timestamp_type` is `CreateTime` or
+    """A record as shown. `timestamp_ms`: -1 when the producer gave none. `timestamp_type`: `CreateTime` or
     `LogAppendTime`."""
 
     topic: str
@@ -75,13 +75,13 @@ def _show(data: bytes | None, framed: ConfluentReader) -> Shown | None:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # text has none, and what is framed begins with one
+    if "\0" in text:  # text has none, and framed bytes begin with a zero
         return Shown(encoding="base64", data=base64.b64encode(data).decode(), schema_id=confluent_schema_id(data))
     return _show_text(text)
 
 
 def _show_text(text: str) -> Shown:
-    """Only objects and lists are taken for JSON: `7` and `null` may well be texts."""
+    """Show objects and lists as JSON; `7` and `null` may well be texts."""
     if text.lstrip()[:1] in {"{", "["}:
         with suppress(BadJson):
             if _is_shallow(value := parse_json(text.encode(), decoder=STRICT)):
@@ -90,7 +90,7 @@ def _show_text(text: str) -> Shown:
 
 
 def _is_shallow(value: object) -> bool:
-    """Whether it can be printed: Python reads deeper JSON than it writes."""
+    """Whether the value can be printed: Python reads deeper JSON than it writes."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [item for each in level for item in _items(each)]
@@ -110,7 +110,7 @@ def _name(name: str) -> str:
 
 
 def _json(value: object) -> JsonValue:
-    """What Avro knows and JSON does not becomes text: dates in ISO 8601, decimals in digits, bytes in base64."""
+    """Convert Avro values without a JSON form to text: dates in ISO 8601, decimals in digits, bytes in base64."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)  # JSON has no such number
     if value is None or isinstance(value, bool | int | float | str):
