@@ -1,2 +1,2 @@
-"""Reports as one HTML file that needs nothing else: to be filed, printed, sent to an auditor. All share one look, which
-is also that of the coordinator's pages."""
+"""Reports as self-contained HTML files: to be filed, printed, sent to an auditor. All share the look of the
+coordinator's pages."""

@@ -1,4 +1,4 @@
-"""The look that reports share, and the parts that they are made of. Every text is escaped here. Pure."""
+"""The common look of reports, and the parts of a report. All text is escaped here. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLE_FILE = Path(__file__).parent / "offsite.css"
 
 
 class Verdict(StrEnum):
-    """Names of the classes in the style."""
+    """Names of style classes."""
 
     GOOD = "good"
     BAD = "bad"
@@ -33,7 +33,7 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def text(said: str) -> str:
-    """Others' names as HTML that any reader can bear: a page cannot be stored with what is no UTF-8."""
+    """Foreign names as HTML that any reader can bear: a page with invalid UTF-8 cannot be stored."""
     return escape(printable(said))
 
 
@@ -46,7 +46,7 @@ def tag(said: str, kind: Verdict) -> str:
 
 
 def facts(named: Mapping[str, str]) -> str:
-    """Each with its name, as texts."""
+    """Texts with their names."""
     pairs = (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in named.items())
     return "<dl>\n" + "\n".join(pairs) + "\n</dl>"
 
@@ -65,7 +65,7 @@ def plot(line: Line) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 99) -> str:
-    """`rows` hold HTML. Columns from number `numbers_from` on are set to the right."""
+    """`rows` hold HTML. Columns from number `numbers_from` on are right-aligned."""
     lines = [_row("th", head, numbers_from)] if head else []
     body = [*lines, *(_row("td", row, numbers_from) for row in rows)]
     return "\n".join(

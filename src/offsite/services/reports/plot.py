@@ -1,4 +1,4 @@
-"""Figures over time as one line of an SVG. Pure."""
+"""Figures over time as a line of an SVG. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offsite.repository.history import CommitSummary
 
 WIDTH, HEIGHT, MARGIN = 600, 110, 6
 POINTS_MAX = 300
-"""Restore points that a plot shows, the newest."""
+"""A plot shows at most so many of the newest restore points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`path` of an SVG of `WIDTH` times `HEIGHT`, what it shows, the times of its ends, and the same in words."""
+    """`path` of an SVG of `WIDTH` times `HEIGHT`, its title, the times of its ends, and a description in words."""
 
     path: str
     top: str
@@ -27,22 +27,22 @@ class Line:
 
 
 def lines_of(points: Sequence[CommitSummary], now_ms: int) -> list[Line]:
-    """What the newest of a backup's restore points tell: how old the newest one was at each time, and how many bytes
-    are stored. `now_ms`: the store's clock, epoch ms. None of fewer than two points."""
+    """Plot the newest restore points of a backup: the age of the newest point over time, and the stored bytes.
+    `now_ms`: the store's clock, epoch ms. Empty for fewer than two points."""
     shown = list(points[-POINTS_MAX:])
     return [age_over_time(shown, now_ms), stored_over_time(shown)] if len(shown) > 1 else []
 
 
 def stored_over_time(points: Sequence[CommitSummary]) -> Line:
-    """How what is stored grew with these restore points."""
+    """How the stored bytes grew with the restore points."""
     sums = list(accumulate(each.stored_bytes for each in points))
     spots = [(each.committed_at_ms, stored) for each, stored in zip(points, sums, strict=True)]
     return _line(spots, f"{format_size(sums[-1])} stored by {len(points):,} restore points")
 
 
 def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> Line:
-    """How old the newest restore point was: it grows with time, and is nothing when the next one is made. The highest
-    place is what would have been lost at the worst moment."""
+    """The age of the newest restore point: rises with time, and drops to zero at the next point. The peak is the loss
+    at the worst moment."""
     times = [*(each.committed_at_ms for each in points), now_ms]
     spots = [(times[0], 0)]
     for made_ms, next_ms in pairwise(times):
@@ -52,7 +52,7 @@ def age_over_time(points: Sequence[CommitSummary], now_ms: int) -> Line:
 
 
 def places(times_ms: Sequence[int], *, width: float = WIDTH, margin: float = MARGIN) -> list[float]:
-    """Where moments stand on a line of time."""
+    """Positions of moments on a line of time."""
     return [round(each, 1) for each in _scaled(times_ms, margin, width - margin)]
 
 
