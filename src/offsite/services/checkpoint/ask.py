@@ -1,8 +1,8 @@
-"""A request for a checkpoint: which id it gets, and that whoever takes checkpoints of the backup learns of it.
+"""Requests a checkpoint: decides the id, and informs the process that takes checkpoints of the backup.
 
-A request is an object of its own, created once. The process that holds the lease of the backup's checkpoints sees it
-when it is next free: a run that follows before its next round, a `checkpoint take` before it ends. Without one, whoever
-asked takes it itself. So two processes never copy against each other for one checkpoint.
+A request is an object of its own, created once. The process with the lease of the backup's checkpoints sees the request
+when next free: a following run before the next round, a `checkpoint take` before its end. Without such a process, the
+requester takes the checkpoint itself. Two processes therefore never compete by copying for the same checkpoint.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from offsite.repository.restores.process_identity import ProcessIdentity
 from offsite.services.checkpoint.status import CheckpointReport, Checkpoints, CheckpointStatus
 
 CHOSEN_MAX = (1 << 53) - 1
-"""The highest id that one may choose: so many more than any clock or date tells are left for the next ones."""
+"""The highest id that a person may choose: leaves more ids for later requests than any clock or date needs."""
 _OWN_BELOW = 1 << 62
-"""Nobody was ever given an id as high as that: what bears one does not move the next one up."""
+"""No id as high as this was ever assigned: an id above does not raise the next one."""
 _USED = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The id of a checkpoint that was asked for; `is_new`: by this call."""
+    """The id of a requested checkpoint. `is_new`: this call made the request."""
 
     id: int
     is_new: bool
@@ -39,13 +39,13 @@ class Asked:
 def ask(
     backup: Backup, wanted: int | None = None, *, participants: Sequence[str] = (), stamping: Stamping | None = None
 ) -> Asked:
-    """Ask for checkpoint `wanted`, None: for the next id, which is the store's time in epoch ms, or one above the
-    highest one that is known. An id that is asked for, taken or complete already is answered, not asked again.
-    No process takes it without those `participants`, by name; it is opened to applications as `stamping` says.
+    """Request the checkpoint with id `chosen`. None: the next id, which is the store's time in epoch ms, or the highest
+    known id plus 1. An id that is already requested, taken or complete is returned without a new request. No process
+    takes the checkpoint without the `participants`, by name; the checkpoint is opened to applications as `stamping`
+    says.
 
-    Raises `CheckpointIdUsed` where it failed, was deleted, was asked for with another `stamping` or without one of
-    `participants`, or a higher one is
-    known, and where no id is left; `BadOption` for no id.
+    Raises `CheckpointIdUsed` where the checkpoint failed, was deleted, was requested with another `stamping` or without
+    some of `participants`, where a higher id is known, and where no id is left. Raises `BadOption` for an invalid id.
     """
     records, checkpoints = CheckpointRecords.of(backup), Checkpoints(backup)
     highest = highest_id(checkpoints.ids)
@@ -75,18 +75,18 @@ class _Wanted(NamedTuple):
 def _ask_next(backup: Backup, records: CheckpointRecords, highest: int, wanted: _Wanted) -> Asked:
     checkpoint = next_id(backup, highest)
     while not records.put(_request(backup, checkpoint, wanted), Told.REQUESTED):
-        checkpoint = next_id(backup, checkpoint)  # another one was faster by some ms
+        checkpoint = next_id(backup, checkpoint)  # another request was faster by some ms
     return Asked(id=checkpoint, is_new=True)
 
 
 def highest_id(known: Iterable[int]) -> int:
-    """The highest out of the `known` ids that the next one has to be above."""
+    """The highest of the known `ids` that the next id must exceed."""
     return max((checkpoint for checkpoint in known if checkpoint < _OWN_BELOW), default=0)
 
 
 def next_id(backup: Backup, highest: int) -> int:
-    """The id for a checkpoint that nobody chose one for; `highest`: the highest that is known. Raises
-    `CheckpointIdUsed` where that is the last one that there is."""
+    """The id for a checkpoint without a chosen id. `highest`: the highest known id. Raises `CheckpointIdUsed` where
+    `highest` is the last possible id."""
     if highest >= MAX_OFFSET:
         raise CheckpointIdUsed(
             f"checkpoint {highest} of backup {backup.descriptor.name} is there, which is the last id there can be",
@@ -126,14 +126,14 @@ def _next_hint(highest: int) -> str:
 
 
 def _request(backup: Backup, checkpoint: int, wanted: _Wanted) -> ToldCheckpoint:
-    """The random word tells our own lost answer from another's request."""
+    """Make a request. Its random word tells our own lost answer from a foreign request."""
     return replace(
         told(backup, checkpoint, writer=random_id(16)), participants=wanted.participants, stamping=wanted.stamping
     )
 
 
 def told(backup: Backup, checkpoint: int, *, writer: str, reason: str = "") -> ToldCheckpoint:
-    """Something to tell of a checkpoint now."""
+    """Make a note about a checkpoint, dated now."""
     return ToldCheckpoint(
         id=checkpoint,
         at_ms=backup.store.now_ms(),

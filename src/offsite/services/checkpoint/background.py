@@ -1,7 +1,7 @@
-"""A checkpoint that goes on when the command that began it has ended: a process of its own, which no terminal ends.
+"""Takes a checkpoint beyond the end of its command: in a process of its own, which no terminal ends.
 
-It is the same command with `--wait`. All that it says goes into a file that vanishes with it; what counts is in the
-store: that the checkpoint is taken, complete or failed.
+The process runs the same command with `--wait`. Its output goes into a file that vanishes with the process; the store
+alone records the result: checkpoint taken, complete or failed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from offsite.model.untrusted.own_python import OWN_PYTHON
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _MODULE = "from offsite.cli.main import main; main()"
 _TOLD_MAX = 2_000
-"""Characters of what a process that ended has said."""
+"""Characters shown of the output of a process that ended."""
 
 
 class Background:
-    """A process that takes a checkpoint by the command line `arguments`, once it was begun. `environment` is added to
-    that of this process."""
+    """A process that takes a checkpoint with the command line `arguments`, once begun. `environment` extends the
+    environment of the process."""
 
     def __init__(self, *, arguments: Sequence[str], environment: Mapping[str, str] = _NOTHING) -> None:
         self._arguments, self._environment = arguments, environment
@@ -32,7 +32,7 @@ class Background:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # as long as either process has it open
 
     def begin(self) -> None:
-        """Begin it in a session of its own, unless it was begun."""
+        """Begin the process in a session of its own, unless begun before."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [*OWN_PYTHON, "-c", _MODULE, *self._arguments],
@@ -44,7 +44,8 @@ class Background:
             )
 
     def check(self) -> None:
-        """Return unless it has ended. Raises `CheckpointNotTaken` with what it said: who asks wants to know now."""
+        """Return unless the process has ended. Raises `CheckpointNotTaken` with its output: the requester wants to know
+        now."""
         if self._process is not None and self._process.poll() is not None:
             self._said.seek(0)
             said = self._said.read().decode(errors="replace")[-_TOLD_MAX:].strip()

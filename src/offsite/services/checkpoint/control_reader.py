@@ -1,4 +1,4 @@
-"""The control topic as whoever opens a checkpoint reads it: what it says so far, and by when it was read."""
+"""Reads the control topic for an opener of checkpoints: its contents so far, and the time of the reading."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from offsite.participant.control import ControlRecord, ControlState, Session, pa
 from offsite.participant.errors import ParticipantError
 
 _BEGINNINGS = 5
-"""So often may the log lose its beginning while it is read for the first time."""
+"""Times that the log may lose its beginning during the first reading."""
 
 
 class ControlReader:
-    """Folds the records of the topic in order. `newest`: the highest id that was opened in them. `has_strange`: some
-    records were of no kind that is known."""
+    """Folds the records of the topic in order. `newest`: the highest opened id. `has_strange`: some records were of an
+    unknown kind."""
 
     def __init__(self, log: SmallLog, topic: str, *, clock: Clock) -> None:
         self._log, self._topic, self._clock = log, topic, clock
@@ -33,7 +33,7 @@ class ControlReader:
         return self._state.newest
 
     def begin(self) -> None:
-        """Read all that there is. What another opener deletes meanwhile is older than what it has opened."""
+        """Read everything. Records that another opener deletes meanwhile are older than its opening."""
         for _ in range(_BEGINNINGS - 1):
             with suppress(SourceTruncated):
                 self.catch_up()
@@ -42,15 +42,15 @@ class ControlReader:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Read to the end as it is when this is called. Raises `ParticipantFailed` for a record that cannot be read,
-        `SourceTruncated` where some were deleted before they were."""
+        """Read to the current end. Raises `ParticipantFailed` for an unreadable record, `SourceTruncated` where unread
+        records were deleted."""
         end = self._log.end()
         if end < self._at:
             raise SourceTruncated(f"{self._topic} ends at {end}, and was read to {self._at} before")
         self.read_to(end)
 
     def read_to(self, end: int) -> None:
-        """Read what was not read yet below offset `end`. A lease counts from after its record was read."""
+        """Read unread records below offset `end`. A lease counts from after the reading of its record."""
         for record in self._log.read(self._at, end) if self._at < end else ():
             said = self._parsed(record.value, record.offset)
             self.has_strange |= said is None
@@ -58,20 +58,21 @@ class ControlReader:
         self._at = max(self._at, end)
 
     def missing(self, checkpoint: int) -> frozenset[Session]:
-        """Those who have not acknowledged `checkpoint`, and whose lease lasts: by a time from before the end was asked
-        for, so whatever they said until then is read. The others are forgotten. Raises as `catch_up`."""
+        """The sessions with a lasting lease that have not acknowledged `checkpoint`. Leases are judged by a time before
+        the end was asked for, so everything said until that time is read. Lapsed sessions are forgotten. Raises as
+        `catch_up`."""
         asked_ms = self._now_ms()
         self.catch_up()
         self._state = self._state.without(frozenset(self._state.lapsed(now_ms=asked_ms)))
         return self._state.missing(checkpoint, now_ms=asked_ms)
 
     def lease_ms(self, sessions: Iterable[Session]) -> int:
-        """The longest lease of these."""
+        """The longest lease of the sessions."""
         return max(self._state.stays[each].lease_ms for each in sessions)
 
     @property
     def has_sessions(self) -> bool:
-        """Whether anybody lived when it was last asked who is missing."""
+        """Whether any session was alive at the last call of `missing`."""
         return bool(self._state.stays)
 
     def _parsed(self, value: bytes | None, offset: int) -> ControlRecord | None:

@@ -1,5 +1,5 @@
-"""A checkpoint deleted: first that it is deleted is written down, then a commit drops its restore point. A crash
-between the two leaves a checkpoint that is deleted and a restore point without one; deleting again drops it."""
+"""Deletes a checkpoint: a note records the deletion first, and a commit drops its restore point afterwards. A crash in
+between leaves a deleted checkpoint with a restore point; deleting again drops the point."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BY = "checkpoint delete"
 
 
 def delete_checkpoint(backup: Backup, checkpoint: int, *, participants: Participants | None = None) -> CheckpointReport:
-    """Delete a checkpoint; what is known of it afterwards. Its restore point goes with it, unless it is the newest of
-    the backup: that stays, without the checkpoint, until retention lets it go. One that is only asked for is taken by
-    nobody from now on; whoever begins with it at this moment makes a plain restore point. `participants` delete their
-    parts.
+    """Delete a checkpoint and return its report. The restore point is dropped too, unless it is the newest point of the
+    backup: the newest point stays, without the checkpoint, until retention drops the point. A checkpoint that is only
+    requested will never be taken; a process beginning with the checkpoint at the same moment makes a plain restore
+    point. `participants` delete their parts.
 
-    Raises `NoSuchRestorePoint`, `CheckpointNeeded` while it is being taken, its point is pinned or a restore reads it,
-    `ParticipantFailed`, and `CommitLost` when other writers are faster again and again.
+    Raises `NoSuchRestorePoint`; `CheckpointNeeded` while the checkpoint is being taken, the point is pinned or a
+    restore reads the point; `ParticipantFailed`; and `CommitLost` when other writers are faster again and again.
     """
     report = check_exists(Checkpoints(backup).report(checkpoint))
     _check_not_needed(backup, report)
@@ -75,7 +75,7 @@ def _drop_once(backup: Backup, commit: int) -> None:
     head = backup.state()
     if not _is_older_point(head, commit):
         return
-    _check_point_not_needed(backup, head, commit)  # who came meanwhile; it is deleted, and its point stays
+    _check_point_not_needed(backup, head, commit)  # a user may have come meanwhile: the point stays
     writer = random_id(16)
     gone = (Deletion(kind=POINTS, what=f"commit {commit}", rule=BY, bytes=0),)
     note_deletions(backup.store, backup.layout, gone, by=BY, commit=head.seq, writer=writer)

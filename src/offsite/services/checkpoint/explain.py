@@ -1,4 +1,4 @@
-"""What the consistent cut of a checkpoint leaves out, and why; the class of each topic."""
+"""Explains the consistent cut of a checkpoint: the left-out records with the reasons, and the class of every topic."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from offsite.services.cut_report import LeftOutReport, report_left_out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """A partition whose cut is not as it was copied: it ends at offset `end` (exclusive) instead of `copied`, and
-    `transactions` of it are left out, none of which has a record before offset `floor`."""
+    """A partition that the cut changes: it ends at offset `end` (exclusive) instead of `copied`, and `transactions` of
+    its transactions are left out, none with a record before offset `floor`."""
 
     topic: str
     partition: int
@@ -28,11 +28,10 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a restore of a checkpoint leaves out. `has_cut`: a consistent cut was found when it was taken; without one
-    all is restored as it was copied. `refused` says why the cut must not be used, and is empty where it may. `left_out`
-    names the first of `left_out_count` groups of transactions; `groups`: how many offsets of groups differ from those
-    that were stored. `participants`: who saved a state of its own for it, and what
-    that had read."""
+    """What a restore of a checkpoint leaves out. `has_cut`: a consistent cut was found when the checkpoint was taken;
+    without a cut everything is restored as copied. `refused`: why the cut must not be used; empty if usable.
+    `left_out`: the first of `left_out_count` groups of transactions. `groups`: number of group offsets that differ from
+    the stored offsets. `participants`: who saved a state of its own for the checkpoint, and what the state had read."""
 
     backup: str
     id: int
@@ -50,7 +49,8 @@ class Explanation:
 
 
 def explain_checkpoint(backup: Backup, checkpoint: int) -> Explanation:
-    """Raises `NoSuchRestorePoint` where it is not there, or has no restore point; `DamagedObject`, `DamagedCommit`."""
+    """Explain a checkpoint. Raises `NoSuchRestorePoint` where the checkpoint or its restore point does not exist;
+    `DamagedObject`, `DamagedCommit`."""
     report = check_exists(Checkpoints(backup).report(checkpoint))
     if not report.commit:
         why = f": {report.failure_reason}" if report.failure_reason else ""

@@ -1,12 +1,13 @@
-"""Opens a checkpoint to the applications that stamp their records (`offsite.participant`), before its ends are read.
+"""Opens a checkpoint to applications that stamp their records (`offsite.participant`), before its ends are read.
 
-The order is what makes it right. First the groups and the high watermarks are read: below these no record is behind the
-checkpoint, for its id is higher than any before. Then `open` is written to the control topic, so that nobody who starts
-from now on misses it. Then it is heard of: by a marker in every partition (form A), which whoever reads on has to pass;
-or each session that lives says that all it stamped with less has arrived (form B). Then the ends are read.
+The order makes the result right. First, groups and high watermarks are read: no record below them is behind the
+checkpoint, because its id is higher than any earlier id. Second, `open` is written to the control topic, so that nobody
+who starts later misses the opening. Third, the opening is spread: form A writes a marker into every partition, which
+readers have to pass; in form B, every living session acknowledges that all records stamped with less have arrived.
+Last, the ends are read.
 
-An id is opened once. What was stamped after a first opening may stand below the high watermarks that were read for a
-second one, where nobody would look for it.
+An id is opened once. Records stamped after a first opening may lie below the high watermarks of a second opening, where
+nobody would look for them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from offsite.services.checkpoint.control_reader import ControlReader
 from offsite.services.cluster import Cluster
 
 ACKS_TIMEOUT_S = 60.0
-"""Seconds until every session must have acknowledged a checkpoint; at least two of the longest lease."""
+"""Seconds for every session to acknowledge a checkpoint; at least two of the longest lease."""
 POLL_S = 0.1
 """Seconds between two looks at the control topic."""
 MARKERS_AT_ONCE = 8
@@ -63,12 +64,13 @@ class Opener:
         return shared_router(self.cluster.config)
 
     def open(self, checkpoint: int, stamping: Stamping, bounds: Sequence[PartitionBounds]) -> StampWindows:
-        """Return when the ends may be read. `bounds`: the partitions of the backup, with their high watermarks.
+        """Open a checkpoint. Returns when the ends may be read. `bounds`: the partitions of the backup, with their high
+        watermarks.
 
-        Raises `NoSuchTopic` where no topic of the backup takes part, `CheckpointIdUsed` where that id or a higher one
-        was opened before, `ParticipantFailed` where somebody does not acknowledge it in time, another one is opened
-        meanwhile, or the control topic cannot be read, `Denied`, and what writing raises. Then the id must not be
-        opened again.
+        Raises `NoSuchTopic` where no topic of the backup takes part; `CheckpointIdUsed` where the id or a higher id was
+        opened before; `ParticipantFailed` where a participant does not acknowledge in time, another checkpoint is
+        opened meanwhile, or the control topic cannot be read; `Denied`; and the errors of writing. After an error the
+        id must not be opened again.
         """
         windows = _windows(checkpoint, stamping, bounds)
         log = self._control_log(stamping.control_topic)
@@ -78,16 +80,16 @@ class Opener:
         at = log.append(format_record(Opened(id=checkpoint, form=windows.form)))
         try:
             reader.read_to(at)
-            _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the one that comes first
+            _check_is_new(checkpoint, reader.newest, stamping)  # of two openers the first in the topic wins
             windows = self._spread(windows, reader, stamping.control_topic, at)
-        except SourceTruncated as error:  # who opens another one deletes what is older
+        except SourceTruncated as error:  # an opener of another checkpoint deletes older records
             raise _overtaken(checkpoint, stamping.control_topic) from error
         decided("checkpoint_opened", why=f"heard of by {stamping.form}", id=checkpoint, partitions=len(windows.starts))
         return windows
 
     def _spread(self, windows: StampWindows, reader: ControlReader, topic: str, at: int) -> StampWindows:
-        """Return when what was opened at offset `at` of the control topic is heard of, and no other one was opened
-        until then."""
+        """Return when the opening at offset `at` of the control topic is spread, and no other checkpoint was opened
+        meanwhile."""
         missing: frozenset[Session] = frozenset()
         if windows.form is Form.MARKERS:
             self._mark(windows)
@@ -120,7 +122,7 @@ class Opener:
         return SmallLog(self._router, where, clock=self.clock)
 
     def _mark(self, windows: StampWindows) -> None:
-        """A marker in every partition."""
+        """Write a marker into every partition."""
         shared = new_producer(self._router, self.clock)
 
         def mark(topic: str, partition: int) -> None:
@@ -136,7 +138,8 @@ class Opener:
                 done.result()
 
     def _await_acks(self, reader: ControlReader, checkpoint: int) -> frozenset[Session]:
-        """Return when nobody is missing, or a higher one was opened; who is missing when that takes too long."""
+        """Return when no session is missing, or a higher id was opened. Returns the missing sessions when waiting takes
+        too long."""
         began_s = self.clock.monotonic_s()
         while missing := reader.missing(checkpoint):
             limit_s = max(ACKS_TIMEOUT_S, 2 * reader.lease_ms(missing) / 1000)
@@ -146,20 +149,20 @@ class Opener:
         return frozenset()
 
     def _trim(self, reader: ControlReader, topic: str, at: int) -> None:
-        """Delete what was said before the opening at offset `at`: else the next checkpoint would wait for all who died
-        since the topic was made, a whole lease each time. Who lives has spoken behind it: acknowledged it, or beaten in
-        all the time that it was waited for. What is not known to be ours is not ours to delete."""
+        """Delete the records before the opening at offset `at`: otherwise the next checkpoint would wait for every dead
+        session since the topic was made, a whole lease each time. A living session has spoken behind the opening: it
+        has acknowledged, or sent a beat within the waiting time. Records of unknown kinds are not ours to delete."""
         if reader.has_strange:
             return
         where = TopicPartition(topic=topic, partition=CONTROL_PARTITION)
         try:
             self.cluster.admin.delete_records({where: at})
-        except OffsiteError as error:  # then it only takes longer
+        except OffsiteError as error:  # the next opening only takes longer
             warned("control_topic_untrimmed", error=error.id, why=error.message)
 
 
 def opening_of(opener: Opener, checkpoint: int, stamping: Stamping | None) -> Opening | None:
-    """What a plan calls to open `checkpoint`; None where it is not opened to applications."""
+    """Make the callable with which a plan opens `checkpoint`; None if the checkpoint is not opened to applications."""
     return None if stamping is None else partial(opener.open, checkpoint, stamping)
 
 

@@ -1,4 +1,4 @@
-"""How applications take part in checkpoints, as a person writes it."""
+"""Options for applications that take part in checkpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ParticipantWords(TypedDict, total=False):
 
 
 def parse_participants(words: ParticipantWords) -> Stamping | None:
-    """How checkpoints are opened to applications; None: they are not. Raises `BadOption`, `BadName`."""
+    """Parse how checkpoints are opened to applications; None: not opened. Raises `BadOption`, `BadName`."""
     from offsite.model.selections.selection import parse_selection
     from offsite.model.untrusted.names import check_topic_name
     from offsite.participant.control import CONTROL_TOPIC

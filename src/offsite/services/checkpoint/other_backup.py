@@ -1,7 +1,7 @@
 """Another cluster as a participant: its own backup takes a checkpoint of the same id.
 
-It reads nothing of this cluster's topics, so it declares no positions, and the two cuts are each consistent in
-themselves: nothing is claimed between them. The id of one belongs to the id of the other, and it is complete only when
+The participant reads none of the first cluster's topics, and declares no positions. Both cuts are consistent in
+themselves, and nothing is claimed between the cuts. Both checkpoints have the same id, and ours is complete only when
 both are.
 """
 
@@ -20,8 +20,8 @@ from offsite.services.checkpoint.status import Checkpoints, CheckpointStatus
 
 
 class OtherBackup:
-    """`backup`, of another cluster, as participant `name`. Its checkpoints are taken by the run that follows it, or
-    else by a process of its own with the command line that `arguments` makes of an id."""
+    """`backup`, of another cluster, as participant `name`. Its checkpoints are taken by the run that follows the
+    backup, or else by a process of its own with the command line that `arguments` makes of an id."""
 
     def __init__(self, name: str, backup: Backup, *, arguments: Callable[[int], Sequence[str]]) -> None:
         self._name, self._backup, self._arguments = name, backup, arguments
@@ -32,7 +32,7 @@ class OtherBackup:
         return self._name
 
     def take(self, checkpoint: int) -> DeclaredPositions | None:
-        """None until every partition of the other cluster has started."""
+        """Request the checkpoint. None until every partition of the other cluster has started."""
         try:
             ask(self._backup, checkpoint)
         except CheckpointIdUsed as error:
@@ -46,16 +46,16 @@ class OtherBackup:
         return None
 
     def status(self, checkpoint: int) -> CheckpointStatus:
-        """From the other backup's store alone."""
+        """Read the status from the other backup's store alone."""
         return Checkpoints(self._backup).report(checkpoint).status
 
     def delete(self, checkpoint: int) -> None:
-        """Raises `CheckpointNeeded` as there."""
+        """Delete the other checkpoint. Raises `CheckpointNeeded` as `delete_checkpoint`."""
         if self.status(checkpoint) is not CheckpointStatus.DOES_NOT_EXIST:
             delete_checkpoint(self._backup, checkpoint)
 
     def release(self) -> None:
-        """It holds nothing still."""
+        """Do nothing: the participant pauses nothing."""
 
     def _process(self, checkpoint: int) -> Background:
         if self._background is None or self._background[0] != checkpoint:

@@ -1,19 +1,22 @@
-"""Participants: others that save a state of their own for a checkpoint of the same id, and say how far it has read.
+"""Participants: systems that save a state of their own for a checkpoint of the same id, and declare how far the state
+has read.
 
-The order is what makes it right. Every participant saves its state, and names its positions, *before the first* reading
+The order makes the result right. Every participant saves its state, and names its positions, *before the first* reading
 of the ends (`offsite.services.cut.readings`), and so before the last:
 
-- A log only grows, so each position is at or below the end of every reading. One that can replay is never ahead of the
-  cut, and reads the rest from the restored logs. Asked afterwards, it would be ahead of the ends nearly always.
-- One that reads committed records alone has read no transaction that the cut leaves out. What it read had its marker
-  before the first reading; so at any clean reading of that producer, of which the first one may be the only one, the
-  whole transaction lies below the ends. Saved between two readings it could have read what came behind the clean one.
+- A log only grows, so every position is at or below the end of every reading. A participant that can replay is never
+  ahead of the cut, and reads the rest from the restored logs. Asked afterwards, it would be ahead of the ends nearly
+  always.
+- A participant that reads only committed records has read no transaction that the cut leaves out. Records that it read
+  had their marker before the first reading. At any clean reading of their producer, possibly only the first, the whole
+  transaction lies below the ends. A state saved between two readings could include records from behind the clean
+  reading.
 
-One that cannot replay has to be exactly where the cut ends: it stops what writes to the partitions it reads, or the
-checkpoint fails. `Window.externals` judges both (rule C5), after the copy, by the cut that is stored.
+A participant that cannot replay must be exactly where the cut ends: it stops the writers to the partitions that it
+reads, or the checkpoint fails. `Window.externals` judges both kinds (rule C5), after the copy, by the stored cut.
 
-Nothing here resumes: a participant that fails, does not answer in time or contradicts fails the checkpoint, and the
-next id asks anew. What others saved for it meanwhile stays until the checkpoint is deleted.
+Nothing here resumes. A participant that fails, does not answer in time or contradicts fails the checkpoint, and the
+next id asks anew. States saved meanwhile stay until the checkpoint is deleted.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ from offsite.services.checkpoint.status import CheckpointStatus
 T = TypeVar("T")
 
 TAKE_TIMEOUT_S = 60.0
-"""Seconds until every participant must have saved its state: nothing is copied for the checkpoint meanwhile."""
+"""Seconds for every participant to save its state: nothing is copied for the checkpoint meanwhile."""
 COMPLETE_TIMEOUT_S = 600.0
-"""Seconds, from the end of our own copy, until every participant must be complete."""
+"""Seconds, from the end of our own copy, for every participant to be complete."""
 RELEASE_TIMEOUT_S = 20.0
-"""Seconds until every participant must have let go of what it holds: a signal that ends a run gives it 30."""
+"""Seconds for every participant to resume whatever it paused: a signal that ends a run allows 30."""
 POLL_S = 0.5
 """Seconds between two questions to a participant that is not ready."""
 
@@ -49,28 +52,29 @@ _SETTLED_BADLY = frozenset({CheckpointStatus.FAILED, CheckpointStatus.DELETED, C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPositions:
-    """What a participant's saved state has read of each partition, as exclusive ends at the source; nothing for one
-    that reads none of it. `can_replay`: after a restore it reads on from there."""
+    """How far a participant's saved state has read every partition, as exclusive ends at the source; empty for a
+    participant that reads none. `can_replay`: after a restore the participant reads on from the positions."""
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     can_replay: bool = False
 
 
 class Participant(Protocol):
-    """Somebody who saves a state of its own for each checkpoint. `name` is unique among those of one checkpoint.
+    """A system that saves a state of its own for every checkpoint. `name` is unique among the participants of a
+    checkpoint.
 
     All calls carry the checkpoint's id unchanged, and may be repeated, also by another process after a crash: the same
-    id gives the same answer, and saves nothing twice. They raise `ParticipantFailed` where it is certain that the id
-    will never be saved, and other `OffsiteError`s where they could not ask; both fail the checkpoint. They are called
-    from threads, each participant from one at a time. A call that hangs is given up, and its thread left behind.
+    id gives the same answer, and saves nothing twice. Calls raise `ParticipantFailed` if the id will certainly never be
+    saved, and another `OffsiteError` if the question failed; both fail the checkpoint. Calls come from threads, for a
+    single participant never two at once. A hanging call is given up, and its thread left behind.
     """
 
     @property
     def name(self) -> str: ...
 
     def take(self, checkpoint: int) -> DeclaredPositions | None:
-        """Begin to save the state, if that was not done; what it has read as soon as that is fixed for good, None while
-        it is not. It may go on to store it afterwards."""
+        """Begin to save the state, unless begun before. Returns the positions of the state as soon as they are final,
+        None until that moment. Storing may go on afterwards."""
         ...
 
     def status(self, checkpoint: int) -> CheckpointStatus:
@@ -78,17 +82,18 @@ class Participant(Protocol):
         ...
 
     def delete(self, checkpoint: int) -> None:
-        """Let the state go; nothing to do where there is none."""
+        """Delete the state; do nothing where none exists."""
         ...
 
     def release(self) -> None:
-        """Let go on whatever is held still for checkpoints, by this process or by one that was killed. Called when a
-        process begins to take checkpoints, and after each, whatever became of it. Most hold nothing."""
+        """Resume whatever was paused for checkpoints, by the process or by a killed process. Called when a process
+        begins to take checkpoints, and after every checkpoint, whatever its result. Most participants pause nothing."""
         ...
 
 
 class Participants:
-    """Those of one backup's checkpoints, asked all at once. Raises `BadOption` where two have the same name."""
+    """The participants of a backup's checkpoints, asked all at once. Raises `BadOption` where two have the same
+    name."""
 
     def __init__(
         self,
@@ -113,8 +118,9 @@ class Participants:
         return bool(self._asked)
 
     def take(self, checkpoint: int) -> tuple[CheckpointParticipant, ...]:
-        """What each has declared, by name; to be called before anything of the source is read. Raises
-        `ParticipantFailed` for the first that failed, or did not answer in time. `release` has to follow."""
+        """Ask every participant to save its state, and return the declarations by name; to be called before anything of
+        the source is read. Raises `ParticipantFailed` for the first participant that failed or did not answer in time.
+        `release` has to follow."""
         self._may_hold = True
         found = self._ask_all(
             lambda each: _declared(each.name, each.take(checkpoint)), self._take_timeout_s, "saved its state"
@@ -128,7 +134,8 @@ class Participants:
         self._ask_all(lambda each: _completed(each, checkpoint), self._complete_timeout_s, "completed its part")
 
     def delete(self, checkpoint: int) -> None:
-        """Let each delete what it saved. Raises `ParticipantFailed`; deleting again goes on with the rest."""
+        """Ask every participant to delete its state. Raises `ParticipantFailed`; deleting again continues with the
+        rest."""
 
         def delete(each: Participant) -> bool:
             each.delete(checkpoint)
@@ -137,14 +144,14 @@ class Participants:
         self._ask_all(delete, self._take_timeout_s, "deleted its part")
 
     def begin(self) -> None:
-        """Let each go on: a process that took checkpoints before this one may have been killed amid one. Raises nothing
-        of ours."""
+        """Release all participants: an earlier process may have been killed amid a checkpoint. Raises no
+        `OffsiteError`."""
         self._may_hold = True
         self.release()
 
     def release(self) -> None:
-        """Let each go on that was asked to take since it was released last. What cannot be told to one is a warning,
-        and tried again when this is called again. Raises nothing of ours."""
+        """Release the participants that were asked to take since the last release. A failed release is a warning, and
+        repeated at the next call. Raises no `OffsiteError`."""
 
         def release(each: Participant) -> bool:
             each.release()
@@ -159,7 +166,8 @@ class Participants:
             warned("participants_held", error=error.id, why=error.message)
 
     def _ask_all(self, ask: Callable[[Participant], T | None], timeout_s: float, what: str) -> list[T]:
-        """The answers, once all have one. Each is asked by a thread of its own, for any of them may hang."""
+        """Collect the answers of all participants. Every participant is asked in its own thread, because any may
+        hang."""
         over, answers = threading.Event(), queue.SimpleQueue[tuple[str, T | OffsiteError]]()
         for each in self._asked:
             asking = (each, ask, answers, over)

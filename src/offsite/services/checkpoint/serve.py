@@ -1,4 +1,4 @@
-"""Checkpoints taken by a process of their own, where no run follows the backup: request by request, until none is
+"""Takes checkpoints in a process of their own, where no run follows the backup: request by request, until none is
 left."""
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from offsite.services.cluster import Cluster
 from offsite.spark.runner import OnProgress, Runner
 
 POLL_S = 1.0
-"""Seconds between two looks at what another process does for a checkpoint: each opens the backup."""
+"""Seconds between two looks at another process's work on a checkpoint: every look opens the backup."""
 
 UNSETTLED = frozenset({CheckpointStatus.REQUESTED, CheckpointStatus.ONGOING})
 
 
 class Server:
-    """Takes the checkpoints that are asked for of one backup, by one pass each; `participants` take part in all, and
-    all are opened to applications as `stamping` says."""
+    """Takes the requested checkpoints of a backup, with a pass for every checkpoint. `participants` take part in all,
+    and all are opened to applications as `stamping` says."""
 
     def __init__(  # noqa: PLR0913  # all by keyword
         self,
@@ -47,10 +47,10 @@ class Server:
         self._participants, self._stamping = participants or Participants(), stamping
 
     def serve(self) -> bool:
-        """Take one checkpoint after the other until none is asked for; False where another process takes them now.
+        """Take checkpoint after checkpoint until none is requested; False where another process takes them now.
 
-        Raises what planning and copying raise; then the checkpoint has failed, and says why. An id that cannot be
-        opened any more, as one whose process died, does not keep those behind it from being taken.
+        Raises the errors of planning and copying: the checkpoint has failed in that case, with a reason. An id that can
+        no longer be opened, such as the id of a dead process, does not stop the later ids.
         """
         refused: CheckpointIdUsed | None = None
         taker = Taker(backup=self._backup, participants=self._participants.names, stamping=self._stamping)
@@ -76,7 +76,7 @@ class Server:
 
     def _take_held(self, taker: Taker, checkpoint: int) -> None:
         try:
-            declared = self._participants.take(checkpoint)  # before anything is read: see there why
+            declared = self._participants.take(checkpoint)  # before anything is read: `participants` says why
             opening = opening_of(Opener(cluster=self._cluster), checkpoint, self._stamping)
             plan = taker.take(checkpoint, self._plan(opening), declared)
         except OffsiteError as error:
@@ -108,7 +108,7 @@ class Server:
 
 
 def why_not(ended: Ended) -> str:
-    """Why a pass that has ended did not complete its checkpoint, if it did not."""
+    """Why a finished pass did not complete its checkpoint."""
     if ended.against:
         return ended.against
     failed = ended.result.failed if ended.result is not None else ()
@@ -119,7 +119,7 @@ def why_not(ended: Ended) -> str:
 
 
 def is_free(backup: Backup, checkpoint: int) -> bool:
-    """Whether nobody takes checkpoints of the backup now, and `checkpoint` waits for somebody who does."""
+    """Whether nobody takes checkpoints of the backup now, and `checkpoint` waits for a taker."""
     found = Checkpoints(backup)
     return not found.is_being_taken and found.report(checkpoint).status is CheckpointStatus.REQUESTED
 
@@ -132,8 +132,8 @@ def wait_for(
     while_in: frozenset[CheckpointStatus],
     step: Callable[[], object],
 ) -> CheckpointReport:
-    """What is known of the checkpoint as soon as its status is none of `while_in`. `step` is done before each look but
-    the first; what it raises ends the wait."""
+    """Wait until the status of the checkpoint leaves `while_in`, and return its report. `step` runs before every look
+    but the first; its errors end the wait."""
     while (report := Checkpoints(backup).report(checkpoint)).status in while_in:
         step()
         clock.sleep(POLL_S)

@@ -1,8 +1,8 @@
-"""What is known of a checkpoint, from the store alone: with the cluster gone it is the same.
+"""The knowledge about a checkpoint, from the store alone: the same with the cluster gone.
 
-Only a commit that carries the id completes a checkpoint, and only evidence fails it: that it is written down, or that
-another pass committed behind the one that it was taken in. From then on its own pass cannot commit any more, because
-each number of a commit is created once. Silence is neither: then it is `incomplete`.
+Only a commit that carries the id completes a checkpoint, and only evidence fails it: a recorded failure, or a commit of
+another pass behind the commit that the checkpoint was taken in. After such a commit the checkpoint's own pass can no
+longer commit, because every commit number is created once. Silence is no evidence: the status is `incomplete`.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from offsite.stores.looking_store import reading_now_ms
 
 NO_COMMIT = 0
 LIST_MAX = 20
-"""Checkpoints that a list shows unless told otherwise: one screen."""
+"""Default number of checkpoints in a list: a screen."""
 
 
 class CheckpointStatus(StrEnum):
-    """What became of an id."""
+    """The fate of an id."""
 
     DOES_NOT_EXIST = "doesNotExist"
     REQUESTED = "requested"
-    """Asked for; no partition has started."""
+    """Requested; no partition has started."""
     ONGOING = "ongoing"
     COMPLETED = "completed"
     FAILED = "failed"
     INCOMPLETE = "incomplete"
-    """Taken, not complete, and nobody is at work on it as far as is known."""
+    """Taken, not complete, and nobody is known to work on it."""
     DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """One partition of a checkpoint: its end, how far the backup is (at most to that end; offsets), and its status.
-    Both are -1 for a partition that could not be asked."""
+    """A partition of a checkpoint: its end, the backed-up offset (at most the end), and its status. Both offsets are -1
+    for a partition without a known end."""
 
     topic: str
     partition: int
@@ -57,10 +57,10 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
-    """What is known of a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
-    never), `age_s` seconds ago. `commit`: the restore point, 0 where there is none. `failure_reason` is empty
-    unless it failed, or a list could not read what is told of it; `deleted_by`, unless it is deleted. `participants`:
-    what others have saved for it, with what they had read; only beside `details`."""
+    """The knowledge about a checkpoint. `taken_at_ms`: when every partition had started (store's clock, epoch ms; -1:
+    never), `age_s` seconds ago. `commit`: the restore point, 0 for none. `failure_reason`: set if the checkpoint
+    failed, or if a list could not read its records. `deleted_by`: set if deleted. `participants`: states saved by
+    participants, with their positions; only together with `details`."""
 
     backup: str
     id: int
@@ -79,7 +79,7 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointList:
-    """Checkpoints of a backup, newest first, without their partitions; `total`: how many there are."""
+    """Checkpoints of a backup, newest first, without their partitions. `total`: the number of all checkpoints."""
 
     backup: str
     total: int
@@ -88,9 +88,9 @@ class CheckpointList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found of one id. `carried`: what its commit carries, `commit` that commit where it still is a restore
+    """The facts about an id. `carried`: the checkpoint in its commit; `commit`: that commit where it still is a restore
     point. `passed_by`: the commit of another pass behind it, 0: none is known. `is_passed`: a higher id was taken.
-    `is_at_work`: the process that took it gives signs of life."""
+    `is_at_work`: the process that took it shows signs of life."""
 
     requested: bool = False
     taken: TakenCheckpoint | None = None
@@ -119,7 +119,7 @@ def decide_status(facts: Facts) -> CheckpointStatus:
 
 
 def decide_details(facts: Facts, status: CheckpointStatus, head: BackupState) -> Iterator[PartitionProgress]:
-    """The partitions of a checkpoint. One that the backup holds to its end is completed, also where others are not.
+    """The partitions of a checkpoint. A partition that is backed up to its end is completed, whatever the rest.
     Pure."""
     missing = status if status is not CheckpointStatus.INCOMPLETE else CheckpointStatus.DOES_NOT_EXIST
     for each, end in _ends(facts):
@@ -152,13 +152,13 @@ def _reached(head: BackupState, partition: PartitionId) -> int:
 
 
 class Checkpoints:
-    """The checkpoints of one backup as they are in the store at one moment."""
+    """The checkpoints of a backup, as in the store at a moment."""
 
     def __init__(self, backup: Backup) -> None:
         self._backup = backup
         self._records = CheckpointRecords.of(backup)
-        self._known = dict(self._records.known())  # in this order: who took what is told and is not at work any more
-        self._at_work = self._holder()  # has committed before, or never will
+        self._known = dict(self._records.known())  # in this order: a process that recorded a taken id and is no longer
+        self._at_work = self._holder()  # at work has committed before, or never will
         self._head = backup.sound_state()
 
     @cached_property
@@ -180,11 +180,11 @@ class Checkpoints:
 
     @property
     def ids(self) -> Sequence[int]:
-        """All that are known, rising."""
+        """All known ids, rising."""
         return sorted({*self._known, *self._carried})
 
     def list(self, *, most: int = LIST_MAX) -> CheckpointList:
-        """The newest, at most so many. One of which something that is told cannot be read hides no others. Raises
+        """The newest checkpoints, at most `most`. A checkpoint with an unreadable note hides no other. Raises
         `DamagedCommit`, `FormatTooNew`."""
         ids = self.ids
         shown = tuple(map(self._line, reversed(ids[-most:])))
@@ -193,7 +193,7 @@ class Checkpoints:
     def _line(self, checkpoint: int) -> CheckpointReport:
         try:
             return self.report(checkpoint, with_details=False)
-        except DamagedObject as error:  # that proves neither a failure nor the contrary
+        except DamagedObject as error:  # proves neither a failure nor the contrary
             return CheckpointReport(
                 backup=self._head.backup,
                 id=checkpoint,
@@ -202,7 +202,7 @@ class Checkpoints:
             )
 
     def report(self, checkpoint: int, *, with_details: bool = True) -> CheckpointReport:
-        """What is known of one id; it need not exist. Raises as `list`."""
+        """The report of an id, which need not exist. Raises as `list`."""
         facts = self.facts(checkpoint)
         status = decide_status(facts)
         details = tuple(decide_details(facts, status, self._head))
@@ -225,10 +225,10 @@ class Checkpoints:
         )
 
     def facts(self, checkpoint: int) -> Facts:
-        """What is found of one id. Raises as `list`."""
+        """The facts about an id. Raises as `list`."""
         known, carried = self._known.get(checkpoint, frozenset()), self._carried.get(checkpoint)
         taken = self._records.taken(checkpoint) if Told.TAKEN in known and carried is None else None
-        told_since = {Told.FAILED} if taken is not None else set()  # by whoever is not at work any more
+        told_since = {Told.FAILED} if taken is not None else set()  # recorded by a process no longer at work
         failed = self._told(checkpoint, Told.FAILED, known | told_since)
         is_open = taken is not None and failed is None
         return Facts(
@@ -244,8 +244,9 @@ class Checkpoints:
         )
 
     def _with_ends(self, carried: Checkpoint | None) -> Checkpoint | None:
-        """A state leaves out ends that the commit leaves anyway. The commit itself has them; where it is gone, they are
-        what was told when it was taken, which anybody who may write could have changed since."""
+        """Add the ends of the checkpoint. A state leaves out ends equal to the ends of the commit. The commit itself
+        has them. If the commit is gone, the ends come from the note of the taking, which anybody with write access
+        could have changed since."""
         if carried is None or carried.ends:
             return carried
         stored = self._backup.log.get(self._points[carried.id]) if carried.id in self._points else None
@@ -256,12 +257,13 @@ class Checkpoints:
         return replace(carried, ends=tuple((each.partition_id, each.end) for each in ends))
 
     def _participants(self, checkpoint: int, facts: Facts) -> tuple[CheckpointParticipant, ...]:
-        """As they were told when it was taken."""
+        """The participants, as recorded when the checkpoint was taken."""
         taken = facts.taken or (self._told_when_taken(checkpoint) if facts.carried is not None else None)
         return taken.participants if taken is not None else ()
 
     def _told_when_taken(self, checkpoint: int) -> TakenCheckpoint | None:
-        """None also where it cannot be read: a commit carries the checkpoint, so nothing depends on it."""
+        """The record of the taking. None where unreadable: a commit carries the checkpoint, so nothing depends on the
+        record."""
         try:
             return self._records.taken(checkpoint)
         except DamagedObject as error:
@@ -269,11 +271,11 @@ class Checkpoints:
             return None
 
     def _holder(self) -> str:
-        """The word of the process that takes checkpoints now; empty where there is none, or none can be known."""
+        """The word of the process that takes checkpoints now; empty where none exists, or where unknown."""
         terms = LeaseTerms(store=self._backup.store, lease=self._records.lease)
         try:
             holder = terms.holder(asking=ProcessIdentity.mine(), now_ms=self._now_ms)
-        except (DamagedObject, FormatTooNew) as error:  # what is complete, failed or deleted is so without it
+        except (DamagedObject, FormatTooNew) as error:  # completed, failed and deleted checkpoints do not need it
             warned("checkpoint_lease", error=error.id, why=error.message)
             return ""
         return "" if holder is None else holder.word
@@ -282,8 +284,8 @@ class Checkpoints:
         return self._records.told(checkpoint, what) if what in known else None
 
     def _passed_by(self, taken: TakenCheckpoint) -> int:
-        """The first commit behind `taken` that completes a pass: it does not carry the id, so it is of another one, and
-        no commit of the checkpoint's own pass can follow it."""
+        """The first commit behind `taken_checkpoint` that completes a pass. The commit lacks the id, so it belongs to
+        another pass, and no commit of the checkpoint's own pass can follow."""
         for seq, each in self._backup.log.try_read(after=taken.base, upto=self._head.seq):
             if isinstance(each, StoredCommit):
                 changes = each.commit.changes
@@ -293,7 +295,7 @@ class Checkpoints:
 
 
 def check_exists(report: CheckpointReport) -> CheckpointReport:
-    """Return what is known of an id that exists. Raises `NoSuchRestorePoint`."""
+    """Return the report of an existing id. Raises `NoSuchRestorePoint`."""
     if report.status is CheckpointStatus.DOES_NOT_EXIST:
         raise NoSuchRestorePoint(
             f"backup {report.backup} has no checkpoint {report.id}", hint="see them with: offsite checkpoint list"

@@ -1,7 +1,7 @@
-"""The process that takes checkpoints of a backup: one at a time, by a lease, so that no two copy against each other.
+"""The process that takes checkpoints of a backup: one at a time, under a lease, to avoid copying in competition.
 
-The lease is a courtesy. What makes a checkpoint right is that its id is taken by one create-only object, and
-complete by the one commit that carries it; two processes that both believe to hold the lease can only fail.
+The lease is a courtesy. Correctness rests on two objects: the create-only object that takes the id, and the commit that
+carries the id. Two processes with the belief to hold the lease can only fail.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from offsite.services.backup.planned import BackupPlan
 from offsite.services.checkpoint.ask import highest_id, next_id, told
 
 _TERMS_SWEPT = 10
-"""Terms before its own that a holder deletes: each deletes those of the one before, and of some that died."""
+"""A holder deletes so many terms before its own: the terms of the last holder, and of some that died."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Taker:
-    """Takes checkpoints of `backup` while it holds the lease, together with the participants that have these names; its
-    `word` stands in all that it tells. `stamping`: how all of them are opened to applications, if they are. A request
-    that asks for another way fails: what a repository says makes nobody write to a cluster."""
+    """Takes checkpoints of `backup` while holding the lease, together with the named participants; `word` stands in all
+    records of the taker. `stamping`: how all checkpoints are opened to applications, if at all. A request with another
+    way fails: contents of a repository make nobody write to a cluster."""
 
     backup: Backup
     participants: tuple[str, ...] = ()
@@ -46,8 +46,8 @@ class Taker:
         return CheckpointRecords.of(self.backup)
 
     def next_request(self) -> int | None:
-        """The lowest id that is asked for and can still be taken: one list of keys that are new since the last id was
-        taken. A request that a higher id has passed fails, and one that needs participants that are not here."""
+        """The lowest requested id that can still be taken: a list of keys that are new since the last taken id. A
+        request passed by a higher id fails, and so does a request for unknown participants."""
         known = self.records.known(after=self._highest)
         self._highest = max((each for each, what in known.items() if Told.TAKEN in what), default=self._highest)
         open_ids = [each for each, what in known.items() if what == {Told.REQUESTED}]
@@ -57,7 +57,8 @@ class Taker:
         return next((each for each in sorted(open_ids) if each > self._highest and self._may_take(each)), None)
 
     def _may_take(self, checkpoint: int) -> bool:
-        """A state that another process's participants have saved would be missing from what it completes."""
+        """Whether the request can be taken. States of another process's participants would be missing from the
+        completed checkpoint."""
         try:
             asked = self.records.told(checkpoint, Told.REQUESTED)
         except DamagedObject as error:
@@ -74,13 +75,13 @@ class Taker:
         return True
 
     def next_id(self) -> int:
-        """An id for a checkpoint that is due. Raises `CheckpointIdUsed` where none is left."""
+        """An id for a due checkpoint. Raises `CheckpointIdUsed` where none is left."""
         return next_id(self.backup, highest_id((self._highest, *self.records.known(after=self._highest))))
 
     def request_next(self) -> int | None:
-        """An id for a checkpoint that is due, asked for like any other: participants are told of no id that the store
-        does not know, and of the same one again when the round that asked them broke. None where another process was
-        faster: then `next_request` finds it."""
+        """Request an id for a due checkpoint like any other: participants never hear of an id unknown to the store, and
+        hear of the same id again if their round broke. None where another process was faster: `next_request` finds its
+        request."""
         checkpoint = self.next_id()
         asked = replace(
             told(self.backup, checkpoint, writer=self.word), participants=self.participants, stamping=self.stamping
@@ -90,8 +91,8 @@ class Taker:
     def take(
         self, checkpoint: int, plan: BackupPlan, participants: tuple[CheckpointParticipant, ...] = ()
     ) -> BackupPlan | None:
-        """`plan` with that checkpoint, which every partition has started when this returns; None where another process
-        has taken the id. `participants` have saved their states before anything was read for `plan`."""
+        """Take the checkpoint: `plan` with the checkpoint, which every partition has started on return; None where
+        another process has taken the id. `participants` have saved their states before anything was read for `plan`."""
         taken = TakenCheckpoint(
             told=told(self.backup, checkpoint, writer=self.word),
             cluster_id=plan.source.cluster_id,
@@ -103,7 +104,7 @@ class Taker:
             participants=participants,
         )
         if not self.records.put_taken(taken) or self.records.told(checkpoint, Told.FAILED) is not None:
-            return None  # another process has it, or has told that it failed
+            return None  # another process has the id, or recorded its failure
         self._highest = max(self._highest, checkpoint)
         decided("checkpoint_taken", why="every partition has an end", id=checkpoint, partitions=len(taken.ends))
         if plan.copy.sick:
@@ -112,31 +113,32 @@ class Taker:
         return replace(plan, checkpoint=taken)
 
     def ended(self, checkpoint: int, state: BackupState, why: str) -> bool:
-        """Whether `state`, which the checkpoint's pass has left, completes it; else it has failed for that reason."""
+        """Whether `state`, left by the checkpoint's pass, completes the checkpoint; otherwise record the failure with
+        the reason."""
         if state.checkpoint(checkpoint) is not None:
             return True
         self.fail(checkpoint, why)
         return False
 
     def broke(self, checkpoint: int, error: BaseException) -> None:
-        """Tell what the error that ended its pass means for a checkpoint: where nobody knows whether its commit
-        arrived, nothing. Raises nothing of ours."""
+        """Record the meaning of the error that ended the checkpoint's pass. Nothing is recorded where nobody knows
+        whether its commit arrived. Raises no `OffsiteError`."""
         if isinstance(error, PutOutcomeUnknown) or self._is_anothers(checkpoint):
             return
         why = f"{error.id}: {error.message}" if isinstance(error, OffsiteError) else "its process was interrupted"
         self.fail(checkpoint, why)
 
     def _is_anothers(self, checkpoint: int) -> bool:
-        """Whether a process that also believed to hold the lease has taken it: then that one says what becomes of
-        it."""
+        """Whether another process, also believing to hold the lease, has taken the id: that process decides about the
+        checkpoint."""
         with suppress(OffsiteError):
             taken = self.records.taken(checkpoint)
             return taken is not None and taken.told.writer != self.word
         return False
 
     def fail(self, checkpoint: int, why: str) -> None:
-        """Tell that a checkpoint has failed, unless that was told. Where it cannot be told now, the next commit of
-        another pass says it."""
+        """Record that a checkpoint has failed, unless recorded before. If recording is impossible, the next commit of
+        another pass proves the failure."""
         warned("checkpoint_failed", why=why, id=checkpoint)
         try:
             self.records.put(told(self.backup, checkpoint, writer=self.word, reason=why), Told.FAILED)
@@ -145,7 +147,7 @@ class Taker:
 
 
 class HeldLease:
-    """The lease of a taker, renewed while it is held. `is_lost`: another process has it by now, because this one was
+    """The lease of a taker, renewed while held. `is_lost`: another process has the lease, because the process was
     silent for too long."""
 
     def __init__(self, taker: Taker, terms: LeaseTerms, claim: LeaseClaim) -> None:
@@ -156,10 +158,10 @@ class HeldLease:
         self._beating.start()
 
     def give_up(self) -> None:
-        """Others may take checkpoints from now on. Raises nothing of ours."""
+        """Let another process take checkpoints. Raises no `OffsiteError`."""
         self._ended.set()
         self._beating.join()
-        with suppress(OffsiteError):  # then it runs out
+        with suppress(OffsiteError):  # otherwise the lease runs out
             self._terms.end(self._claim)
 
     def _beat(self) -> None:
@@ -169,12 +171,12 @@ class HeldLease:
             except RestoreTakenOver:
                 self.is_lost = True
                 return
-            except OffsiteError as error:  # the next one may get through; else another takes over, and the id decides
+            except OffsiteError as error:  # the next beat may succeed; else another takes over, and the id decides
                 warned("checkpoint_lease", error=error.id, why=error.message)
 
 
 def hold_lease(taker: Taker) -> HeldLease | None:
-    """The lease for `taker`, None where another process has it."""
+    """Get the lease for `taker`; None where another process has the lease."""
     terms = LeaseTerms(store=taker.backup.store, lease=taker.records.lease)
     try:
         claim = terms.claim(ProcessIdentity.mine(), taker.word, take_over=False)
@@ -185,7 +187,7 @@ def hold_lease(taker: Taker) -> HeldLease | None:
 
 
 def _sweep(terms: LeaseTerms, *, before: int) -> None:
-    """Terms that ended say nothing any more; whoever may not delete leaves them."""
+    """Delete old terms, which mean nothing any more; without the right to delete they stay."""
     with suppress(OffsiteError):
         for term in range(max(1, before - _TERMS_SWEPT), before):
             for part in ("beat", "end", "claim"):
@@ -204,4 +206,4 @@ def held_lease(taker: Taker) -> Iterator[HeldLease | None]:
 
 
 OnTaken = Callable[[int], None]
-"""Told of the id of a checkpoint that every partition has started."""
+"""Called with the id of a checkpoint that every partition has started."""
