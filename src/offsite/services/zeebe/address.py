@@ -1,6 +1,6 @@
-"""Where the management API of a Zeebe cluster is, and who we are there: read from what a person writes, never shown.
+"""The address of a Zeebe cluster's management API, and our identity there: read from user input, never shown.
 
-A secret is read from a file alone. It stands in no error, no log, no repr, and on no command line.
+A secret is read only from a file. Secrets appear in no error, no log, no repr, and on no command line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsite.model.errors import BadOption
 
 DEFAULT_NAME = "zeebe"
 MANAGEMENT_PORT = 9600
-"""Where a Zeebe gateway has its management API unless it was configured otherwise."""
+"""Default port of the management API of a Zeebe gateway."""
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=(.*)", re.DOTALL)
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
@@ -26,7 +26,7 @@ _FORM_HINT = "write it as http://HOST:9600, or NAME=http://HOST:9600"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeebeAddress:
-    """One cluster's management API. `path` is what stands before `/actuator`, without a slash at its end."""
+    """A cluster's management API. `path`: the prefix of `/actuator`, without a final slash."""
 
     name: str
     is_tls: bool
@@ -41,15 +41,15 @@ class ZeebeAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeebeCluster:
-    """A cluster to take part. `authorization` is the header that says who we are, empty for none."""
+    """A participating cluster. `authorization`: the header with our identity, empty for none."""
 
     address: ZeebeAddress
     authorization: str = field(default="", repr=False)
 
 
 def parse_address(text: str) -> ZeebeAddress:
-    """`http://HOST:9600`, or `NAME=http://HOST:9600`. Raises `BadOption`, which does not repeat the text: somebody may
-    have written a password into it."""
+    """Parse `http://HOST:9600`, or `NAME=http://HOST:9600`. Raises `BadOption` without repeating the text, which may
+    contain a password."""
     named = _NAMED.fullmatch(text)
     name, url = (named[1], named[2]) if named else (DEFAULT_NAME, text)
     try:
@@ -77,9 +77,9 @@ def _check(split: SplitResult, url: str) -> None:
 
 
 def parse_authorizations(text: str) -> dict[str, str]:
-    """What a token file says: the `Authorization` header for each name, under the empty name that for all others. A
-    line is `Bearer TOKEN` or `Basic USER:PASSWORD`, after `NAME=` where it holds for one cluster. Raises `BadOption`
-    with the number of the line alone."""
+    """Parse a token file: the `Authorization` header by name; the empty name holds for the rest. A line is `Bearer
+    TOKEN` or `Basic USER:PASSWORD`, after `NAME=` for a single cluster. Raises `BadOption` with only the number of the
+    line."""
     found: dict[str, str] = {}
     for number, line in _lines(text):
         named = _NAMED.fullmatch(line)

@@ -1,7 +1,7 @@
-"""What a management API answers, read strictly: it may be another server's, cut, or hostile. Pure.
+"""Answers of a management API, parsed strictly: an answer may be another server's, cut, or hostile. Pure.
 
-The shape is that of Zeebe's published `backup-management-api.yaml`, and of what brokers really answer where that is
-silent: the exporting endpoint says 200 also when it failed, with the true status in its body.
+The shape follows Zeebe's published `backup-management-api.yaml`, and real brokers where the file is silent: the
+exporting endpoint also says 200 after a failure, with the true status in its body.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PARTITIONS = 10_000
 """Zeebe numbers partitions with 13 bits."""
 _MAX_PARTITION_ID = (1 << 31) - 1
 _MESSAGE_MAX = 500
-"""Characters of what others say that are shown."""
+"""Characters shown of foreign messages."""
 
 
 class BackupState(StrEnum):
@@ -29,15 +29,15 @@ class BackupState(StrEnum):
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     INCOMPLETE = "INCOMPLETE"
-    """Some partitions have it, and others have not."""
+    """Some partitions have the backup, and some do not."""
     INCOMPATIBLE = "INCOMPATIBLE"
     DELETED = "DELETED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBackup:
-    """What Zeebe knows of an id. `created_ms`: the earliest moment at which a partition began (Zeebe's clock, epoch
-    ms), -1 where none is told. `missing`: the partitions that do not have it."""
+    """Zeebe's knowledge of an id. `created_ms`: the earliest beginning of a partition (Zeebe's clock, epoch ms), -1
+    where unknown. `missing`: the partitions without the backup."""
 
     id: int
     state: BackupState
@@ -47,12 +47,13 @@ class FoundBackup:
 
 
 def parse_backup(answer: Answer, wanted: int) -> FoundBackup:
-    """The status of backup `wanted`. Raises `NotNow` for what is none, is another one's, or contradicts itself."""
+    """Parse the status of backup `backup_id`. Raises `ZeebeOutcomeUnknown` for an answer that is no status, belongs to
+    another backup, or contradicts itself."""
     return _backup(_object(answer), wanted)
 
 
 def parse_highest(answer: Answer) -> int:
-    """The highest id in a list of backups, 0 in an empty one. Raises `NotNow`."""
+    """Parse the highest id in a list of backups, 0 in an empty list. Raises `ZeebeOutcomeUnknown`."""
     found = _json(answer)
     if not isinstance(found, list):
         raise NotNow("it answers with no list of backups")
@@ -60,8 +61,8 @@ def parse_highest(answer: Answer) -> int:
 
 
 def is_no_route(answer: Answer) -> bool:
-    """Whether a 404 says that there is no such endpoint, rather than no such backup: Zeebe's own errors have a
-    `message` and nothing else, those of the server below it a `status` or a `path`."""
+    """Whether a 404 means a missing endpoint rather than a missing backup: Zeebe's own errors have only a `message`,
+    errors of the server below have a `status` or a `path`."""
     if answer.status != 404:
         return False
     try:
@@ -72,7 +73,7 @@ def is_no_route(answer: Answer) -> bool:
 
 
 def message_of(answer: Answer) -> str:
-    """What an error says, for people: one line, cut, and empty where it says nothing."""
+    """The message of an error for people: a line, cut, and empty without a message."""
     try:
         return _message(_object(answer).fields)
     except NotNow:
@@ -80,8 +81,8 @@ def message_of(answer: Answer) -> str:
 
 
 def why_not_exporting(answer: Answer) -> str:
-    """Why exporting was not paused or resumed; empty where it was. Some versions say so by the code of the answer, and
-    others say 200 in any case and the code in the body. Raises `NotNow` for an answer that says neither."""
+    """Why exporting was not paused or resumed; empty on success. Some versions use the status code of the answer, some
+    say 200 in any case and put the code into the body. Raises `ZeebeOutcomeUnknown` for an answer with neither."""
     if answer.status == 204:
         return ""
     if answer.status != 200:
@@ -124,7 +125,7 @@ def _state(said: JsonObject) -> BackupState:
 
 
 def _epoch_ms(said: JsonObject) -> int:
-    """RFC 3339 with up to nine digits behind the point, of which Python reads six."""
+    """Parse RFC 3339 with up to nine fractional digits, of which Python reads six."""
     text = said.optional_text("createdAt")
     if text is None:
         return -1

@@ -1,7 +1,7 @@
-"""HTTP to a management API: one request, one bounded answer, in bounded time. What answers is not trusted.
+"""HTTP to a management API: a request, a bounded answer, in bounded time. The server is not trusted.
 
-Nothing is followed: no redirect (it would carry who we are to somewhere else), and no proxy of the environment. Nothing
-is repeated here: who asks knows which requests may be.
+Nothing is followed: no redirect (it would carry our identity to another place), and no proxy of the environment.
+Nothing is repeated here: the caller knows which requests may be repeated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from offsite.model.size import MIB
 from offsite.services.zeebe.address import ZeebeCluster
 
 REQUEST_TIMEOUT_S = 18.0
-"""Seconds for one request, from the connection to the last byte of the answer: gateways give up on brokers after 15."""
+"""Seconds for a request, from the connection to the last byte of the answer: gateways give up on brokers after 15."""
 MAX_ANSWER_BYTES = 8 * MIB
-"""A status takes 300 bytes for each partition; a list of 100 backups of 100 partitions takes 2 MB."""
+"""A status takes 300 bytes for every partition; a list of 100 backups of 100 partitions takes 2 MB."""
 
 
 class NotNow(Exception):
-    """It cannot be said what became of a request: it may have been carried out, and may be sent again."""
+    """The outcome of a request is unknown: the request may have been carried out, and may be sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Answer:
 
 
 class ZeebeClient:
-    """Asks one cluster. Each request has a connection of its own: they are rare, and gateways restart."""
+    """Asks a cluster. Every request has a connection of its own: requests are rare, and gateways restart."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class ZeebeClient:
 
     @property
     def where(self) -> str:
-        """The place, for people; it holds no secret."""
+        """The address for people, without secrets."""
         return str(self._cluster.address)
 
     def ask(self, method: str, path: str, body: Mapping[str, int] | None = None) -> Answer:
-        """The whole answer to a request below `/actuator`. Raises `NotNow`."""
+        """The whole answer to a request below `/actuator`. Raises `ZeebeOutcomeUnknown`."""
         connection = self._connection()
         try:
             return self._ask(connection, method, f"{self._cluster.address.path}/actuator/{path}", body)
@@ -69,7 +69,7 @@ class ZeebeClient:
 
     def _ask(self, connection: HTTPConnection, method: str, path: str, body: Mapping[str, int] | None) -> Answer:
         connection.connect()
-        # Whoever answers byte by byte never times out by itself.
+        # A server that answers byte by byte would never time out.
         limit = threading.Timer(self._timeout_s, _hang_up, [connection.sock])
         limit.daemon = True
         limit.start()
@@ -102,7 +102,7 @@ def _hang_up(connected: socket) -> None:
 
 
 def _why(error: Exception) -> str:
-    """What is known of it: the text of the operating system, never that of whoever answered."""
+    """The text of the operating system about an error, never text of the server."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "it takes too long" if isinstance(error, TimeoutError) else type(error).__name__

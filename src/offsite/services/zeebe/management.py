@@ -1,7 +1,7 @@
-"""The requests of Zeebe's management API that a checkpoint needs, by what they mean.
+"""The requests of Zeebe's management API that a checkpoint needs, by meaning.
 
-`NotNow`: the request may be sent again, unchanged, and has to be, for nobody knows what became of it.
-`ParticipantUnreachable`: it makes no sense to.
+`ZeebeOutcomeUnknown`: the request may be sent again unchanged, and must be, because its outcome is unknown.
+`ParticipantUnreachable`: sending again makes no sense.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from offsite.services.zeebe.answers import (
 from offsite.services.zeebe.client import Answer, NotNow, ZeebeClient
 
 _ROUTES = ("backupRuntime", "backups")
-"""Zeebe 8.8 moved the endpoint to the first; before, and where its parts run alone, it is the second."""
+"""Zeebe 8.8 moved the endpoint to the first name; earlier versions, and parts that run alone, have the second."""
 _BUSY = frozenset({408, 425, 429})
 
 
 class Exporting(StrEnum):
     SOFT_PAUSE = "pause?soft=true"
-    """Records are still exported, but none is let go from the log: the position of what was exported stands still."""
+    """Records are still exported, but none is deleted from the log: the exported position stands still."""
     RESUME = "resume"
 
 
 class Management:
-    """One cluster. Remembers nothing but which of the two endpoints it has."""
+    """A cluster. Remembers only which of the two endpoints exists."""
 
     def __init__(self, client: ZeebeClient) -> None:
         self._client = client
@@ -42,8 +42,8 @@ class Management:
         return self._client.where
 
     def begin(self, backup: int) -> bool:
-        """Ask for a backup of that id. False where Zeebe has that id or a higher one, which it does not tell apart.
-        Raises `ParticipantFailed` for a request that it never takes."""
+        """Request a backup of the id. False where Zeebe has the id or a higher id, which Zeebe does not tell apart.
+        Raises `ParticipantFailed` for a request that Zeebe never accepts."""
         answer = self._client.ask("POST", self._backups(backup), {"backupId": backup})
         if answer.status in {200, 202}:
             if message_of(answer):
@@ -61,7 +61,7 @@ class Management:
         raise self._refused(answer)
 
     def find(self, backup: int) -> FoundBackup | None:
-        """What is known of a backup; None where nobody knows it, which may be so for a moment after it was begun."""
+        """Zeebe's knowledge of a backup; None where unknown, which may be the case for a moment after the beginning."""
         route = self._backups(backup)
         answer = self._client.ask("GET", f"{route}/{backup}")
         if answer.status == 200:
@@ -71,21 +71,21 @@ class Management:
         raise self._refused(answer)
 
     def highest(self, backup: int) -> int:
-        """The highest id that is listed: those that were deleted are not."""
+        """The highest listed id. Deleted ids are not listed."""
         answer = self._client.ask("GET", self._backups(backup))
         if answer.status == 200:
             return parse_highest(answer)
         raise self._refused(answer)
 
     def delete(self, backup: int) -> None:
-        """Nothing to do where there is none."""
+        """Delete a backup; do nothing where none exists."""
         answer = self._client.ask("DELETE", f"{self._backups(backup)}/{backup}")
         is_gone = answer.status == 404 and not is_no_route(answer)
         if not (is_gone or answer.status in {200, 204}):
             raise self._refused(answer)
 
     def exporting(self, wanted: Exporting) -> None:
-        """On all partitions. After an error it may be so on some."""
+        """Pause or resume exporting on all partitions. After an error some partitions may have changed."""
         answer = self._client.ask("POST", f"exporting/{wanted}")
         if 400 <= answer.status < 500 or 300 <= answer.status < 400:
             raise self._refused(answer)
@@ -93,7 +93,7 @@ class Management:
             raise NotNow(f"{self.where}: {why}")
 
     def _backups(self, backup: int) -> str:
-        """The endpoint that is there: the first one that does not say that it is not."""
+        """The existing endpoint: the first that does not report itself as missing."""
         if self._route is None:
             self._route = next((each for each in _ROUTES if self._has(each, backup)), None)
         if self._route is None:
@@ -125,5 +125,5 @@ class Management:
 
 
 def _is_perhaps_later(answer: Answer) -> bool:
-    """500 as well: a cluster whose leaders are not known yet says that, too."""
+    """Whether a later request may succeed. 500 counts too: a cluster with unknown leaders answers 500."""
     return answer.status in _BUSY or answer.status >= 500

@@ -1,4 +1,4 @@
-"""How Zeebe clusters take part in checkpoints, as a person writes it."""
+"""Options for Zeebe clusters that take part in checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKEN_FILE_MAX_BYTES = 64 * 1024
 
 
 class ZeebeWords(TypedDict, total=False):
-    """Options of checkpoints that Zeebe clusters take part in."""
+    """Options of checkpoints with participating Zeebe clusters."""
 
     zeebe: Annotated[
         Sequence[str] | None,
@@ -39,7 +39,7 @@ class ZeebeWords(TypedDict, total=False):
 
 
 def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
-    """The clusters that take part. Raises `BadOption`, which names no secret."""
+    """Parse the participating clusters. Raises `BadOption` without secrets."""
     addresses, file = [parse_address(each) for each in words.get("zeebe") or ()], words.get("zeebe_token_file")
     if file is None:
         return tuple(ZeebeCluster(address=each) for each in addresses)
@@ -58,8 +58,8 @@ def parse_zeebe(words: ZeebeWords) -> tuple[ZeebeCluster, ...]:
 
 
 def zeebe_participants(clusters: Sequence[ZeebeCluster], opened: Callable[[], Backup]) -> Participants:
-    """Those clusters, as participants of the checkpoints of the backup that `opened` opens, once one is taken. Raises
-    `BadOption` where two have one name."""
+    """Make participants of the clusters, for checkpoints of the backup that `opened` opens when a checkpoint is taken.
+    Raises `BadOption` where two have the same name."""
     from offsite.repository.checkpoints.records import CheckpointRecords, Told
     from offsite.services.checkpoint.participants import Participants
     from offsite.services.zeebe.client import ZeebeClient

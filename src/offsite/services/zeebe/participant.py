@@ -1,13 +1,14 @@
-"""A Zeebe cluster that takes a backup of its own for each checkpoint, under the checkpoint's id.
+"""A Zeebe cluster that takes a backup of its own for every checkpoint, under the checkpoint's id.
 
-It declares no positions: Zeebe's state says nothing about offsets of Kafka, not even with an exporter or a connector
-between the two. So each part is consistent in itself, and one thing is known between them: Zeebe's backup began before
-the ends of Kafka's partitions were read, and while it could not let go of records that it had exported. What it exports
-anew after a restore of both is then a repetition and no gap, unless the cut leaves out a record that it had exported.
+The participant declares no positions: Zeebe's state says nothing about Kafka offsets, not even with an exporter or a
+connector between the two. Both parts are consistent in themselves, and a single fact is known between them: Zeebe's
+backup began before the ends of Kafka's partitions were read, while Zeebe could not delete exported records. Records
+exported anew after a restore of both are therefore repetitions and no gap, unless the cut leaves out an exported
+record.
 
-Exporting is paused softly before the backup is asked for, and resumed as soon as it is settled, however long our own
-copy takes: while it is paused, Zeebe's log only grows. Whatever happens, `release` resumes it. A process that is killed
-cannot: the next one that takes checkpoints with this participant resumes it before anything else.
+Exporting is paused softly before the backup is requested, and resumed as soon as the backup is settled, however long
+our own copy takes: during the pause, Zeebe's log only grows. Whatever happens, `release` resumes exporting. A killed
+process cannot: the next process that takes checkpoints with the participant resumes before anything else.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from offsite.services.zeebe.client import NotNow
 from offsite.services.zeebe.management import Exporting, Management
 
 _NEVER_WHOLE = frozenset({BackupState.DOES_NOT_EXIST, BackupState.INCOMPLETE, BackupState.DELETED})
-"""What a refused id does not leave any more."""
+"""States in which a refused id can no longer become complete."""
 CLOCKS_APART_MS = 300_000
-"""Milliseconds that Zeebe's clock and that of our store may differ by."""
+"""Allowed difference in milliseconds between Zeebe's clock and our store's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeebeTimes:
-    """Seconds. `take_s`: for which a request is repeated until it is clear what became of it; below the limit that all
-    participants have together, so that the reason is told. `unseen_s`: for which a backup that was begun may be
-    unknown, or known to some partitions alone. `silent_s`: for which a status may not be had. `paused_s`: after which
-    exporting is resumed although the backup is not settled: a full disk is worse than exporting some records twice.
-    `under_way_s`: for which a request that is on its way is waited for before exporting is resumed."""
+    """Limits in seconds. `take_s`: for repeating a request until its outcome is clear; below the common limit of all
+    participants, so that the reason is reported. `unseen_s`: for a begun backup unknown to Zeebe, or known to only some
+    partitions. `silent_s`: without an available status. `paused_s`: until exporting is resumed although the backup is
+    not settled, because a full disk is worse than repeated exports. `under_way_s`: for waiting for a request under way
+    before exporting is resumed."""
 
     take_s: float = 35.0
     unseen_s: float = 30.0
@@ -53,8 +54,9 @@ class ZeebeTimes:
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    """What this process has done for one checkpoint. `is_paused`: exporting was, on all partitions; `must_resume`: it
-    may still be, on some. Times: monotonic seconds, None for what is not so. `over`: exporting was resumed for good."""
+    """The work of the process for a checkpoint. `is_paused`: exporting was paused on all partitions. `must_resume`:
+    exporting may still be paused on some. Times: monotonic seconds, None where not the case. `over`: exporting was
+    resumed for good."""
 
     checkpoint: int
     began_s: float
@@ -69,8 +71,8 @@ class _Attempt:
 
 
 class ZeebeParticipant:
-    """The cluster behind `management`, as participant `name`. `asked_at_ms`: when a checkpoint was asked for (store's
-    clock, epoch ms), None where nobody knows: a backup that is older is another one's."""
+    """The cluster behind `management`, as participant `name`. `asked_at_ms`: when a checkpoint was requested (store's
+    clock, epoch ms), None where unknown: an older backup belongs to somebody else."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class ZeebeParticipant:
         return self._name
 
     def take(self, checkpoint: int) -> DeclaredPositions | None:
-        """Positions, of which there are none, once every partition of Zeebe has begun."""
+        """Begin the backup. Returns the (empty) positions once every partition of Zeebe has begun."""
         with self._lock:
             attempt = self._attempt_of(checkpoint)
             try:
@@ -102,7 +104,7 @@ class ZeebeParticipant:
                 raise ParticipantUnreachable(f"for {self._times.take_s:g} s it could not be asked: {error}") from error
 
     def status(self, checkpoint: int) -> CheckpointStatus:
-        """Completed only when exporting goes on as well, where this process paused it."""
+        """Completed only when exporting is also resumed, if the process paused it."""
         with self._lock:
             attempt = self._attempt_of(checkpoint)
             try:
@@ -115,13 +117,13 @@ class ZeebeParticipant:
             return found
 
     def delete(self, checkpoint: int) -> None:
-        """One that is still being taken fails first. Raises `ParticipantUnreachable`."""
+        """Delete the backup. A backup under way fails first. Raises `ParticipantUnreachable`."""
         self._insistently(lambda: self._zeebe.delete(checkpoint))
 
     def release(self) -> None:
-        """Resume exporting, whoever has paused it. Raises `ParticipantUnreachable`, with what a person has to do."""
+        """Resume exporting, whoever paused it. Raises `ParticipantUnreachable` with the steps for a person."""
         if (attempt := self._attempt) is not None:
-            attempt.over.set()  # whoever is about to pause it does not any more
+            attempt.over.set()  # nobody pauses it from now on
         has_lock = self._lock.acquire(timeout=self._times.under_way_s)
         try:
             self._insistently(lambda: self._zeebe.exporting(Exporting.RESUME))
@@ -145,7 +147,7 @@ class ZeebeParticipant:
         return self._attempt
 
     def _is_taken(self, attempt: _Attempt) -> bool:
-        """One step further. The order is that of the module's docstring."""
+        """Take a further step, in the order of the module's docstring."""
         if attempt.taken_s is not None:
             return True
         if not attempt.is_new:
@@ -154,7 +156,7 @@ class ZeebeParticipant:
         if attempt.over.is_set():
             return False
         if not attempt.is_paused:
-            attempt.must_resume = True  # it may be paused on some partitions, whatever is answered
+            attempt.must_resume = True  # some partitions may be paused, whatever the answer
             self._zeebe.exporting(Exporting.SOFT_PAUSE)
             attempt.is_paused = True
             decided("zeebe_paused", why="a backup begins", participant=self._name, id=attempt.checkpoint)
@@ -165,7 +167,7 @@ class ZeebeParticipant:
         return attempt.taken_s is not None
 
     def _check_is_ours(self, checkpoint: int) -> None:
-        """That Zeebe has no backup of this id from before the checkpoint was asked for."""
+        """Check that Zeebe has no backup of the id from before the checkpoint was requested."""
         found, asked_at_ms = self._zeebe.find(checkpoint), self._asked_at_ms(checkpoint)
         if found is None or asked_at_ms is None or found.created_ms < 0:
             return
@@ -176,7 +178,7 @@ class ZeebeParticipant:
             )
 
     def _was_taken(self, attempt: _Attempt) -> bool:
-        """Whether a refusal means that an earlier request of ours was taken: what is known of the id tells."""
+        """Whether a refusal means that an earlier request of ours was accepted: Zeebe's knowledge of the id decides."""
         found, now_s = self._zeebe.find(attempt.checkpoint), self._clock.monotonic_s()
         attempt.refused_s = now_s if attempt.refused_s is None else attempt.refused_s
         if found is not None and found.state not in _NEVER_WHOLE:
@@ -199,7 +201,7 @@ class ZeebeParticipant:
         return f"take one above all that Zeebe ever had: offsite checkpoint take --id {highest + 1} or higher"
 
     def _status(self, attempt: _Attempt, found: FoundBackup | None) -> CheckpointStatus:
-        """Raises `ParticipantFailed` with the reason, where it is known."""
+        """Map Zeebe's state. Raises `ParticipantFailed` with the reason, where known."""
         state = BackupState.DOES_NOT_EXIST if found is None else found.state
         if state is not BackupState.INCOMPLETE:
             attempt.partial_since_s = None
@@ -228,7 +230,7 @@ class ZeebeParticipant:
         raise ParticipantFailed(f"Zeebe's backup {attempt.checkpoint} is missing on partition {missing or 'unknown'}")
 
     def _silent(self, attempt: _Attempt, error: NotNow) -> CheckpointStatus:
-        """Ongoing, as far as is known, until it is silent for too long."""
+        """Ongoing, until Zeebe is silent for too long."""
         if attempt.silent_since_s is None:
             attempt.silent_since_s = self._clock.monotonic_s()
         if not self._is_over(attempt.silent_since_s, self._times.silent_s):
@@ -236,7 +238,7 @@ class ZeebeParticipant:
         raise ParticipantUnreachable(f"for {self._times.silent_s:g} s it could not be asked: {error}") from error
 
     def _watch(self, attempt: _Attempt) -> None:
-        """Resume exporting as soon as the backup is settled: our own copy may take hours from here."""
+        """Resume exporting as soon as the backup is settled: our own copy may take hours longer."""
         while not attempt.over.wait(self._times.watch_s):
             with self._lock:
                 if attempt.over.is_set() or not attempt.must_resume:
