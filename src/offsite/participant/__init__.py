@@ -1,9 +1,9 @@
-"""For applications that take part in checkpoints without Kafka transactions: they stamp what they produce with the
-number of their newest checkpoint, and take a checkpoint before they handle a record with a higher one.
+"""For applications that take part in checkpoints without Kafka transactions: applications stamp their records with the
+number of the newest checkpoint, and take a checkpoint before handling a record with a higher number.
 
-An application that writes outputs for its inputs takes a wrapper of its client, `offsite.participant.confluent` or
-`offsite.participant.kafka_python`. The rules are `offsite.participant.core`; they know of no client. Nothing here
-imports more than the standard library until a wrapper makes its clients.
+An application with outputs for its inputs uses a wrapper of its client, `offsite.participant.confluent` or
+`offsite.participant.kafka_python`. The rules are in `offsite.participant.core`, independent of any client. The package
+imports only the standard library until a wrapper makes its clients.
 """
 
 from __future__ import annotations

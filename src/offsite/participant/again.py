@@ -1,4 +1,4 @@
-"""Asking the control topic again: it was just made, its leader moves, or the records to read were deleted meanwhile."""
+"""Retries reading the control topic: it was just made, its leader moves, or records were deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAUSE_S = 0.1
 
 
 def until_read(read: Callable[[], ControlRead], problems: type[Exception], topic: str) -> ControlRead:
-    """What `read` answers, at the latest after `ANSWER_S` of `problems`; each time it looks anew where `topic` begins.
+    """The answer of `read`, after at most `ANSWER_S` of `problems`; every attempt looks anew where `topic` begins.
     Raises `ControlUnavailable`."""
     end_s = time.monotonic() + ANSWER_S
     while True:

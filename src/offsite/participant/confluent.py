@@ -1,4 +1,4 @@
-"""Participants over confluent-kafka. It is imported when a participant is made, not with this module."""
+"""Participants over confluent-kafka, imported when a participant is made, not with the module."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Config = Mapping[str, str | int | float | bool]
 def participant(
     *, producer: Config, consumer: Config | None = None, topics: Sequence[str] = (), settings: Settings = Settings()
 ) -> Participant:
-    """A participant that reads `topics` in the group of `consumer`, both configurations as confluent-kafka takes them.
-    Without `consumer` it only produces. What a participant needs is set over what they say: no automatic commits,
-    `acks=all`, and in form B `message.timeout.ms`. Makes the control topic if there is none."""
+    """Make a participant that reads `topics` in the group of `consumer`; both configurations are as in confluent-kafka.
+    Without `consumer` the participant only produces. Settings that a participant needs override both configurations: no
+    automatic commits, `acks=all`, and in form B `message.timeout.ms`. Makes the control topic if absent."""
     from confluent_kafka import Consumer, Producer
 
     reports = Assignment()
@@ -52,7 +52,7 @@ def participant(
 
 
 class ConfluentClient:
-    """`consumer` reports its assignments to `reports` already. Errors of the client that are none of ours pass."""
+    """`consumer` already reports its assignments to `reports`. Client errors that are not ours pass through."""
 
     def __init__(
         self, *, producer: confluent_kafka.Producer, consumer: confluent_kafka.Consumer | None, reports: Assignment
@@ -129,7 +129,7 @@ class ConfluentClient:
 
     def flush(self) -> None:
         while self._producer.flush(ANSWER_S):
-            """Each record is given up in the end, so this ends."""
+            """Every record is given up in the end, so the loop ends."""
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -150,7 +150,7 @@ class ConfluentClient:
 
 
 class ConfluentControl:
-    """The control topic with clients of its own, so that its records do not wait behind the application's."""
+    """The control topic with separate clients: records do not wait behind the application's."""
 
     def __init__(self, connection: Config, settings: Settings) -> None:
         """`connection`: the configuration of a producer."""
@@ -161,7 +161,7 @@ class ConfluentControl:
         _make_topic(shared, self.topic)
         limit_ms = int(ANSWER_S * 1000)
         self._producer = Producer({**shared, "acks": "all", "enable.idempotence": True, "message.timeout.ms": limit_ms})
-        # A group is asked for, but never joined. What was deleted since is an error: nothing is passed over.
+        # A group id is required, but no group is joined. Deleted records are an error: nothing is skipped.
         own = {"enable.auto.commit": False, "auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS}
         self._consumer = Consumer({**shared, "group.id": self.topic, **own})
 
@@ -177,7 +177,7 @@ class ConfluentControl:
 
         try:
             self._producer.produce(self.topic, value, partition=CONTROL_PARTITION, on_delivery=report)
-        except (BufferError, KafkaException) as problem:  # as where the topic was deleted
+        except (BufferError, KafkaException) as problem:  # such as a deleted topic
             raise ControlUnavailable(f"cannot write to {self.topic}: {problem}") from problem
         while not reported.is_set():
             self._producer.poll(0.05)
@@ -200,7 +200,7 @@ class ConfluentControl:
         at = first_to_read(offset, low=low, high=high)
         if at == high:
             return ControlRead(end=high)
-        # Only while there is something to fetch: a fetch that waits for more would hold up the next question.
+        # Only while records are available: a fetch that waits for more would delay the next question.
         self._consumer.assign([Theirs(self.topic, CONTROL_PARTITION, at)])
         values: list[bytes | None] = []
         try:
@@ -222,7 +222,7 @@ _CONNECTION = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "broker.ad
 
 
 def _make_topic(connection: Config, topic: str) -> None:
-    """A principal that may not make topics does not need to, if it is there: reading it tells."""
+    """Make the topic. A principal without the right needs none if the topic exists: reading it tells."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 

@@ -1,6 +1,6 @@
-"""The control topic: what whoever opens a checkpoint and the participants tell each other, and what follows from it.
+"""The control topic: messages between openers of checkpoints and participants, and their consequences.
 
-One partition, kept for ever, so it is one order of all that was said. Its records are JSON:
+A single partition, kept for ever, gives all records a single order. The records are JSON:
 
 | kind | who | fields |
 |---|---|---|
@@ -8,11 +8,11 @@ One partition, kept for ever, so it is one order of all that was said. Its recor
 | `join`, `beat`, `leave` | a participant of form B | `participant`, `session`, `lease_ms` |
 | `ack` | a participant of form B | `participant`, `session`, `lease_ms`, `id` |
 
-A session says that it is alive with all but `leave`. So what is older than an opening that all have acknowledged may be
-deleted: those who were there have said so since, and so will who came later.
+Every kind but `leave` is a sign of life of its session. Records older than a fully acknowledged opening may therefore
+be deleted: sessions present at the time have spoken since, and later sessions will.
 
-Kinds that are not known are passed over; a higher version stops the reader, and so does a record that is none: it may
-be the opening of a checkpoint. Pure: reading times come in.
+Unknown kinds are skipped. A higher version stops the reader, and so does an invalid record: it may be the opening of a
+checkpoint. Pure: reading times are arguments.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_RECORD_BYTES = 4_096
 MAX_NAME = 200
 MIN_LEASE_MS = 100
 MAX_LEASE_MS = 600_000
-"""Ten minutes: so long may a participant that died hold up a checkpoint."""
+"""Ten minutes: the longest time that a dead participant may hold up a checkpoint."""
 
 _VERSION = 1
 
@@ -55,7 +55,7 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Session:
-    """One stay of a participant: another one each time it joins."""
+    """A stay of a participant: a new session for every join."""
 
     participant: str
     id: str
@@ -63,7 +63,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """A sign of life of a session, or of its end; its lease lasts `lease_ms` from here."""
+    """A sign of life or end of a session; its lease lasts `lease_ms` from here."""
 
     sign: Sign
     session: Session
@@ -72,7 +72,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acked:
-    """All that the session stamped with less than `id` is in its partitions. It is a sign of life as well."""
+    """Everything that the session stamped with less than `id` is in its partitions. Also a sign of life."""
 
     session: Session
     id: int
@@ -83,7 +83,8 @@ ControlRecord = Opened | Presence | Acked
 
 
 def format_record(record: ControlRecord) -> bytes:
-    """The value of its Kafka record; the key is null. Raises `ValueError` for what `parse_record` would refuse."""
+    """The value of the Kafka record; the key is null. Raises `ValueError` for a record that `parse_record` would
+    refuse."""
     data = json.dumps({"version": _VERSION, **_fields(record)}, separators=(",", ":")).encode()
     if parse_record(data) != record:
         raise ValueError(f"{record} cannot be said in the control topic")
@@ -91,7 +92,8 @@ def format_record(record: ControlRecord) -> bytes:
 
 
 def parse_record(value: bytes | None) -> ControlRecord | None:
-    """None if its kind is not known. Raises `UnknownVersion`, and `Unreadable` for what is no record of this topic."""
+    """Parse a record; None for an unknown kind. Raises `UnknownVersion`, and `Unreadable` for a value that is no record
+    of the topic."""
     data = _object(value)
     version = _integer(data, "version", least=1)
     if version > _VERSION:
@@ -110,9 +112,9 @@ def parse_record(value: bytes | None) -> ControlRecord | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """What is known of a session that has not left: its lease, until when that lasts by the reader's clock, and the
-    highest id that it acknowledged. One that joined after an opening need not acknowledge it: it reads the topic to its
-    end before it produces."""
+    """A session that has not left: the lease, the end of the lease by the reader's clock, and the highest acknowledged
+    id. A session that joined after an opening need not acknowledge the opening: the session reads the topic to the end
+    before producing."""
 
     lease_ms: int
     until_ms: int
@@ -121,7 +123,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:
-    """What the records so far say. `stays` has sessions whose lease ran out as well: ask with the time of now."""
+    """The sum of the records so far. `stays` includes sessions with a lapsed lease: ask with the current time."""
 
     newest: int = 0
     """The highest id ever opened; 0 for none."""
@@ -132,8 +134,8 @@ class ControlState:
     stays: Mapping[Session, Stay] = field(default_factory=dict)
 
     def after(self, record: ControlRecord | None, *, read_at_ms: int) -> ControlState:
-        """The state after `record`, which was read at `read_at_ms` of a clock that never goes back. A lease counts from
-        there and not from when it was written: clocks of others are not believed."""
+        """The state after `record`, read at `read_at_ms` of a clock that never goes back. A lease counts from the
+        reading and not from the writing: foreign clocks are not believed."""
         match record:
             case Opened():
                 by_acks = record.id if record.form is Form.ACKS else 0
@@ -153,11 +155,11 @@ class ControlState:
         return frozenset(each for each, stay in self.stays.items() if now_ms < stay.until_ms)
 
     def missing(self, checkpoint: int, *, now_ms: int) -> frozenset[Session]:
-        """Those who are alive and have not acknowledged `checkpoint`: its opener waits until there is none."""
+        """The living sessions that have not acknowledged `checkpoint`: its opener waits until none is left."""
         return frozenset(each for each in self.alive(now_ms=now_ms) if self.stays[each].acked < checkpoint)
 
     def lapsed(self, *, now_ms: int) -> Iterator[Session]:
-        """Those who neither left nor beat in time; whoever runs for long forgets them with `without`."""
+        """The sessions that neither left nor beat in time; a long-running reader forgets them with `without`."""
         yield from (each for each, stay in self.stays.items() if stay.until_ms <= now_ms)
 
     def without(self, sessions: frozenset[Session]) -> ControlState:
@@ -167,7 +169,8 @@ class ControlState:
         return replace(self, stays={**self.stays, session: stay})
 
     def _stay(self, sign: Presence | Acked, *, read_at_ms: int) -> Stay:
-        """A beat of a session whose join is not known counts as its join, but says nothing of when it joined."""
+        """Update a stay. A beat of a session without a known join counts as its join, but says nothing about the time
+        of the join."""
         until_ms, known = read_at_ms + sign.lease_ms, self.stays.get(sign.session)
         if known is not None:
             return replace(known, lease_ms=sign.lease_ms, until_ms=max(until_ms, known.until_ms))

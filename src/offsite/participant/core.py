@@ -1,19 +1,19 @@
 """The rules of a participant, over small ports: no client, no thread, no time of its own.
 
-They are those of `offsite.cut.bcs`, with the application as the process and the partitions as its channels. What makes
-the cut consistent is one invariant: **no record is handled before the participant has the number of whoever wrote it,
-and none is produced with less than that number.** So a number may be too high at any time, and never too low:
+The rules are those of `offsite.cut.bcs`, with the application as the process and the partitions as its channels. A
+single invariant makes the cut consistent: **no record is handled before the participant has the number of its writer,
+and none is produced with less than that number.** A number may therefore be too high at any time, and never too low:
 
-- It rises between two records, never while one is handled, so all outputs of one record carry the same number.
-- A partition that others read before, or of which records are gone, may have held a higher number. Every number is in
-  the control topic before it is anywhere else, so that topic is read to its end before the first record of an
-  assignment, and after every gap. Committed offsets say the number too: twice is safer.
-- For the same reason a number that is not in the control topic, however often that is read, is none of ours: it comes
-  from another cluster, as after a restore, or from a stranger. It says nothing.
-- A commit says which outputs it stands for. Whoever takes a backup drops it unless it has all of those.
-- If an output is missing, what was handled since the last commit counts as not handled, and is read again.
+- The number rises between two records, never while a record is handled: all outputs of a record carry the same number.
+- A partition read by another participant before, or with lost records, may have held a higher number. Every number is
+  in the control topic before it is anywhere else: the topic is read to the end before the first record of an
+  assignment, and after every gap. Committed offsets carry the number too: twice is safer.
+- For the same reason a number missing in the control topic, after any number of readings, is none of ours: the number
+  comes from another cluster, as after a restore, or from a stranger, and means nothing.
+- A commit names its outputs. A backup drops the commit unless all of the outputs are present.
+- If an output is missing, records handled since the last commit count as not handled, and are read again.
 
-It belongs to the one thread of the application, but for `beat`, `delivered` and `given_up`.
+The core belongs to the single thread of the application, except for `beat`, `delivered` and `given_up`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ OnLost = Callable[[Iterable[TopicPartition]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What an application wants to be told, in its own thread, within `poll()`.
+    """Callbacks to the application, in its own thread, within `poll()`.
 
     `on_checkpoint(number, positions)`: checkpoint `number` is being taken; `positions` are the next offsets to handle.
-    What it saves now belongs to that checkpoint: the state has to be fixed when this returns, whatever is stored of it
-    later. If it raises, as where it cannot tell what a snapshot under way has seen, the checkpoint is not taken, and
-    `poll()` tries again.
-    `on_lost(partitions)`: what was handled of them since the last commit will be handled again, here or elsewhere."""
+    A state saved now belongs to that checkpoint: the state must be fixed on return, however later it is stored. If the
+    callback raises, for example because it cannot tell what a snapshot under way has seen, the checkpoint is not taken,
+    and `poll()` tries again.
+    `on_lost(partitions)`: records of the partitions handled since the last commit will be handled again, here or
+    elsewhere.
+    """
 
     on_checkpoint: OnCheckpoint = lambda _number, _positions: None
     on_lost: OnLost = lambda _partitions: None
@@ -88,14 +90,14 @@ class ParticipantCore:
         self.delivered, self.given_up = self._writing.delivered, self._writing.given_up
 
     def start(self) -> None:
-        """Before anything else: read the control topic to its end; form B joins first."""
+        """Start: read the control topic to its end; form B joins first."""
         if self._membership:
             self._membership.join(self._read_control)
         else:
             self._read_control()
 
     def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """More partitions, or the same ones anew."""
+        """Take more partitions, or the same ones anew."""
         self._reading.assign(partitions)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
@@ -104,15 +106,15 @@ class ParticipantCore:
         self._hooks.on_lost(gone)
 
     def tick(self) -> None:
-        """Between two records: make up for what went wrong; in form B, hear of checkpoints and acknowledge them."""
+        """Between two records: repair earlier failures; in form B, hear of checkpoints and acknowledge them."""
         self._recover()
         if self._membership and self._is_read_due(self._membership.read_every_ms):
             self._read_control()
             self._acknowledge(self._membership)
 
     def received(self, record: Record) -> bool:
-        """Whether the application is to handle `record`; markers are not its own. If this raises, the record is not
-        handled: give it once more."""
+        """Whether the application is to handle `record`; markers are not for the application. After an error the record
+        is not handled: pass it once more."""
         self._learn_of_commits()
         if not self._reading.follows(record.where, record.offset):
             self._read_control()
@@ -122,8 +124,8 @@ class ParticipantCore:
         return marker_of(record.key, record.value, record.headers, record.topic) is None
 
     def outgoing(self, headers: Iterable[Header] | None, topic: str) -> list[Header]:
-        """The headers for a record to `topic` that is handed to the producer now. Raises `LeaseLost`, and whatever else
-        makes the outputs so far incomplete: then nothing is sent until `tick`."""
+        """The headers for a record to `topic` that goes to the producer now. Raises `LeaseLost`, and any failure that
+        makes the outputs so far incomplete: nothing is sent afterwards until `tick`."""
         if self._failure is None and self._membership:
             self._failure = _caught(self._membership.check)
         if self._failure:
@@ -132,8 +134,8 @@ class ParticipantCore:
         return stamped(headers, Stamp(self.number, form, topic, self._control.topic))
 
     def commit(self) -> None:
-        """Flush, and commit what was handled, with the outputs it led to. Raises `NotDelivered` or `LeaseLost`: nothing
-        is committed, and `tick` goes back; `NotCommitted`: the next commit stands for this one."""
+        """Flush, and commit the handled records with their outputs. Raises `NotDelivered` or `LeaseLost`: nothing is
+        committed, and `tick` goes back. Raises `NotCommitted`: the next commit covers the same records."""
         self._flush()
         if self._failure:
             raise self._failure
@@ -146,7 +148,7 @@ class ParticipantCore:
         self._writing.committed()
 
     def stop(self) -> None:
-        """Form B leaves, unless an output may still be on its way: then its lease runs out."""
+        """Leave in form B, unless an output may still be on its way: such a lease runs out."""
         self._flush()
         if self._membership and self._failure is None:
             self._membership.leave()
@@ -164,15 +166,15 @@ class ParticipantCore:
             self._failure = None
 
     def _go_back(self) -> None:
-        """Until all of it is done, all of it is still to do."""
+        """Go back. Until everything is done, everything remains to be done."""
         back = self._reading.back()
         self._group.seek(back)
         self._hooks.on_lost(tuple(back))
         self._reading.went_back(back)
 
     def _acknowledge(self, membership: Membership) -> None:
-        """Outputs that were given up may still arrive, so then this session says nothing more: its lease runs out, and
-        `_recover` begins another."""
+        """Acknowledge a checkpoint. After a given-up output, which may still arrive, the session says nothing more: the
+        lease runs out, and `_recover` begins another session."""
         checkpoint = self._opened.newest_by_acks
         if checkpoint <= self._acked:
             return
@@ -210,22 +212,23 @@ class ParticipantCore:
         self._reach(self._opened.newest)
 
     def _new_in_control(self) -> ControlRead:
-        """From the record on that was read last. If that is not there any more, the topic may have been made anew, and
-        be as long as before: then all of it."""
+        """Read from the last read record on. If that record is gone, the topic may have been recreated with the same
+        length, and is read completely."""
         if self._control_end == 0:
             return self._control.read_from(0)
         found = self._control.read_from(self._control_end - 1)
         return found if found.values[:1] == (self._control_last,) else self._control.read_from(0)
 
     def _reach_if_opened(self, number: int) -> None:
-        """If the control topic does not know `number` yet, it is read once more; what it says then, counts."""
+        """Reach `number` if opened. A number that is not yet known is looked up by reading the control topic once more;
+        the new contents decide."""
         if number > self._opened.newest:
             self._read_control()
         if number <= self._opened.newest:
             self._reach(number)
 
     def _reach(self, number: int) -> None:
-        """Remember first: if the hook raises, what said the number is not read again."""
+        """Reach a number. Remember it first: if the hook raises, the record with the number is not read again."""
         self._due = max(self._due, number)
         if self._due > self.number:
             self._hooks.on_checkpoint(self._due, self._reading.positions())

@@ -1,36 +1,36 @@
-"""What can go wrong for a participant. The kinds say what the application does; none of them loses an input.
+"""The errors of a participant. The kind tells the application what to do; no kind loses an input.
 
     ParticipantError
     |-- LeaseLost           the lease ran out (form B): nothing was sent; go on with `poll()`
-    |-- NotDelivered        an output did not reach its partition: go on with `poll()`
+    |-- NotDelivered        an output did not reach the partition: go on with `poll()`
     |-- NotCommitted        the group did not take the offsets, as after a rebalance: go on with `poll()`
     |-- ControlUnavailable  the control topic did not answer: try again, or end
-    |-- Unreadable          what another one wrote cannot be what it claims to be: stop
-    `-- UnknownVersion      it was written by a later offsite: stop, install that one
+    |-- Unreadable          a foreign record is invalid: stop
+    `-- UnknownVersion      written by a later offsite: stop, install the later version
 
-After the first two, `poll()` goes back to what was committed last, so that no input counts as handled whose output is
-missing. The last two are no errors of a moment: a number that is not understood is a number forgotten.
+After the first two, `poll()` goes back to the last commit: no input counts as handled without its output. The last two
+are not temporary: a number not understood is a forgotten number.
 """
 
 from __future__ import annotations
 
 
 class ParticipantError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of the package."""
 
 
 class LeaseLost(ParticipantError):
-    """The last beat that is known to have arrived is too old to produce: whoever takes a checkpoint may have gone on
-    without this participant. It joins anew at the next `poll()`."""
+    """The last beat known to have arrived is too old to produce: a taker of a checkpoint may have gone on without the
+    participant, which joins anew at the next `poll()`."""
 
 
 class NotDelivered(ParticipantError):
-    """At least one record since the last commit was not acknowledged by its broker. It may have arrived all the
-    same."""
+    """At least one record since the last commit was not acknowledged by its broker. The record may have arrived
+    nevertheless."""
 
 
 class NotCommitted(ParticipantError):
-    """The offsets are not committed, or it is not known whether they are."""
+    """The offsets are not committed, or the outcome is unknown."""
 
 
 class ControlUnavailable(ParticipantError):
@@ -42,4 +42,4 @@ class Unreadable(ParticipantError, ValueError):
 
 
 class UnknownVersion(ParticipantError, ValueError):
-    """A record of the control topic, or the metadata of a commit, has a version that this offsite does not know."""
+    """A record of the control topic, or the metadata of a commit, has a version unknown to the present offsite."""

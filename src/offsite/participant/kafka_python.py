@@ -1,4 +1,4 @@
-"""Participants over kafka-python. It is imported when a participant is made, not with this module."""
+"""Participants over kafka-python, imported when a participant is made, not with the module."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Config = Mapping[str, Any]
 def participant(
     *, producer: Config, consumer: Config | None = None, topics: Sequence[str] = (), settings: Settings = Settings()
 ) -> Participant:
-    """A participant that reads `topics` in the group of `consumer`, both configurations as kafka-python takes them,
-    without serializers. Without `consumer` it only produces. What a participant needs is set over what they say: no
-    automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the control topic if there is
-    none."""
+    """Make a participant that reads `topics` in the group of `consumer`; both configurations are as in kafka-python,
+    without serializers. Without `consumer` the participant only produces. Settings that a participant needs override
+    both configurations: no automatic commits, `acks="all"`, and in form B the timeouts of the producer. Makes the
+    control topic if absent."""
     from kafka import KafkaConsumer
 
     reports = Assignment()
@@ -46,7 +46,7 @@ def participant(
 
 
 class KafkaPythonClient:
-    """`consumer` reports its assignments to `reports` already. Errors of the client that are none of ours pass."""
+    """`consumer` already reports its assignments to `reports`. Client errors that are not ours pass through."""
 
     def __init__(self, *, producer: RenewableProducer, consumer: KafkaConsumer | None, reports: Assignment) -> None:
         self._producer = producer
@@ -99,7 +99,7 @@ class KafkaPythonClient:
             self._reader.seek(_theirs(each), offset)
 
     def flush(self) -> None:
-        """Each record is given up in the end, so this ends."""
+        """Wait for all reports. Every record is given up in the end, so the loop ends."""
         while self._sent:
             self._report(*self._sent.popleft())
 
@@ -131,7 +131,7 @@ class KafkaPythonClient:
 
 
 class KafkaPythonControl:
-    """The control topic with clients of its own, so that its records do not wait behind the application's."""
+    """The control topic with separate clients: records do not wait behind the application's."""
 
     def __init__(self, connection: Config, settings: Settings) -> None:
         """`connection`: the configuration of a producer."""
@@ -142,7 +142,7 @@ class KafkaPythonControl:
         _make_topic(shared, self.topic)
         limits = dict.fromkeys(_WAITS, _ANSWER_MS)
         self._producer = RenewableProducer({**shared, "acks": "all", **limits})
-        # What was deleted since is an error: nothing is passed over.
+        # Deleted records are an error: nothing is skipped.
         self._consumer = KafkaConsumer(**{**shared, "enable_auto_commit": False, "auto_offset_reset": "none"})
         self._where = _theirs(TopicPartition(self.topic, CONTROL_PARTITION))
         self._consumer.assign([self._where])
@@ -155,7 +155,7 @@ class KafkaPythonControl:
             producer = self._producer.current()
             sent = producer.send(self.topic, value, partition=CONTROL_PARTITION)
             sent.get(timeout=self._producer.patience_s)
-        except (KafkaError, RuntimeError) as problem:  # the latter where another thread gives it up meanwhile
+        except (KafkaError, RuntimeError) as problem:  # RuntimeError: another thread gave it up meanwhile
             if producer is not None:
                 self._producer.give_up(producer)
             raise ControlUnavailable(f"cannot write to {self.topic}: {problem}") from problem
@@ -192,7 +192,8 @@ _CONNECTION = ("bootstrap_", "security_", "sasl_", "ssl_", "client_", "socket_")
 
 
 def _timeouts(lease_ms: int) -> dict[str, int]:
-    """`send` may block before the time of delivery begins: half as long again, which the lease has room for."""
+    """The timeouts of the producer. `send` may block before the delivery time begins: half as long again, which the
+    lease allows for."""
     limit_ms = delivery_timeout_ms(lease_ms)
     return {
         "delivery_timeout_ms": limit_ms,
@@ -203,7 +204,7 @@ def _timeouts(lease_ms: int) -> dict[str, int]:
 
 
 def _make_topic(connection: Config, topic: str) -> None:
-    """A principal that may not make topics does not need to, if it is there: reading it tells."""
+    """Make the topic. A principal without the right needs none if the topic exists: reading it tells."""
     from kafka.admin import KafkaAdminClient, NewTopic  # type: ignore[import-untyped]
     from kafka.errors import KafkaError
 

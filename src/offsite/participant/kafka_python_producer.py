@@ -1,9 +1,8 @@
-"""A producer of kafka-python that goes on after a record was given up.
+"""A producer of kafka-python that survives a given-up record.
 
-kafka-python 3.0 gives up its producer id when a batch expires that it had tried before, and never asks for another one:
-from then on it sends nothing, and no record is ever reported. Any error that lasts as long as the time of delivery does
-it, such as a topic that is made anew. So whoever is told that a record was given up begins with a new producer, and
-nothing is waited for without a limit.
+kafka-python 3.0 gives up its producer id when a retried batch expires, and never asks for a new id: from that moment
+nothing is sent, and no record is ever reported. Any error as long as the delivery time causes the problem, such as a
+recreated topic. After a given-up record a new producer is therefore made, and no wait is without a limit.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer  # type: ignore[import-untyped]
 
 _MARGIN_S = 5.0
-"""Seconds beyond the time of delivery until a record counts as given up that was reported neither way."""
+"""Seconds beyond the delivery time after which an unreported record counts as given up."""
 _ENDS_WITHIN_S = 1.0
 
 
 class RenewableProducer:
-    """For several threads. `config` as kafka-python takes it. Raises what making a producer raises."""
+    """Usable from several threads. `config` as in kafka-python. Raises the errors of making a producer."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         from kafka import KafkaProducer
@@ -34,7 +33,7 @@ class RenewableProducer:
         self.patience_s = limits_ms["delivery_timeout_ms"] / 1000 + _MARGIN_S
 
     def current(self) -> KafkaProducer:
-        """The producer to send with. Raises `KafkaError` where a new one is to be made, and no broker answers."""
+        """The producer to send with. Raises `KafkaError` where a new producer is needed and no broker answers."""
         from kafka import KafkaProducer
 
         with self._lock:
@@ -43,7 +42,7 @@ class RenewableProducer:
             return self._current
 
     def give_up(self, producer: KafkaProducer) -> None:
-        """Never send with it again. What it has not sent is never sent."""
+        """Never send with the producer again. Its unsent records are never sent."""
         with self._lock:
             if self._current is not producer:
                 return  # another thread was faster
@@ -56,7 +55,7 @@ class RenewableProducer:
 
 
 def _end(producer: KafkaProducer) -> None:
-    """At once: its records are reported as given up. To close it in the usual way would wait for them for ever."""
+    """End at once: all records are reported as given up. A regular close would wait for the records for ever."""
     from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
     with suppress(AttributeError):  # it began to end by itself

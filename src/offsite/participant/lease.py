@@ -1,8 +1,10 @@
-"""Until when a participant of form B may produce: a fraction of what it promised, counted from what it knows.
+"""Until when a participant of form B may produce: a fraction of the promised lease, counted from the participant's own
+knowledge.
 
-Whoever takes a checkpoint waits for a silent participant for the whole lease, from when it *read* the last beat. The
-participant counts from when it *sent* that beat, which was earlier, and stops at the half; a record that it handed to
-its client just then has a quarter to arrive. The last quarter is for clocks that run at different speeds. Pure.
+A taker of a checkpoint waits for a silent participant for the whole lease, from when the taker *read* the last beat.
+The participant counts from when the beat was *sent*, which was earlier, and stops after half of the lease. A record
+handed to the client at the last moment has a quarter to arrive. The last quarter covers clocks of different speeds.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ DEFAULT_LEASE_MS = 10_000
 
 
 def delivery_timeout_ms(lease_ms: int) -> int:
-    """After this the producer's client gives a record up."""
+    """After this time the producer's client gives a record up."""
     return lease_ms // 4
 
 
@@ -22,13 +24,13 @@ def beat_every_ms(lease_ms: int) -> int:
 
 
 def read_every_ms(lease_ms: int) -> int:
-    """How often to look whether a checkpoint was opened."""
+    """How often to look for an opened checkpoint."""
     return lease_ms // 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """`confirmed_ms`: when the newest sign of life that was acknowledged was sent, by a clock that never goes back."""
+    """`confirmed_ms`: when the newest acknowledged sign of life was sent, by a clock that never goes back."""
 
     lease_ms: int
     confirmed_ms: int
@@ -42,5 +44,5 @@ class Lease:
         return now_ms - self.confirmed_ms >= beat_every_ms(self.lease_ms)
 
     def confirmed(self, sent_ms: int) -> Lease:
-        """After a sign that was sent at `sent_ms` was acknowledged."""
+        """The lease after a sign of life sent at `sent_ms` was acknowledged."""
         return replace(self, confirmed_ms=max(self.confirmed_ms, sent_ms))

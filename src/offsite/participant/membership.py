@@ -1,6 +1,6 @@
-"""A participant of form B among the others: it joins, beats, acknowledges and leaves, one session at a time.
+"""Membership of a participant of form B: joins, beats, acknowledges and leaves, a session at a time.
 
-`beat` is called by a thread of its own, so that an application may take longer than a lease to handle a record.
+`beat` is called from a thread of its own, so that an application may handle a record longer than a lease.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Membership:
         self._lock = threading.Lock()
 
     def join(self, catch_up: Callable[[], None]) -> None:
-        """Begin a new session, which may produce only after `catch_up` has read the control topic: whoever opened a
-        checkpoint before the join is heard, and whoever opens one after it waits. The session before is not ended: its
-        lease gives what it sent the time to arrive."""
+        """Begin a new session, which may produce only after `catch_up` has read the control topic: an opener before the
+        join is heard, and an opener after the join waits. The last session is not ended: the old lease gives earlier
+        records time to arrive."""
         self._hold(None)
         session = Session(self._name, self._new_session())
         sent_ms = self._clock.now_ms()
@@ -59,7 +59,7 @@ class Membership:
         self._hold(_Held(session=session, lease=Lease(lease_ms=self._lease_ms, confirmed_ms=sent_ms)))
 
     def beat(self) -> None:
-        """If one is due. A session whose lease is lost is over: it does not beat again."""
+        """Beat, if due. A session with a lost lease is over: it does not beat again."""
         held, sent_ms = self._held, self._clock.now_ms()
         if held is None or not held.lease.holds(sent_ms) or not held.lease.is_due(sent_ms):
             return
@@ -74,7 +74,7 @@ class Membership:
         return held is not None and held.lease.holds(self._clock.now_ms())
 
     def check(self) -> None:
-        """Raises `LeaseLost` unless a record may be produced now."""
+        """Raise `LeaseLost` unless a record may be produced now."""
         if not self.holds:
             raise LeaseLost(f"{self._name!r} could not say in time that it is there, and must not produce")
 
@@ -84,7 +84,7 @@ class Membership:
             self._control.append(format_record(acked))
 
     def leave(self) -> None:
-        """All that was sent has arrived: nobody need wait for this session."""
+        """Leave. All records have arrived: nobody need wait for the session."""
         held = self._held
         self._hold(None)
         if held is not None:

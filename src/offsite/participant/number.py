@@ -1,13 +1,12 @@
-"""The number of a participant's newest checkpoint, and how it travels: on records, and in the metadata of commits.
+"""The number of a participant's newest checkpoint, and its transport: on records, and in the metadata of commits.
 
-A stamp names the topic that it was written to. Applications that are no participants pass headers on from what they
-read to what they write, as Kafka Streams does; such a stamp says nothing of who passed it on.
+A stamp names the topic that it was written to. Applications that are no participants pass headers on from inputs to
+outputs, as Kafka Streams does; a passed-on stamp says nothing about the application.
 
-It names the control topic, too, that whoever wrote it hears of checkpoints by: one who reads another topic does not
-take what is opened in this one, however well he stamps.
+A stamp also names its writer's control topic: a writer with another control topic does not take checkpoints opened in
+ours, however well it stamps.
 
-Everything that is read here may come from anybody who may write to the topic or the group, so all of it is bounded.
-Pure.
+Everything read here may come from anybody with write access to the topic or the group, so everything is bounded. Pure.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from offsite.participant.errors import UnknownVersion, Unreadable
 STAMP_HEADER = "offsite-checkpoint"
 MARKER_HEADER = "offsite-marker"
 MARKER_KEY = b"offsite-checkpoint"
-"""One key for all markers, so that compaction leaves the newest one of a partition."""
+"""A single key for all markers, so that compaction leaves the newest marker of a partition."""
 
 MAX_NUMBER = 2**63 - 1
 MAX_METADATA_BYTES = 4_000
-"""Of a commit. Brokers refuse more than `offset.metadata.max.bytes`, which is 4,096 unless somebody lowered it."""
+"""Of a commit. Brokers refuse more than `offset.metadata.max.bytes`, by default 4,096."""
 
 MAX_PARTITION = 2**31 - 1
 
@@ -58,8 +57,8 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """The `number` that whoever wrote a record to `topic` had then, the form it hears of checkpoints by, and the topic
-    where they are opened for it."""
+    """The `number` of the writer of a record to `topic` at the time, the form in which the writer hears of checkpoints,
+    and the topic of their openings."""
 
     number: int
     form: Form
@@ -67,7 +66,7 @@ class Stamp:
     control_topic: str
 
     def format(self) -> bytes:
-        """The value of its header. Raises `ValueError` for what `parse_stamp` would refuse."""
+        """The value of the header. Raises `ValueError` for a stamp that `parse_stamp` would refuse."""
         data = f"{self.number};{self.form.value};{self.topic};{self.control_topic}".encode()
         if parse_stamp(data) != self:
             raise ValueError(f"{self} is no stamp")
@@ -75,7 +74,7 @@ class Stamp:
 
 
 def parse_stamp(value: bytes | None) -> Stamp | None:
-    """The stamp that a header's `value` says; None for anything else, which counts as none."""
+    """The stamp in a header's `value`; None for anything else, which counts as no stamp."""
     found = None if value is None else _STAMP.fullmatch(value)
     if found is None or int(found[1]) > MAX_NUMBER:
         return None
@@ -83,13 +82,13 @@ def parse_stamp(value: bytes | None) -> Stamp | None:
 
 
 def stamp_of(headers: Iterable[Header] | None, topic: str) -> Stamp | None:
-    """The stamp of a record of `topic`; the highest one if there are several. None: its producer is no participant."""
+    """The stamp of a record of `topic`; the highest of several. None: its producer is no participant."""
     return _highest(headers, STAMP_HEADER, topic)
 
 
 def marker_of(key: bytes | None, value: bytes | None, headers: Iterable[Header] | None, topic: str) -> int | None:
-    """The checkpoint that a record of `topic` is a marker of. None: it is data, whatever its headers say. There is no
-    marker 0."""
+    """The checkpoint of a marker record of `topic`. None: the record is data, whatever its headers say. Marker 0 does
+    not exist."""
     if key != MARKER_KEY or value is not None:
         return None
     found = _highest(headers, MARKER_HEADER, topic)
@@ -97,45 +96,44 @@ def marker_of(key: bytes | None, value: bytes | None, headers: Iterable[Header] 
 
 
 def number_of(headers: Iterable[Header] | None, topic: str, control_topic: str) -> int:
-    """The number that a reader of a record of `topic`, for whom checkpoints are opened in `control_topic`, has to have
-    before it handles it; 0 if the record says none."""
+    """The number that a reader of a record of `topic`, with checkpoints opened in `control_topic`, must have before
+    handling the record; 0 without a number."""
     stamps = (each for name in (STAMP_HEADER, MARKER_HEADER) for each in _stamps(headers, name, topic))
     return max((each.number for each in stamps if each.control_topic == control_topic), default=0)
 
 
 def stamped(headers: Iterable[Header] | None, stamp: Stamp) -> list[Header]:
-    """`headers` with `stamp`, and without a stamp or marker that was there: applications pass on the headers of what
-    they read."""
+    """`headers` with `stamp`, without earlier stamps and markers: applications pass on the headers of their inputs."""
     others = [each for each in headers or () if each[0] not in {STAMP_HEADER, MARKER_HEADER}]
     return [*others, (STAMP_HEADER, stamp.format())]
 
 
 def marker_headers(number: int, topic: str, control_topic: str) -> list[Header]:
-    """The headers of the marker in `topic` of checkpoint `number`, which was opened in `control_topic`; its key is
-    `MARKER_KEY`, its value null."""
+    """The headers of the marker in `topic` of checkpoint `number`, opened in `control_topic`; its key is `MARKER_KEY`,
+    its value null."""
     stamp = Stamp(number, Form.MARKERS, topic, control_topic)
     return [(MARKER_HEADER, stamp.format()), (STAMP_HEADER, stamp.format())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitNote:
-    """What a participant says in the metadata of a commit: its `number` then, and the highest offset that it wrote to
-    each partition since its commit before. `outputs` None: to more than can be named (`out=*`)."""
+    """A participant's note in the metadata of a commit: the `number` at the time, and the highest offset written to
+    every partition since the last commit. `outputs` None: more outputs than can be named (`out=*`)."""
 
     number: int
     outputs: Mapping[TopicPartition, int] | None = field(default_factory=dict)
 
     def format(self) -> str:
-        """At most `MAX_METADATA_BYTES`; outputs that do not fit become `*`."""
+        """The note as text of at most `MAX_METADATA_BYTES`; outputs that do not fit become `*`."""
         named = None if self.outputs is None else _named(self.outputs)
         text = f"offsite:{_VERSION};cp={self.number};out={_ANY_OUTPUT if named is None else named};"
         return text if len(text) <= MAX_METADATA_BYTES else CommitNote(number=self.number, outputs=None).format()
 
 
 def parse_note(metadata: str | None) -> CommitNote | None:
-    """None if `metadata` is not a participant's. Raises `UnknownVersion`, and `Unreadable` if it claims to be one's and
-    cannot be; a backup takes both as `out=*`. What follows the last `;` is passed over: confluent-kafka sometimes hands
-    on some bytes that lie behind the metadata in memory."""
+    """Parse a note; None if `metadata` is not a participant's. Raises `UnknownVersion`, and `Unreadable` for an invalid
+    note; a backup treats both as `out=*`. Text behind the last `;` is ignored: confluent-kafka sometimes appends bytes
+    that lie behind the metadata in memory."""
     if not metadata or not metadata.startswith("offsite:"):
         return None
     head = _NOTE.fullmatch(metadata[:MAX_METADATA_BYTES])

@@ -22,8 +22,8 @@ _SLICE_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`form`: how this participant hears of checkpoints; all of a backup have the same. Form B (`ACKS`) needs a `name`
-    that people know it by, and a lease: so long may it hold up a checkpoint if it dies."""
+    """`form`: how the participant hears of checkpoints; the same for all participants of a backup. Form B (`ACKS`)
+    needs a `name` known to people, and a lease: the longest time that a dead participant may hold up a checkpoint."""
 
     form: Form = Form.MARKERS
     name: str = ""
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 class Assignment:
-    """Where a client reports to. It is made before the core, which needs the client."""
+    """Where a client reports to. Made before the core, which needs the client."""
 
     def __init__(self) -> None:
         self.core: ParticipantCore | None = None
@@ -69,9 +69,10 @@ class Assignment:
 
 
 class Participant:
-    """For one thread, like the clients. A context manager; leaving it closes it, and commits nothing.
+    """For a single thread, like the clients. A context manager; leaving it closes the participant, and commits nothing.
 
-    Made by `offsite.participant.confluent.participant` and `offsite.participant.kafka_python.participant`."""
+    Made by `offsite.participant.confluent.participant` and `offsite.participant.kafka_python.participant`.
+    """
 
     def __init__(
         self,
@@ -98,14 +99,13 @@ class Participant:
 
     @property
     def number(self) -> int:
-        """Of its newest checkpoint; 0 for none."""
+        """The number of its newest checkpoint; 0 for none."""
         return self._core.number
 
     def poll(self, timeout_s: float = 1.0) -> Record | None:
-        """The next record to handle; None if there is none within `timeout_s`. To ask for the next one means that the
-        one before is handled. Call it at least every few seconds, with 0 if need be: this is where checkpoints are
-        taken, and what was lost is made up for. Raises `ControlUnavailable`, and `Unreadable` or `UnknownVersion` for
-        good."""
+        """The next record to handle; None without a record within `timeout_s`. Asking for the next record means that
+        the last one is handled. Call `poll` at least every few seconds, with 0 if need be: here checkpoints are taken,
+        and losses repaired. Raises `ControlUnavailable`, and the final errors `Unreadable` and `UnknownVersion`."""
         end_s = time.monotonic() + timeout_s
         while True:
             self._core.tick()
@@ -129,7 +129,7 @@ class Participant:
         partition: int | None = None,
         headers: Iterable[Header] = (),
     ) -> None:
-        """Hand a record to the producer, with the stamp. Raises `LeaseLost` or `NotDelivered`: give up what is being
+        """Hand a record to the producer, with the stamp. Raises `LeaseLost` or `NotDelivered`: give up the record being
         handled, and go on with `poll()`."""
         given = tuple(headers)
         while True:
@@ -139,12 +139,12 @@ class Participant:
                 return
 
     def commit(self) -> None:
-        """Wait until all outputs are delivered, then commit all records that `poll` returned, the last one too. Raises
-        `NotDelivered`, `LeaseLost` or `NotCommitted`: go on with `poll()`."""
+        """Wait until all outputs are delivered, and commit all records that `poll` returned, the last one included.
+        Raises `NotDelivered`, `LeaseLost` or `NotCommitted`: go on with `poll()`."""
         self._core.commit()
 
     def close(self) -> None:
-        """Wait until all outputs are delivered or given up, and leave. What is not committed will be handled again."""
+        """Wait until all outputs are delivered or given up, and leave. Uncommitted records will be handled again."""
         if self._beats:
             self._beats.stop()
         with contextlib.ExitStack() as closing:
@@ -153,7 +153,7 @@ class Participant:
             self._core.stop()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """What is taken but not handled of them comes again."""
+        """Drop a taken but unhandled record of the partitions; the record comes again."""
         if self._pending is not None and self._pending.where in set(partitions):
             self._pending = None
 
@@ -176,8 +176,8 @@ def _dropping(participant: Participant, hooks: Hooks) -> Hooks:
 
 
 class _Beats(threading.Thread):
-    """An error is no end, whatever the client raises: the lease runs out by itself, and then nothing is produced. Were
-    this thread to end, each later session would lose its lease as well."""
+    """Beats for ever. An error does not end the thread, whatever the client raises: the lease runs out by itself, and
+    nothing is produced afterwards. If the thread ended, every later session would lose its lease as well."""
 
     def __init__(self, beat: Callable[[], None], *, every_s: float) -> None:
         super().__init__(name="offsite-beats", daemon=True)

@@ -1,4 +1,4 @@
-"""What the rules need of a Kafka client, of the control topic and of a clock. Each wrapper brings its own."""
+"""The needs of the rules: a Kafka client, the control topic and a clock. Every wrapper brings its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsite.participant.number import Header, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A record as the application gets it. `timestamp_ms` is -1 if it has none."""
+    """A record as the application gets it. `timestamp_ms`: -1 without a time."""
 
     topic: str
     partition: int
@@ -28,59 +28,59 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What a group has committed for a partition: the offset of the next record to handle."""
+    """The commit of a group for a partition: the offset of the next record to handle."""
 
     offset: int
     metadata: str = ""
 
 
 ANSWER_S = 10.0
-"""How long a wrapper waits for an answer about offsets, or of the control topic."""
+"""Seconds that a wrapper waits for an answer about offsets, or of the control topic."""
 
 
 def first_to_read(offset: int, *, low: int, high: int) -> int:
-    """Where to read the control topic from, so as to miss nothing of it from `offset` on: it holds `[low, high)`. One
-    that was made anew, and ends before `offset`, is read from its start."""
+    """Where to begin reading the control topic, which holds `[low, high)`, to miss nothing from `offset` on. A
+    recreated topic that ends before `offset` is read from its start."""
     return low if high < offset else max(low, offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRead:
-    """The values of the records that were read, in order, and the offset after them."""
+    """The values of the read records, in order, and the offset behind them."""
 
     values: tuple[bytes | None, ...] = ()
     end: int
 
 
 class ControlLog(Protocol):
-    """The control topic. Both raise `ControlUnavailable`. `append` is called from two threads."""
+    """The control topic. Both methods raise `ControlUnavailable`. `append` is called from two threads."""
 
     @property
     def topic(self) -> str: ...
 
     def append(self, value: bytes) -> None:
-        """Returns once all replicas in sync have it."""
+        """Append a record. Returns once all in-sync replicas have it."""
 
     def read_from(self, offset: int) -> ControlRead:
-        """All from `offset` to at least the end as it is when this is called."""
+        """Read everything from `offset` to at least the current end."""
 
     def close(self) -> None: ...
 
 
 class Group(Protocol):
-    """The consumer, and what of the producer belongs to a commit."""
+    """The consumer, and the producer's part in a commit."""
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Committed]:
-        """Of those that have a commit."""
+        """The commits of the partitions that have a commit."""
 
     def commit(self, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-        """Returns once the offsets are committed, each with `metadata`. Raises `NotCommitted`."""
+        """Commit the offsets, all with `metadata`. Returns once they are committed. Raises `NotCommitted`."""
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What is taken next is from there."""
+        """Continue from the positions."""
 
     def flush(self) -> None:
-        """Returns once each record that was sent has been reported, as delivered or as given up."""
+        """Return once every sent record was reported, as delivered or as given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +101,10 @@ class Client(Group, Protocol):
         """The next record; assignments are reported meanwhile."""
 
     def prepare(self, topic: str) -> None:
-        """Wait for what sending to `topic` would wait for, so that `send` does not."""
+        """Wait for everything that sending to `topic` would wait for, so that `send` does not wait."""
 
     def send(self, record: Outgoing) -> bool:
-        """Hand it to the producer; its delivery is reported later. False: there is no room; `prepare` waits for
-        some."""
+        """Hand the record to the producer; its delivery is reported later. False: no room; `prepare` waits for room."""
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Which partitions a participant reads, and how far it is. Pure."""
+"""The partitions that a participant reads, and its positions. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsite.participant.number import TopicPartition
 
 
 class Reading:
-    """Of each assigned partition: the next offset to handle, where known, and where to go back to."""
+    """For every assigned partition: the next offset to handle, where known, and the offset to go back to."""
 
     def __init__(self) -> None:
         self._assigned: set[TopicPartition] = set()
@@ -18,7 +18,7 @@ class Reading:
         self._begun: set[TopicPartition] = set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Whatever was known of them is of an earlier assignment."""
+        """Assign partitions. Earlier knowledge of them belongs to an earlier assignment."""
         fresh = tuple(partitions)
         self.revoke(fresh)
         self._assigned.update(fresh)
@@ -32,7 +32,7 @@ class Reading:
             self._safe.pop(each, None)
 
     def unknown(self) -> tuple[TopicPartition, ...]:
-        """Those whose committed offset has not been asked for yet."""
+        """The partitions whose committed offset has not been asked for yet."""
         return tuple(sorted(self._assigned - self._asked))
 
     def asked(self, partitions: Iterable[TopicPartition]) -> None:
@@ -42,8 +42,8 @@ class Reading:
         self._next[where] = self._safe[where] = offset
 
     def follows(self, where: TopicPartition, offset: int) -> bool:
-        """Whether a record at `offset` comes right after what was handled in this assignment. If not, others have read
-        what is before it, or nobody has: a number in between may have been missed."""
+        """Whether a record at `offset` directly follows the last handled record of this assignment. If not, another
+        participant or nobody has read the records before: a number in between may have been missed."""
         return where in self._begun and self._next.get(where) == offset
 
     def at(self, where: TopicPartition, offset: int) -> None:
@@ -52,23 +52,23 @@ class Reading:
         self._safe.setdefault(where, offset)
 
     def past(self, where: TopicPartition, offset: int) -> None:
-        """The record at `offset` is given to the application, or is none of its."""
+        """The record at `offset` was given to the application, or is not for the application."""
         self._begun.add(where)
         self._next[where] = offset + 1
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset to handle; without those of which nothing is known yet."""
+        """The next offsets to handle; without partitions of unknown position."""
         return dict(self._next)
 
     def uncommitted(self) -> dict[TopicPartition, int]:
-        """The positions that have moved since they were committed."""
+        """The positions that have moved since their commit."""
         return {each: offset for each, offset in self._next.items() if offset != self._safe[each]}
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._safe.update(offsets)
 
     def back(self) -> dict[TopicPartition, int]:
-        """Where to go on reading so that all that is not committed is handled again."""
+        """Where to continue reading so that all uncommitted records are handled again."""
         return {each: self._safe[each] for each in self.uncommitted()}
 
     def went_back(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -1,4 +1,4 @@
-"""What became of a participant's outputs since its last commit. Pure; reports may come from another thread."""
+"""The fate of a participant's outputs since its last commit. Pure; reports may come from another thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Writing:
         self._reports.append(reason)
 
     def settle(self) -> NotDelivered | None:
-        """Take in the reports so far; what went wrong, if anything."""
+        """Take the reports so far; returns the failure, if any."""
         failure = None
         while self._reports:
             match self._reports.popleft():
@@ -35,7 +35,7 @@ class Writing:
         return failure
 
     def outputs(self) -> dict[TopicPartition, int] | None:
-        """The highest offset in each partition since the last commit; None: too many to name."""
+        """The highest offset in every partition since the last commit; None: too many to name."""
         return None if self._are_too_many else dict(self._outputs)
 
     def committed(self) -> None:
