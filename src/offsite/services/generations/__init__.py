@@ -1,1 +1,1 @@
-"""Active/Passive generations: compacted topics are read anew from the beginning, and the old backup goes."""
+"""Active/Passive generations: compacted topics are read anew from the beginning, and the old backup is removed."""

@@ -1,7 +1,8 @@
-"""Generations as Avro archives: each one below a folder of its own, `<place>/<set>.gen-<n>/`, filled by exports.
+"""Generations as Avro archives: every generation in a folder of its own, `<place>/<set>.gen-<n>/`, filled by exports.
 
-An archive has no log whose numbers could fence. A process that was stopped and wakes up may add to the archive of a
-generation that is retired, or leave a file where one was removed: neither is the one to restore from, and both go.
+An archive has no log whose numbers could fence. A stopped process that wakes up may add to the archive of a retired
+generation, or leave a file where an archive was removed. Neither is the generation to restore from, and both are
+removed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from offsite.stores.open_store import open_archive_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveParts:
-    """What the archives of a set are made with. `place`: a folder or a URL, with all of them below it."""
+    """The parts for making the archives of a set. `place`: a folder or a URL, above all archives."""
 
     name: str
     place: str
@@ -59,10 +60,10 @@ class ArchiveTarget:
         return files.url if any(True for _ in files.list()) else ""
 
     def copy(self, generation: int, guard: Guard) -> Copied:
-        """Raises what an export raises, and what `guard` does."""
+        """Run an export. Raises the errors of the export and of `guard`."""
         job = self._job(generation)
         with job.alone():
-            guard()  # planning repairs what a crash left
+            guard()  # planning repairs the leftovers of a crash
             plan = job.plan()
             guard()
             result = job.run(plan, self._parts.runner)
@@ -82,12 +83,12 @@ class ArchiveTarget:
         return {key: end for key, end in found.items() if end}
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
-        """Raises what reading both, and Spark, raise."""
+        """Compare both archives. Raises the errors of reading both, and of Spark."""
         before, after = self._reader(old), self._reader(new)
         return lost_of_archives(before, after, topics=topics, runner=self._parts.runner)
 
     def seal(self, generation: int) -> None:
-        """Nothing can: see the module."""
+        """Do nothing: archives cannot be sealed (see the module)."""
 
     def is_read(self, generation: int) -> bool:  # noqa: ARG002  # who reads an archive leaves no trace
         return False
@@ -102,7 +103,7 @@ class ArchiveTarget:
         return open_archive_files(self._place(generation)).get(MANIFEST_KEY) is not None
 
     def remove(self, generation: int, announce: Announce) -> bool:
-        """The manifest goes first: without it the rest is no archive of ours."""
+        """Remove the archive. The manifest goes first: without it the rest is no archive of ours."""
         files = open_archive_files(self._place(generation))
         found = tuple(files.list())
         if not found:
@@ -146,7 +147,7 @@ class ArchiveTarget:
 
 
 def place_of(place: str, name: str, generation: int) -> str:
-    """The place of a generation's archive, below that of all of them."""
+    """The place of a generation's archive, below the common place."""
     folder = SetLayout(name=name).backup_name(generation)
     if "://" not in place:
         return f"{place.rstrip('/')}/{folder}"

@@ -1,4 +1,4 @@
-"""Puts an instance together from a request and the two ends."""
+"""Assembles an instance from a request and both ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _unheard(_: ExportResult) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What an instance works with and tells."""
+    """The parts that an instance works with, and its callbacks."""
 
     repository: Repository
     cluster: Cluster
@@ -48,7 +48,8 @@ class Workshop:
 
 
 def open_instance(request: GenerationsRequest, workshop: Workshop) -> RunningInstance:
-    """The instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and what the two ends raise."""
+    """Open the instance, which has done nothing yet. Raises `BadOption`, `DamagedObject`, and the errors of both
+    ends."""
     ledger = Ledger(store=workshop.repository.store, layout=SetLayout(name=request.name))
     founding = request.founding(workshop.cluster.admin.cluster().cluster_id, ledger.read().founding)
     request = replace(request, backup=replace(request.backup, selection=selection_of(founding)))

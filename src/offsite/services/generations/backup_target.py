@@ -1,8 +1,8 @@
-"""Generations as backups: each one a backup of its own, `<set>.gen-<n>`, made and followed as any other.
+"""Generations as backups: every generation a backup of its own, `<set>.gen-<n>`, made and followed as any other.
 
-Fencing is the commit log's own: a commit counts under a number that nobody else has, and after the switch was entered
-a seal takes the next one (`services.seal`). Who was about to commit has read the log before it asked the ledger whether
-it may (`Follow.guard`).
+The commit log itself fences: a commit counts under a number that nobody else has, and after the entry of the switch a
+seal takes the next number (`services.seal`). A process about to commit has read the log before it asked the ledger for
+permission (`FollowSettings.guard`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from offsite.spark.runner import OnProgress, Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupParts:
-    """What the backups of a set are made with. `request` names the set in place of a backup."""
+    """The parts for making the backups of a set. `request` names the set in place of a backup."""
 
     repository: Repository
     cluster: Cluster
@@ -73,7 +73,7 @@ class BackupTarget:
         return prefix if any(True for _ in own(self._parts.repository.store.list(prefix))) else ""
 
     def copy(self, generation: int, guard: Guard) -> Copied:
-        """Raises what a round of a backup that follows raises, and what `guard` does."""
+        """Do a round. Raises the errors of a round of a following backup, and of `guard`."""
         follower = self._follower(generation)
         self._guard = guard
         try:
@@ -96,10 +96,10 @@ class BackupTarget:
         return {} if backup is None else held_by(backup.state())
 
     def lost(self, old: int, new: int, topics: Collection[tuple[str, str]] | None = None) -> tuple[str, ...]:
-        """Raises what reading both, and Spark, raise."""
+        """Compare both backups. Raises the errors of reading both, and of Spark."""
         name, repository, older = self._parts.layout.backup_name, self._parts.repository, self._open(old)
         before = older.state() if older is not None else None
-        if older is None or before is None or not before.seq:  # it was the active one, so it had some
+        if older is None or before is None or not before.seq:  # the active generation had some
             return (f"what {name(old)} held, whose commits are all gone: a part of it may be away",)
         after, runner = repository.backup(name(new)).state(), self._parts.runner
         lost = partial(lost_of_backups, topics=topics, store=repository.store, runner=runner)
@@ -114,7 +114,7 @@ class BackupTarget:
         return disputed(backup, in_force=NOTHING_IN_FORCE, clock=self._parts.clock)
 
     def seal(self, generation: int) -> None:
-        """Raises `CommitLost` if others go on and on."""
+        """Seal the backup. Raises `CommitLost` if other writers go on and on."""
         seal_backup(self._parts.repository.backup(self._parts.layout.backup_name(generation)))
 
     def is_read(self, generation: int) -> bool:
@@ -125,7 +125,7 @@ class BackupTarget:
         return backup is not None and any(pin.holds for pin in pinned_points(backup))
 
     def disputed_pin(self, generation: int) -> str:
-        """Raises as `disputed`."""
+        """Look for a disputed pin. Raises as `disputed`."""
         backup, now_ms = self._open(generation), self._parts.repository.store.now_ms()
         found = self._disputed(backup) if backup is not None else ()
         for each in found:
@@ -184,7 +184,7 @@ class BackupTarget:
 
 
 def held_by(state: BackupState) -> Held:
-    """How far each partition of a backup reaches."""
+    """How far every partition of a backup reaches."""
     return {(each.topic, each.topic_id, each.partition): end for each, end in state.reached().items() if end > 0}
 
 
@@ -193,7 +193,8 @@ def _refuse() -> None:
 
 
 def _is_at_end(ended: Round) -> bool:
-    """Whether the round reached every end that a leader told in it: then nothing was left out, late, sick or failed."""
+    """Whether the round reached every end that a leader told in the round: nothing was left out, late, sick or
+    failed."""
     plan, result, state = ended.plan, ended.result, ended.state
     if plan.source.sick or plan.copy.sick or plan.source.missing or state.seq == 0 or state.incomplete:
         return False

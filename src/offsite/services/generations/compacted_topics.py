@@ -1,4 +1,4 @@
-"""Which of the topics of a set are not compacted: of these a generation does not hold what the one before held."""
+"""Finds topics of a set that are not compacted: a new generation lacks their older records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from offsite.model.selections.selection import TopicSelection, drill_copies
 
 
 def uncompacted(admin: ClusterAdmin, selection: TopicSelection) -> Sequence[str]:
-    """The selected topics whose settings, with the cluster's defaults, do not name compaction, or may not be read.
-    Raises what the cluster does."""
+    """The selected topics whose settings, with the cluster's defaults, do not name compaction or may not be read.
+    Raises the errors of the cluster."""
     there = admin.topics()
     internal = frozenset(name for name, topic in there.items() if topic.internal)
     names = selection.select(there, internal=internal, hidden=drill_copies(there))

@@ -1,7 +1,7 @@
-"""The coordination topic on a cluster: read from its beginning, written to as the tool's own producer does.
+"""The coordination topic on a cluster: read from its beginning, and written to like the tool's own producer.
 
-Anybody may write there, and brokers may lose what they acknowledged: nothing in it decides. So it is read with a limit,
-and read again from its beginning every minute, and when it has become another one, or shorter.
+Anybody may write to the topic, and brokers may lose acknowledged messages: nothing in the topic decides. It is read
+with a limit, and read again from its beginning every minute, and after it was recreated or became shorter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from offsite.services.generations.target import Held
 
 REREAD_S = 60.0
 OFFSETS_MAX = 1_000_000
-"""Offsets of a partition that are read at most: two messages for each partition, until compaction comes by."""
+"""Offsets of a partition that are read at most: two messages for every partition, until compaction runs."""
 _BATCH_RECORDS = 500
 
 
 class CoordinationTopic:
-    """The topic of one set of instances. Made with the first look where it is not there: one partition, compacted."""
+    """The topic of a set of instances. Made at the first look if absent: a single partition, compacted."""
 
     def __init__(self, cluster: Cluster, addresses: Addresses, *, clock: Clock, topic: str = TOPIC) -> None:
         self._admin: ClusterAdmin = cluster.admin
@@ -48,7 +48,7 @@ class CoordinationTopic:
         self._reread_s = 0.0
 
     def told(self, state: GenerationSet) -> frozenset[Told]:
-        """Raises what the cluster does, `KafkaNotAuthorized` among it."""
+        """The announcements in the topic. Raises the errors of the cluster, including `KafkaNotAuthorized`."""
         self._look()
         return self._mailbox.told(state)
 
@@ -75,7 +75,7 @@ class CoordinationTopic:
         self._reread_s = self._clock.monotonic_s() + REREAD_S
 
     def _partitions(self) -> list[TopicPartition]:
-        """Of the topic, which is made if it is not there."""
+        """The partitions of the topic, which is made if absent."""
         found = self._router.metadata([self._topic]).topics.get(self._topic)
         if found is None or not found.partitions:
             self._make()
@@ -105,11 +105,11 @@ class CoordinationTopic:
             for record in iterate(header.view(data), header):
                 if log_range.start <= record.offset < log_range.end:
                     self._mailbox.take(record.key, record.value)
-        except DamagedBatch as error:  # whoever may write there must not be able to stop an instance
+        except DamagedBatch as error:  # no writer to the topic may stop an instance
             warned("passed_over", why=error.message, topic=self._topic)
 
     def _write(self, messages: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """They are acknowledged by all in-sync replicas when this returns."""
+        """Write messages. All in-sync replicas have acknowledged them on return."""
         partitions = self._partitions()
         shares: dict[TopicPartition, list[tuple[bytes, bytes | None]]] = {}
         for key, value in messages:

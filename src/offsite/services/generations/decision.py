@@ -1,22 +1,22 @@
-"""What an instance does next: the thirteen steps of Active and Passive. Pure: the state of the set and facts in, one
-effect out.
+"""Decides the next action of an instance: the thirteen steps of Active and Passive. Pure: the state of the set and
+facts in, an effect out.
 
-    step  who       what                                           by
-    1, 2  both      one is active, the other one passive           `Append(BEGUN)` of generation 1
-    3     active    reads from the beginning                       `Copy`
-    4     active    the time has passed                            `Append(ASKED)`
-    5     active    tells it: ACTIVATE                             `Send`
-    6     passive   hears it, and catches up                       `Append(BEGUN)` of the next generation
-    7     passive   has an empty place                             its last one is removed, the next has a new name
-    8     catch-up  reads from the beginning                       `Copy`
-    9     catch-up  is at the end, and tells it: PASSIVATE         `Append(SWITCHED)`, `Seal`, `Send`
-    10    active    hears it                                       it may write nothing since the switch
-    11    active    removes its generation                         `Append(REMOVING)`, `Remove`
-    12    active    is passive                                     `Append(REMOVED)`
-    13    catch-up  is active, and goes on                         the switch said so
+    step  actor     action                                         by
+    1, 2  both      an active and a passive instance               `AppendEntry(BEGUN)` of generation 1
+    3     active    reads from the beginning                       `CopyGeneration`
+    4     active    the time has passed                            `AppendEntry(ASKED)`
+    5     active    announces the time: ACTIVATE                   `Send`
+    6     passive   hears it, and catches up                       `AppendEntry(BEGUN)` of the next generation
+    7     passive   has an empty place                             the last one is removed, the next has a new name
+    8     catch-up  reads from the beginning                       `CopyGeneration`
+    9     catch-up  is at the end, and announces it: PASSIVATE     `AppendEntry(SWITCHED)`, `SealGeneration`, `Send`
+    10    active    hears it                                       no right to write since the switch
+    11    active    removes its generation                         `AppendEntry(REMOVING)`, `RemoveGeneration`
+    12    active    is passive                                     `AppendEntry(REMOVED)`
+    13    catch-up  is active, and goes on                         by the switch
 
-The ledger decides, messages only tell: one that is lost is sent again, one that comes late or twice, or that a stranger
-wrote, finds a state that does not ask for it. A message counts for the one thing that it tells of: it carries its time.
+The ledger decides, messages only inform. A lost message is sent again. A late, repeated or forged message meets a state
+without need for the message. A message counts only for the announcement with the same time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from offsite.services.generations.message import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
-    """The process that asks. `is_first`: its instance begins as the active one, where no generation is there."""
+    """The asking process. `is_first`: its instance begins as the active one if no generation exists."""
 
     instance: Instance
     word: str
@@ -40,7 +40,7 @@ class Me:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Messages that are in the topic for everyone whom they mean: what, to which instance, of which time."""
+    """An announcement that is completely in the topic: the event, the addressed instance, and its time."""
 
     event: Event
     to: Instance
@@ -49,15 +49,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known besides the ledger. `length_ms`: how long a generation is the active one. `has_joined`: this
-    process has entered itself. `told`: the messages in the topic; None while nobody has looked. `has_written`: this
-    process has just written there, and looks again another time. `partitions`: the highest number of partitions of a
-    topic, 0 while that is not known.
+    """The facts beside the ledger. `length_ms`: how long a generation is active. `has_joined`: the process has entered
+    itself. `announcements`: the messages in the topic; None before a look. `has_written`: the process has just written
+    to the topic, and looks again another time. `partitions`: the highest number of partitions of a topic, 0 while
+    unknown.
 
-    `at_end`: the generation that this instance reads was seen to reach the ends that leaders told after it had begun,
-    and holds all that the active one holds, key by key (`commit`: as of which commit of its own). `may_go`: the
-    generation that this instance was active with holds nothing that the active one lacks, nobody reads it, and no point
-    of it is pinned; None: nobody has looked. `why_not`: why it is not `at_end` at the end of its topics, or may not go.
+    `at_end`: the generation read by the instance has reached the ends told by leaders after its beginning, and holds
+    everything in the active generation, key by key (`commit`: as of which commit of the generation). `may_go`: the
+    generation with which the instance was active holds nothing more than the active generation, nobody reads it, and
+    none of its points is pinned; None: not examined yet. `why_not`: why the generation is not `at_end` at the end of
+    its topics, or may not go.
     """
 
     now_ms: int
@@ -74,7 +75,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Enter it into the ledger, if nobody else was first."""
+    """Append an entry to the ledger, unless another process was first."""
 
     kind: Kind
     generation: int = 0
@@ -84,14 +85,14 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """Make sure that nothing can be added to a generation any more, then enter that."""
+    """Seal a generation so that nothing can be added any more, and enter the seal."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Tell the other instance, with one message for each number of a partition below `partitions`."""
+    """Send the announcement to the other instance, with a message for every partition number below `partitions`."""
 
     event: Event
     to: Instance
@@ -101,26 +102,26 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
-    """Take back the messages for an instance that are of no more use."""
+    """Take back the obsolete messages for an instance."""
 
     to: Instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Look at the topic: what comes next depends on it."""
+    """Read the topic: the next action depends on its contents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Compare a generation with the one behind it, and look who reads it: whether it may go depends on it."""
+    """Compare a generation with its successor, and look for readers: the result decides whether it may go."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """Read what is new into a generation, as the only one who may. `why`: why that is all, for people."""
+    """Read new records into a generation, as the only permitted writer. `why`: why nothing more happens, for people."""
 
     generation: int
     why: str = ""
@@ -128,28 +129,28 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """Remove all of a generation, then enter that."""
+    """Remove all of a generation, and enter the removal."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """Nothing is to be done until something changes. `why`, for people."""
+    """Nothing to do until something changes. `why`: for people."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Another process runs this instance by now."""
+    """Stop: another process runs the instance now."""
 
 
 Effect = Append | Seal | Send | TakeBack | Look | Compare | Copy | Remove | Rest | Stop
 
 
 def decide(state: GenerationSet, me: Me, facts: Facts) -> Effect:
-    """The next thing to do for `me`. After each effect but `Copy` and `Rest` it is asked again."""
+    """The next action for `me`. Asked again after every effect but `CopyGeneration` and `Rest`."""
     if not facts.has_joined:
         return Append(kind=Kind.JOINED)
     if state.holders.get(me.instance) != me.word:
@@ -165,7 +166,7 @@ def decide(state: GenerationSet, me: Me, facts: Facts) -> Effect:
 
 
 def may_write(state: GenerationSet, me: Me, generation: int) -> bool:
-    """Whether the process may add to that generation: asked again right before it does."""
+    """Whether the process may add to the generation: asked again right before it writes."""
     found = state.generation(generation)
     return (
         state.holders.get(me.instance) == me.word
@@ -196,7 +197,7 @@ def _active(state: GenerationSet, me: Me, facts: Facts, active: Generation) -> E
 
 
 def _tell(to_tell: Told, partitions: int, facts: Facts) -> Effect | None:
-    """What is left to do for it to be in the topic."""
+    """The remaining action until the announcement is in the topic."""
     if facts.has_written:
         return None
     if facts.told is None:
@@ -232,7 +233,7 @@ def _passive(state: GenerationSet, me: Me, facts: Facts) -> Effect:
 
 
 def _going(state: GenerationSet, me: Me, facts: Facts, own: Generation) -> Effect:
-    """The way of the generation that this instance was active with, after the switch."""
+    """The next action for the generation that the instance was active with, after the switch."""
     if own.phase is Phase.REMOVING:
         return Remove(generation=own.number)
     if own.phase is not Phase.SEALED:

@@ -1,7 +1,8 @@
-"""One of the two instances of a set, as a process: asks what is next, does it, and asks again.
+"""An instance of a set as a process: decides, acts, and decides again.
 
-Nothing that it remembers counts. The ledger is read on before each decision, and once more when it is known behind what
-the next commit will stand: who is no longer the one who may write learns it there, or loses the commit to the seal.
+The memory of the process never counts. The ledger is read on before every decision, and once more when the predecessor
+of the next commit is known: a process without the right to write learns the fact from the ledger, or loses the commit
+to the seal.
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ from offsite.services.generations.target import Copied, GenerationTarget, Held, 
 from offsite.services.outages import Outages
 
 _EFFECTS_MAX = 50
-"""Effects between two rounds: there are a few; more would go round in circles."""
+"""Effects between two rounds: a few are normal; more would be a loop."""
 
 COMPARED_AGAIN_AFTER = 60
-"""Rounds after which two generations of which one lacks something are read and compared again: each key of both is."""
+"""Rounds after which two generations, one lacking something, are read and compared again, key by key."""
 _NAMED_MAX = 3
 
 
 class Coordination(Protocol):
-    """The coordination topic, as the instances of one set use it."""
+    """The coordination topic, as used by the instances of a set."""
 
     def told(self, state: GenerationSet) -> frozenset[Told]:
-        """What is in the topic, whole, for the instances of the set."""
+        """The complete announcements in the topic for the instances of the set."""
 
     def send(self, effect: Send, *, held: Held) -> None:
-        """Write the messages, with how far the active generation is; they are in the topic when this returns."""
+        """Write the messages, with the ends of the active generation; they are in the topic on return."""
 
     def take_back(self, effect: TakeBack) -> None:
         """Take back all messages for the instance."""
@@ -73,7 +74,7 @@ class Coordination(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happened:
-    """Something that a person may want to know: an effect that is done, in the state behind it."""
+    """A completed effect that may interest a person, and the state behind the effect."""
 
     effect: Effect
     state: GenerationSet
@@ -81,7 +82,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generations:
-    """What an instance works with. `length_ms`: how long a generation is the active one."""
+    """The parts that an instance works with. `length_ms`: how long a generation is active."""
 
     ledger: Ledger
     target: GenerationTarget
@@ -93,7 +94,7 @@ class Generations:
 
 
 class RunningInstance:
-    """One process of one instance. `on_happened` is told what it does."""
+    """A process of an instance. `on_effect` is called with its effects."""
 
     def __init__(self, generations: Generations, *, on_happened: Callable[[Happened], None]) -> None:
         self._with, self._on_happened = generations, on_happened
@@ -106,16 +107,16 @@ class RunningInstance:
         self._why_not = ""
 
     def run(self, *, outages: Outages, clock: Clock, interval_s: float) -> None:
-        """Go on until it is interrupted, or must give up. Raises `GenerationTakenOver`, `GenerationsDiffer`, and what
+        """Go on until an interrupt or a final error. Raises `GenerationTakenOver`, `GenerationsDiffer`, and errors that
         cannot be waited out."""
         while True:
             began_s = clock.monotonic_s()
             try:
                 self.step()
             except GenerationTakenOver:
-                raise  # what took its place does not go away again
+                raise  # a successor does not go away again
             except OffsiteError as error:
-                self._state = None  # nobody knows what was entered last
+                self._state = None  # nobody knows the last entry
                 outages.wait(error)
                 continue
             outages.worked()
@@ -124,13 +125,13 @@ class RunningInstance:
                 clock.sleep(left_s)
 
     def _share_to_wait(self) -> float:
-        """Of the interval. Who reached an end and found that the active one had gone on meanwhile waits for any part of
-        it: else two of the same rhythm might miss each other for ever."""
+        """The share of the interval to wait. A process that reached an end behind the moving active generation waits
+        for a random share: otherwise two processes of the same rhythm might never meet."""
         return random.uniform(0, 1) if self._is_behind else 1.0  # noqa: S311  # jitter, not cryptography
 
     def step(self) -> Effect:
-        """Do what there is to do, with one round of reading at most; what would come next. Raises what ledger, target
-        and topic do."""
+        """Do what is due, with at most a round of reading; returns the next effect. Raises the errors of ledger, target
+        and topic."""
         self._ensure_founded()
         self._ensure_topic()
         facts, has_copied = self._facts(), False
@@ -145,8 +146,8 @@ class RunningInstance:
         raise Bug("an instance of generations goes round in circles")
 
     def _done(self, effect: Effect, facts: Facts, *, has_copied: bool) -> Facts | None:
-        """As `_do`. What hinders the cycle, such as a topic that cannot be read or damage in a generation that goes,
-        does not hinder the backup: a round is read all the same before it is raised."""
+        """Carry out as `_do`. An obstacle to the cycle, such as an unreadable topic or damage in a removed generation,
+        is no obstacle to the backup: a round is read before the error is raised."""
         try:
             return self._do(effect, facts)
         except OffsiteError:
@@ -155,14 +156,14 @@ class RunningInstance:
             raise
 
     def _copy_own(self, facts: Facts) -> None:
-        """One round of the generation that this process may write, if there is one."""
+        """Do a round of the generation that the process may write, if any."""
         state, me = self._read(), self._with.me
         own = next((each.number for each in state.generations if may_write(state, me, each.number)), None)
         if own is not None:
             self._copy(own, facts)
 
     def _do(self, effect: Effect, facts: Facts) -> Facts | None:
-        """The facts behind the effect; None where the rest has to wait."""
+        """The facts after the effect; None where the rest has to wait."""
         found: Facts | None = facts
         match effect:
             case Append():
@@ -206,7 +207,7 @@ class RunningInstance:
         )
 
     def _ensure_founded(self) -> None:
-        """Raises `GenerationsDiffer`."""
+        """Found the set, or check its founding. Raises `GenerationsDiffer`."""
         while (state := self._read()).founding is None:
             self._append(Append(kind=Kind.FOUNDED))
         if state.founding != self._with.founding:
@@ -217,14 +218,15 @@ class RunningInstance:
             )
 
     def _ensure_topic(self) -> None:
-        """The topic is made, and may be read: told at the beginning, and not when it is needed after a week."""
+        """Check at the beginning that the topic exists and is readable, not only when it is needed after a week."""
         if not self._has_looked:
             self._with.coordination.told(self._read())
             self._has_looked = True
 
     def _check_compacted(self) -> None:
-        """A generation begins with what its topics hold then: of a topic that is not compacted the history would go
-        with the generation before. Raises `NotCompacted`, and what the cluster does."""
+        """Check that all topics are compacted. A generation begins with the current contents of its topics: the history
+        of an uncompacted topic would be lost with the old generation. Raises `NotCompacted`, and the errors of the
+        cluster."""
         if uncompacted := self._with.target.uncompacted():
             raise NotCompacted(
                 f"{named(uncompacted, most=_NAMED_MAX, of='topics')} {'is' if len(uncompacted) == 1 else 'are'} not "
@@ -234,7 +236,7 @@ class RunningInstance:
             )
 
     def _check_place(self, number: int) -> None:
-        """What lies there before a generation begins is of somebody else: it would be gone on with, and be removed one
+        """Check that the place of the next generation is empty. Foreign contents would be continued, and removed some
         day. Raises `GenerationRefused`."""
         place = self._with.target.place_taken(number)
         if place and self._read().generation(number) is None:  # else another process has begun it meanwhile
@@ -244,7 +246,8 @@ class RunningInstance:
             )
 
     def _append(self, effect: Append) -> None:
-        """Enter it, unless another process was first: then the next decision is made of what that one entered."""
+        """Append an entry, unless another process was first: the next decision follows from the foreign entry in that
+        case."""
         if effect.kind is Kind.BEGUN:
             self._check_compacted()
             self._check_place(effect.generation)
@@ -292,16 +295,16 @@ class RunningInstance:
             raise RoleChangedError
 
     def _behind(self, number: int, copied: Copied) -> Sequence[str]:
-        """What the active generation reaches farther with: a process that was stopped between the two has seen an end
-        that is long past. What is no more at the source cannot be read again: its generation stays for it."""
+        """The partitions in which the active generation reaches farther: a process stopped between both readings has
+        seen an outdated end. Records gone from the source cannot be read again, and keep the old generation."""
         active = self._read().active
         held = {} if active == number else self._with.target.held(active)
         return lacking(copied.held, {each: end for each, end in held.items() if each[:2] in copied.topics})
 
     def _why_behind(self, number: int, behind: Sequence[str]) -> str:
-        """Why a generation that is `behind` at the end of its topics does not take over. The active one may have gone
-        on meanwhile; what is the same a round later cannot be read any more: it is worth a word to who looks from
-        outside, and a person may have agreed to it."""
+        """Why a generation that is `behind` at the end of its topics does not take over. The active generation may have
+        gone on meanwhile. A difference that remains a round later can no longer be read: the difference is noted for
+        people, and a person may have agreed to the loss."""
         state, is_lasting = self._read(), behind == self._behind_before
         self._is_behind, self._behind_before = bool(behind), behind
         if not behind or (is_lasting and self._is_let_go(state.active, number)):
@@ -311,8 +314,8 @@ class RunningInstance:
         return lacks(number, behind)
 
     def _lost_by_switch(self, number: int, copied: Copied) -> str:
-        """Why generation `number` must not take over, though it reaches as far: a source that was emptied reaches as
-        far as it ever did. What it holds once it holds: later rounds need not compare that again."""
+        """Why generation `number` must not take over although it reaches as far: an emptied source keeps its ends. A
+        key once held stays held: later rounds need no further comparison."""
         state = self._read()
         active = state.active_generation
         if active is None or active.number == number or self._is_let_go(active.number, number):
@@ -321,8 +324,8 @@ class RunningInstance:
         return self._compared(pair, lambda: self._with.target.lost(*pair, copied.topics), again=False)
 
     def _why_it_stays(self, number: int) -> str:
-        """Why generation `number` stays: it holds something that the active one lacks, a point of it is pinned, or it
-        is read. Empty when it may go."""
+        """Why generation `number` stays: records missing in the active generation, a pinned point, or a reader. Empty
+        when the generation may go."""
         state, target = self._read(), self._with.target
         if target.is_pinned(number):
             return "a restore point of it is pinned"
@@ -337,7 +340,7 @@ class RunningInstance:
         return self._compared(pair, lambda: target.lost(*pair), again=True) or target.disputed_pin(number)
 
     def _is_let_go(self, number: int, successor: int) -> bool:
-        """Whether a person has said that a generation may go, though its successor may lack something."""
+        """Whether a person has agreed that a generation may go although its successor may lack something."""
         found, ledger = self._read().generation(number), self._with.ledger
         if found is None or found.released is None or doubt_of(ledger, found.released):
             return False
@@ -345,7 +348,7 @@ class RunningInstance:
         return True
 
     def _compared(self, pair: tuple[int, int], lost: Callable[[], Sequence[str]], *, again: bool) -> str:
-        """What the second of `pair` lacks of the first, in words; told, and noted for who looks from outside."""
+        """What the second generation of `pair` lacks of the first, in words; noted for people."""
         why = self._comparison.of(pair, lambda: lacks(pair[1], found) if (found := lost()) else "", again=again)
         if why or self._kept is not None:
             self._note_kept(pair, why)
@@ -368,8 +371,8 @@ class RunningInstance:
         return replace(facts, may_go=not why, why_not=why)
 
     def _remove(self, number: int) -> bool:
-        """Whether all of it is gone. That the ledger says that it goes is no reason: whoever can create objects can
-        write that, so what is whole is compared again."""
+        """Remove the generation. Returns whether all of it is gone. The ledger's entry is no reason to delete: whoever
+        can create objects can forge the entry, so a complete generation is compared again."""
         if self._with.target.is_there(number) and (why := self._why_it_stays(number)):
             decided("generation_kept", why=why, set=self._read().name, generation=number)
             return False
@@ -380,7 +383,7 @@ class RunningInstance:
         return True
 
     def _sweep(self) -> None:
-        """Of the generations that this instance has removed lately, what came back."""
+        """Sweep objects that came back into generations recently removed by the instance."""
         state, now_ms = self._read(), self._with.ledger.store.now_ms()
         for each in state.generations:
             is_own = each.instance is self._with.me.instance and each.phase is Phase.REMOVED
@@ -389,8 +392,8 @@ class RunningInstance:
                 self._with.target.sweep(each.number, announce, removed_ms=each.removed_ms)
 
     def _why_it_stays_there(self, number: int) -> str:
-        """Why a generation of which the ledger says that nothing is left stays, where it is there as a whole: somebody
-        brought it back, or it never went."""
+        """Why a generation stays that exists as a whole although the ledger says otherwise: somebody brought the
+        generation back, or the removal never happened."""
         why = self._why_it_stays(number) if self._with.target.is_there(number) else ""
         if why:
             warned("generation_kept", why=why, set=self._read().name, generation=number)
@@ -407,8 +410,8 @@ class RunningInstance:
 
 @dataclass(slots=True)
 class Comparison:
-    """The last comparison of two generations. One that found something is made again after some rounds, one that found
-    nothing only where that is asked for."""
+    """The last comparison of two generations. A comparison with differences is repeated after some rounds, a comparison
+    without differences only on request."""
 
     pair: tuple[int, int] = (0, 0)
     why: str = ""
@@ -428,7 +431,7 @@ def lacks(generation: int, lost: Sequence[str]) -> str:
 
 
 def described(founding: Founding) -> str:
-    """What both instances must agree on, in words."""
+    """The terms that both instances must agree on, in words."""
     topics = ",".join(founding.include) + (f" but {','.join(founding.exclude)}" if founding.exclude else "")
     into = f"{founding.target} archives at {founding.place}" if founding.place else "backups"
     return f"topics {topics} of cluster {founding.cluster_id} in {into}"

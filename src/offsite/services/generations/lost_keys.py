@@ -1,8 +1,8 @@
-"""What a generation holds and the next one lacks: key by key, found by the shuffle that compaction uses.
+"""Finds keys that a generation holds and the next one lacks, with the shuffle of compaction.
 
-Of each key the last committed record of the older generation counts. It is lost where it is no tombstone and the next
-generation has no record of that key at its offset or behind: then the source neither replaced nor deleted it, it was
-emptied (records deleted, retention, another policy). A record without a key has nothing that could replace it.
+The last committed record of a key in the older generation counts. A key is lost if the record is no tombstone and the
+next generation has no record of the key at its offset or behind. The source neither replaced nor deleted such a record:
+it was emptied (records deleted, retention, another policy). Nothing can replace a record without a key.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from offsite.stores.store import Store
 TaskT = TypeVar("TaskT")
 
 _BUCKET_FILE_BYTES = 32 * MIB
-"""Bytes of compressed files of an archive whose keys share a bucket, about: how many records they hold nobody says."""
+"""Approximate bytes of compressed archive files whose keys share a bucket: the number of their records is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Which partition a stretch of the job is of, by its place among them, and of which generation."""
+    """The partition of a stretch of the job, by index, and its generation."""
 
     partition: int
     is_new: bool
@@ -43,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostKeys:
-    """How many keys, or records without one, of a partition are lost, and the first offset of them."""
+    """The number of lost keys, or of lost records without a key, in a partition, and their first offset."""
 
     partition: int
     keys: int
@@ -58,8 +58,8 @@ def lost_of_backups(
     store: Store,
     runner: Runner,
 ) -> tuple[str, ...]:
-    """What `old` holds and `new` lacks, a sentence for each partition. `topics`: names and ids of those that are asked
-    for (None: all). Raises what reading and Spark raise."""
+    """What `old` holds and `new` lacks, a sentence per partition. `topics`: names and ids of the compared topics (None:
+    all). Raises the errors of reading and of Spark."""
     known = [each for each in sorted(old.segments) if topics is None or (each.topic, each.topic_id) in topics]
     regions, sides = _regions(known, old, new)
     parts = [replace(part, first=()) for part in parts_of(regions)[0]]  # every tombstone counts
@@ -72,7 +72,7 @@ def lost_of_backups(
 def _regions(
     partitions: Sequence[PartitionId], old: BackupState, new: BackupState
 ) -> tuple[Sequence[Region], Sequence[Side]]:
-    """The segments of both generations, each partition of each a region, and what each region is."""
+    """The segments of both generations, a region for every partition and generation, and the side of every region."""
     regions: list[Region] = []
     sides: list[Side] = []
     for at, known in enumerate(partitions):
@@ -85,7 +85,7 @@ def _regions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePart:
-    """What one task reads of the archive of a generation: of its stretch."""
+    """The part of a generation's archive that a task reads, and its stretch."""
 
     piece: Piece
     stretch: int
@@ -95,7 +95,7 @@ class ArchivePart:
 def lost_of_archives(
     old: ArchiveReader, new: ArchiveReader, *, topics: Collection[tuple[str, str]] | None, runner: Runner
 ) -> tuple[str, ...]:
-    """As `lost_of_backups`, of two archives. Raises what their readers and Spark raise."""
+    """As `lost_of_backups`, for two archives. Raises the errors of their readers and of Spark."""
     contents = old.contents(), new.contents()
     ids = [{each.topic: each.topic_id for each in found.topics} for found in contents]
     known = sorted(
@@ -122,7 +122,7 @@ def lost_of_archives(
 def find_archived_keys(
     part: ArchivePart, *, buckets: int, sides: Sequence[Side]
 ) -> Iterator[tuple[int, Found | Spoilt]]:
-    """As `find_keys`, of a piece of an archive."""
+    """As `find_keys`, for a piece of an archive."""
     gathering = Gathering(buckets)
     for records in part.reader.read(part.piece):
         keyed = KeyedRecords(
@@ -135,7 +135,7 @@ def find_archived_keys(
 
 
 def spoil_archived(part: ArchivePart, error: OffsiteError) -> Iterator[tuple[int, Found | Spoilt]]:  # noqa: ARG001
-    """What is sent in place of what could not be read."""
+    """The substitute for an unreadable part."""
     yield 0, Spoilt((0, 1), error)
 
 
@@ -148,7 +148,7 @@ def _lost(  # noqa: PLR0913  # the two ways to read, and what both need
     buckets: int,
     runner: Runner,
 ) -> Mapping[int, tuple[int, int]]:
-    """How many keys of each partition are lost, and from which offset on, by its place."""
+    """The number of lost keys of every partition and their first offset, by index."""
     shuffle = Shuffle(buckets=buckets, find=find, send=partial(send_lost, sides=sides), give_up=give_up)
     lost: dict[int, tuple[int, int]] = {}
     with job_named(f"compare generations: {amount(len(tasks), 'part')}"):
@@ -163,7 +163,7 @@ def _lost(  # noqa: PLR0913  # the two ways to read, and what both need
 
 
 def find_keys(part: Part, *, store: Store, buckets: int, sides: Sequence[Side]) -> Iterator[tuple[int, Found | Spoilt]]:
-    """As `find_latest`; records without a key of both generations come to one bucket."""
+    """As `find_latest`; records without a key of both generations share a bucket."""
     for bucket, found in find_latest(part, store=store, buckets=buckets):
         yield _bucket(bucket, found, sides, buckets), found
 
@@ -176,7 +176,7 @@ def _bucket(bucket: int, found: Found | Spoilt, sides: Sequence[Side], buckets: 
 
 @dataclass(slots=True)
 class _Compared:
-    """One partition in one bucket: the last offset of each key, doubled, and those without a key."""
+    """A partition in a bucket: the last offset of every key, doubled, and the offsets without a key."""
 
     old: dict[bytes, int] = field(default_factory=dict)
     new: dict[bytes, int] = field(default_factory=dict)
@@ -192,13 +192,13 @@ class _Compared:
             known[key] = max(offset, known.get(key, -1))
 
     def lost(self) -> Sequence[int]:
-        """The offsets of what is lost: the lowest bit of a doubled one says that it is a tombstone."""
+        """The offsets of lost records. The lowest bit of a doubled offset marks a tombstone."""
         of_keys = (at >> 1 for key, at in self.old.items() if not at & 1 and self.new.get(key, -1) | 1 < at)
         return array("q", chain(of_keys, self.old_without_key - self.new_without_key))
 
 
 def send_lost(found: Iterator[Found | Spoilt], *, sides: Sequence[Side]) -> Iterator[tuple[int, LostKeys | Spoilt]]:
-    """What of one bucket is lost, to the first task; why a part could not be read, too."""
+    """Send the losses of a bucket to the first task, and the errors of unreadable parts."""
     compared: dict[int, _Compared] = {}
     for each in found:
         if isinstance(each, Spoilt):
@@ -212,7 +212,7 @@ def send_lost(found: Iterator[Found | Spoilt], *, sides: Sequence[Side]) -> Iter
 
 
 def gather_lost(fed: Fed[TaskT, LostKeys | Spoilt]) -> tuple[LostKeys, ...]:
-    """What came to a task. Raises why a part could not be read."""
+    """The losses sent to a task. Raises the error of an unreadable part."""
     lost: list[LostKeys] = []
     for each in fed.sent:
         if isinstance(each, Spoilt):

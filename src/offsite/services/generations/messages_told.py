@@ -1,4 +1,4 @@
-"""What the messages in the coordination topic tell the instances of a set, and what a set's messages are. Pure."""
+"""Announcements in the coordination topic for the instances of a set, and the messages of an announcement. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from offsite.services.generations.message import Event, Message, decode_message,
 from offsite.services.generations.target import Held
 
 _SUFFIXES = {Instance.A: "activate", Instance.B: "passivate"}
-"""As the tool wants its connectors to be called: the one that begins as the active one, and the other."""
+"""Connector names as the tool wants them: first the instance that begins as the active one."""
 
 MESSAGES_MAX = 200_000
-"""Messages that are remembered: two for each number of a partition, and a stranger may have written any number."""
+"""Messages remembered at most: two for every partition number; a stranger may have written any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """The names by which the instances of a set are meant. `fallback` names a topic where a partition has no record."""
+    """The names of the instances of a set. `fallback` names a topic where a partition has no record."""
 
     name: str
     fallback: str = ""
@@ -30,12 +30,12 @@ class Addresses:
         return f"{self.name}-{_SUFFIXES[instance]}"
 
     def instance(self, message: Message) -> Instance | None:
-        """Who of the set is meant, if any."""
+        """The addressed instance of the set, if any."""
         return next((each for each in Instance if self.connector(each) == message.connector), None)
 
     def messages(self, send: Send, held: Held) -> Iterator[Message]:
-        """The messages of an effect: one for each number, naming the first topic that has such a partition: their keys
-        name no topic, so one for each topic would take the other's place."""
+        """The messages of an effect: a message for every partition number, with the first topic that has such a
+        partition. Keys name no topic, so messages for several topics would replace another."""
         first = {partition: (topic, end) for (topic, _, partition), end in sorted(held.items(), reverse=True)}
         known = min((topic for topic, _, _ in held), default=self.name)
         name = self.fallback if is_topic_name(self.fallback) else known
@@ -52,7 +52,7 @@ class Addresses:
 
 
 class Mailbox:
-    """The newest message under each key of the set, of all records so far; what others wrote there is left out."""
+    """The newest message under every key of the set, of all records so far, without foreign messages."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -60,7 +60,7 @@ class Mailbox:
         self._found: dict[bytes, Message] = {}
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record, the older first. A null value takes a message back, and so does what is none."""
+        """Take a record, in order. A null value or an invalid message takes a message back."""
         if key is None or not key.startswith(self._prefixes):
             return
         message = None if value is None else decode_message(key, value)
@@ -70,12 +70,12 @@ class Mailbox:
             self._found[key] = message
 
     def keys_to(self, instance: Instance) -> tuple[bytes, ...]:
-        """The keys under which messages for the instance are."""
+        """The keys of messages for the instance."""
         return tuple(key for key, each in self._found.items() if self._addresses.instance(each) is instance)
 
     def told(self, state: GenerationSet) -> frozenset[Told]:
-        """What is told, whole: under each number of a partition for which it is due. Of what the state does not ask for
-        one message is enough: it is only taken back."""
+        """The complete announcements: with a message for every partition number that is due. An announcement that the
+        state does not ask for needs a single message: it is only taken back."""
         due = dict(_due(state))
         return frozenset(each for each in set(self._told()) if self._is_whole(due, each))
 
@@ -91,7 +91,7 @@ class Mailbox:
 
 
 def _due(state: GenerationSet) -> Iterator[tuple[Told, int]]:
-    """What the state asks for, and for how many numbers of partitions."""
+    """The announcements that the state asks for, with their number of partitions."""
     active = state.active_generation
     if active is None:
         return

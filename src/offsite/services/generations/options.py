@@ -1,7 +1,7 @@
-"""Generations as a person asks for them: by options, or by the properties of the tool that the idea comes from.
+"""Options of generations, or the properties of the original tool.
 
-Read from such a file: `name`, `topics`, `compacted.log.backup.length.days` (or `.hours`, as its connector reads) and
-`compacted.log.backup.initial.status`. An option given beside it wins. What else the file says is left to others.
+Read from a properties file: `name`, `topics`, `compacted.log.backup.length.days` (or `.hours`, as its connector reads)
+and `compacted.log.backup.initial.status`. An explicit option wins. Other properties are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUFFIXES = {"-activate": Instance.A, "-passivate": Instance.B}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenGenerations:
-    """What was typed, or read from a file: None for what was not. `first`: whether to begin as the active one."""
+    """The given options and properties: None for absent ones. `first`: whether to begin as the active instance."""
 
     name: str | None = None
     instance: Instance | None = None
@@ -40,7 +40,7 @@ class GivenGenerations:
 
 
 def parse_generations(given: GivenGenerations, words: BackupWords, properties: Path | None) -> GenerationsRequest:
-    """The request that the options mean. Raises `BadOption`, `BadName`."""
+    """Build the request from the options. Raises `BadOption`, `BadName`."""
     of_file = GivenGenerations() if properties is None else read_properties(properties)
     name, instance = given.name or of_file.name, given.instance or of_file.instance
     if name is None or instance is None:
@@ -64,7 +64,7 @@ def parse_generations(given: GivenGenerations, words: BackupWords, properties: P
 
 
 def read_properties(path: Path) -> GivenGenerations:
-    """What the properties of a connector of the tool say. Raises `BadOption`."""
+    """Read the properties of a connector of the tool. Raises `BadOption`."""
     try:
         found = {each.name: each.value.strip() for each in parse_properties(decode_text(path.read_bytes()))}
     except (OSError, NotUtf8) as error:

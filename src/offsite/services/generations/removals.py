@@ -1,7 +1,7 @@
-"""What is told of generations that are removed: a line for each, beside the ledger, before anything of it is deleted.
+"""The audit of removed generations: a line for every removal, beside the ledger, before anything is deleted.
 
-The ledger says that a generation goes, and by which process. The line says what the promise on deletions asks of it:
-why, and how many bytes. After a crash between the line and the deletion the next process writes one more.
+The ledger says that a generation goes, and by which process. The line says what the promise on deletions demands: why,
+and how many bytes. After a crash between the line and the deletion the next process writes another line.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ _SHOWN = 10
 
 
 def switched_to(generation: int) -> str:
-    """The rule by which the generation before that one goes."""
+    """The rule by which the previous generation goes."""
     return f"the switch to generation {generation} was committed"
 
 
 def doubt_of(ledger: Ledger, release: LedgerWord) -> str:
-    """Why a release does not count on this machine, or not yet; empty: it does. Raises what the store raises."""
+    """Why a release does not count on the local machine, or not yet; empty if it counts. Raises the errors of the
+    store."""
     return ReleaseMemory(store=ledger.store, prefix=ledger.layout.ledger_prefix).doubt(release)
 
 
 class RemovalAudit:
-    """The lines of one process. They are noted under the newest entry of the ledger that it has read."""
+    """The audit lines of a process, noted under the newest entry of the ledger that the process has read."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._noted = set[int]()
 
     def note_removal(self, state: GenerationSet, number: int, size_bytes: int) -> None:
-        """Once for each generation: a removal that waits for a restore is begun anew in each step. Raises what the
-        store raises: then nothing may be deleted."""
+        """Note a removal, once per generation: a removal that waits for a restore begins anew in every step. Raises the
+        errors of the store: nothing may be deleted after an error."""
         if number in self._noted:
             return
         found = state.generation(number)
@@ -61,7 +62,7 @@ class RemovalAudit:
         self._noted.add(number)
 
     def note_return(self, state: GenerationSet, number: int, size_bytes: int) -> None:
-        """What came back of a generation is deleted each time, and told each time."""
+        """Note returned objects of a generation, each time they are deleted."""
         self._note(state, number, RETURNED, size_bytes)
 
     def _note(self, state: GenerationSet, number: int, rule: str, size_bytes: int) -> None:
@@ -72,9 +73,9 @@ class RemovalAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """A generation that was removed, as it was noted before: when (epoch ms, the store's clock), by which process, why,
-    and how many bytes it had in the store. `problem`: why the line cannot be read; then `generation` is the line's
-    name, and all else says nothing."""
+    """A removed generation, as noted before the removal: time (epoch ms, the store's clock), process, reason, and bytes
+    in the store. `problem`: why the line cannot be read; `generation` is the line's name in such a case, and all
+    further fields are empty."""
 
     generation: str
     at_ms: int = 0
@@ -85,7 +86,7 @@ class Removal:
 
 
 def last_removals(store: Store, layout: SetLayout) -> tuple[Removal, ...]:
-    """The last 10 removals of a set, the oldest of them first."""
+    """The last 10 removals of a set, oldest first."""
     return tuple(_removal(each) for each in deque(read_audit(store, layout), maxlen=_SHOWN))
 
 

@@ -1,4 +1,4 @@
-"""What an instance tells of what it does, a line at a time."""
+"""Reports of an instance about its actions, a line at a time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line. `active`: the number of the active generation, `restorable` that of the one to restore from; 0: none
-    yet. `lasts`: it says what goes on, and is not news when it is said again."""
+    """A line. `active`: the number of the active generation; `restorable`: the number of the generation to restore
+    from; 0: none yet. `lasts`: the line describes a lasting state, and its repetition is no news."""
 
     text: str
     set: str
@@ -31,7 +31,7 @@ class Line:
 
 
 def line_of(happened: Happened) -> Line | None:
-    """The line for something that happened; None where it is not worth one."""
+    """The line for a completed effect; None if not worth a line."""
     state, text = happened.state, _text(happened.effect)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What an instance is asked to do, of which both instances of a set are told the same."""
+"""The request for an instance. Both instances of a set get the same request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BACKUP_TARGET, ARCHIVE_TARGET = "backup", "avro"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationsRequest:
-    """`backup`: what each generation holds, under the name of the set; its selection is None for that of the set's
-    first run. `is_first`: begin as the active instance where there is no generation yet. `length_ms`: how long a
-    generation is the active one. `place`: where Avro archives go, empty for backups."""
+    """`backup`: the contents of every generation, under the name of the set; a None selection means the selection of
+    the set's first run. `is_first`: begin as the active instance if no generation exists. `length_ms`: how long a
+    generation is active. `place`: where Avro archives go, empty for backups."""
 
     instance: Instance
     is_first: bool
@@ -30,7 +30,7 @@ class GenerationsRequest:
         return self.backup.backup
 
     def founding(self, cluster_id: str, known: Founding | None) -> Founding:
-        """What the set is founded with. Raises `BadOption` where nobody says which topics are meant."""
+        """The founding terms of the set. Raises `BadOption` where no topics are named."""
         selection = self.backup.selection or selection_of(known)
         if selection is None:
             raise BadOption(f"generations {self.name} are new: say what they hold", hint="add --topics 'customers'")

@@ -1,4 +1,5 @@
-"""What a set is, for people and scripts: its generations, which one is active, and which one to restore from."""
+"""The state of a set for people and scripts: the generations, the active generation, and the generation to restore
+from."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ from offsite.stores.numbered_log import LedgerWord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationReport:
-    """One generation that is not removed. `place`: the name of its backup, or where its archive lies. `phase`: filling,
-    complete, retired, sealed or removing. `is_released`: its ledger says that it goes also where it alone holds
-    something, in whose name (`released_by`) and when. `kept`: why the next one does not take its place, or it is not
-    removed: what that one lacks. Times: epoch ms by the store's clock, 0 for what was not yet."""
+    """A generation that is not removed. `place`: the name of the backup, or the place of the archive. `phase`: filling,
+    complete, retired, sealed or removing. `is_released`: the ledger lets the generation go even with unique records, in
+    whose name (`released_by`) and when. `kept`: why the next generation does not take over, or the generation is not
+    removed: the records missing in the next. Times: epoch ms by the store's clock, 0 for not yet."""
 
     number: int
     instance: str
@@ -44,10 +45,10 @@ class GenerationReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReport:
-    """A set of generations. `restore_from`: the place of the generation to restore from, empty while none is complete;
-    `is_archive`: it is an Avro archive, else a backup. `processes`: who runs each instance, as it named itself.
-    `asked_ms`: since when the active generation asks for the next, 0 if it does not. `removed`: how many are;
-    `removals`: the last ones, as it was noted before each, the oldest first."""
+    """A set of generations. `restore_from`: the place of the generation to restore from, empty while none is complete.
+    `is_archive`: that place is an Avro archive, else a backup. `processes`: the process of every instance, as it named
+    itself. `asked_ms`: since when the active generation asks for the next, 0 if it does not. `removed`: the number of
+    removed generations; `removals`: the last removals, as noted before each, oldest first."""
 
     name: str
     topics: tuple[str, ...]
@@ -62,13 +63,13 @@ class SetReport:
 
 
 def report_sets(repository: Repository, name: str | None = None) -> tuple[SetReport, ...]:
-    """All sets of the repository, or the one of that name. Raises `BackupNotFound`, `DamagedObject`."""
+    """Report all sets of the repository, or the named set. Raises `BackupNotFound`, `DamagedObject`."""
     names = set_names(repository.store) if name is None else (name,)
     return tuple(_report(repository, read_set(repository, each)) for each in names)
 
 
 def read_set(repository: Repository, name: str) -> GenerationSet:
-    """The state of a set. Raises `BackupNotFound` where there is none, `DamagedObject`."""
+    """Read the state of a set. Raises `BackupNotFound` where none exists, `DamagedObject`."""
     state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
     if state.founding is None:
         known = ", ".join(set_names(repository.store)) or "none"
@@ -80,8 +81,8 @@ def read_set(repository: Repository, name: str) -> GenerationSet:
 
 
 def backup_or_generation(repository: Repository, name: str) -> Backup:
-    """The backup of that name; where there is none, the generation to restore from of the set of that name. Raises what
-    `Repository.backup` raises."""
+    """Open the backup of the name, or else the generation to restore from of the set of the name. Raises the errors of
+    `Repository.backup`."""
     try:
         return repository.backup(name)
     except BackupNotFound:
@@ -92,8 +93,8 @@ def backup_or_generation(repository: Repository, name: str) -> Backup:
 
 
 def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tuple[str, ...]:
-    """The other generations of a set, by the names of their backups, from which a restore was begun that has not ended:
-    its command goes on only where it names that one. One that cannot be read may be such a restore, too."""
+    """The other generations of a set, by backup name, with a begun and unfinished restore: such a restore only
+    continues under the name of its generation. An unreadable generation may contain such a restore, too."""
     state = Ledger(store=repository.store, layout=SetLayout(name=name)).read()
     layouts = (SetLayout(name=name).backup(each.number) for each in state.generations if each.is_whole)
     return tuple(
@@ -104,8 +105,8 @@ def restores_elsewhere(repository: Repository, name: str, *, chosen: str) -> tup
 
 
 def release(repository: Repository, name: str, generation: int, *, by: str) -> SetReport:
-    """Let a generation go that another one took the place of, or is to, also where it alone holds something: the topic
-    was deleted or emptied, or its log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
+    """Release a generation that another generation replaced, or is about to replace, even with unique records: a topic
+    was deleted or emptied, or a log cut back. Raises `BackupNotFound`, `GenerationRefused`."""
     ledger = Ledger(store=repository.store, layout=SetLayout(name=name))
     while True:
         state = read_set(repository, name)
@@ -133,8 +134,8 @@ def release(repository: Repository, name: str, generation: int, *, by: str) -> S
 
 
 def refuse_release(repository: Repository, name: str, generation: int) -> SetReport:
-    """Never let a generation go on this machine by the release that its ledger has: nobody gave that. Raises
-    `BackupNotFound`, `GenerationRefused` where there is none."""
+    """Refuse the release in the ledger: on the local machine the release never counts, because nobody gave it. Raises
+    `BackupNotFound`, and `GenerationRefused` without a release."""
     state = read_set(repository, name)
     if (word := _released(state, generation)) is None:
         raise GenerationRefused(
