@@ -1,1 +1,1 @@
-"""What is remembered of generations: backups of compacted topics, of which one takes the place of the one before."""
+"""Records of generations: backups of compacted topics that replace another."""

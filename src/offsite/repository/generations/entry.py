@@ -1,4 +1,4 @@
-"""One entry of the ledger of a set: something that was decided of its generations, by one of its two instances."""
+"""An entry of the ledger of a set: a decision on its generations by an instance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offsite.repository.json_form import FORMAT, encode_object, parse_json_objec
 
 
 class Instance(StrEnum):
-    """The two instances of one configuration."""
+    """The two instances of a configuration."""
 
     A = "a"
     B = "b"
@@ -26,12 +26,12 @@ class Instance(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an entry decides. Each is one object, so it is decided or it is not."""
+    """The decision of an entry. An entry is a single object, so a decision is complete or absent."""
 
     FOUNDED = "founded"
-    """The set is made, with what both instances back up, and into what."""
+    """The set is made, with the contents and target of both instances."""
     JOINED = "joined"
-    """A process runs the instance from now on: whatever ran it before decides and writes nothing more."""
+    """A process runs the instance from now on: its predecessor decides and writes nothing more."""
     BEGUN = "begun"
     """The instance begins a generation at the beginning of the topics."""
     COMPLETED = "completed"
@@ -39,11 +39,11 @@ class Kind(StrEnum):
     ASKED = "asked"
     """The active generation is old enough: the other instance may begin the next one."""
     SWITCHED = "switched"
-    """The next generation has reached the end of the topics: it is the active one from now on, and complete."""
+    """The next generation has reached the end of the topics: it is active from now on, and complete."""
     SEALED = "sealed"
-    """Nothing can be added any more to the generation that was active before."""
+    """Nothing can be added any more to the previously active generation."""
     RELEASED = "released"
-    """A person has agreed that what only this generation holds may go with it."""
+    """A person has agreed to lose records that only this generation holds."""
     REMOVING = "removing"
     """The generation is being removed: nobody may begin to read it."""
     REMOVED = "removed"
@@ -52,8 +52,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founding:
-    """What both instances of a set must agree on. `target`: `backup`, or the format of an archive; `place`: where the
-    archives lie, empty for backups."""
+    """The terms that both instances of a set must agree on. `target`: `backup`, or the format of an archive. `place`:
+    where the archives lie, empty for backups."""
 
     cluster_id: str
     include: tuple[str, ...]
@@ -65,8 +65,8 @@ class Founding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry. `word` is random, and belongs to the process that wrote it; `at_ms` is the store's time. `partitions`:
-    for how many numbers of partitions a message is due; `commit`: the newest one of the generation's backup."""
+    """An entry. `word`: random, belongs to the writing process. `at_ms`: the store's time. `partitions`: the number of
+    partition numbers with a due message. `commit`: the newest commit of the generation's backup."""
 
     seq: int
     previous: str
@@ -83,7 +83,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEntry:
-    """An entry with the hash of its bytes, which the next one names."""
+    """An entry with the hash of its bytes, which the next entry names."""
 
     entry: Entry
     hash: str
@@ -109,7 +109,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, *, key: str) -> StoredEntry:
-    """The entry in `data`, which lies at `key`. Raises `DamagedObject`, `FormatTooNew`."""
+    """Decode the entry in `data`, stored at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=DamagedObject)
     founding = item.optional_child("founding")
     entry = Entry(
@@ -129,7 +129,7 @@ def decode_entry(data: bytes, *, key: str) -> StoredEntry:
 
 
 def entry_hash(data: bytes) -> str:
-    """What the next entry names as `previous`: SHA-256 of the stored bytes, hexadecimal."""
+    """The `previous` of the next entry: SHA-256 of the stored bytes, hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

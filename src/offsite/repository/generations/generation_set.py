@@ -1,8 +1,8 @@
-"""The state of a set: what its ledger adds up to. Pure; an entry that may not follow is refused by reader and writer.
+"""The state of a set: the sum of the ledger. Pure. Reader and writer both refuse a forbidden entry.
 
-One generation is active: the first one from its beginning on, each later one from the switch on, which is one entry.
-So there are never two, whatever instances believe: who appends must have read everything before (numbers of entries
-are dense and create-only), and an entry that the state does not allow is none.
+A single generation is active: the first from the beginning, a later generation from the switch, a single entry. Two are
+therefore never active, whatever instances believe: a writer must have read all earlier entries (entry numbers are dense
+and create-only), and a forbidden entry is void.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class NotAllowedError(Exception):
 
 
 class Phase(StrEnum):
-    """How far a generation is, in the order in which it gets there. What is `complete` or later held all of the topics
-    at some moment; it is there as a whole until it is `removing`."""
+    """The progress of a generation, in order. From `complete` on, the generation held all of the topics at some moment,
+    and exists as a whole until `removing`."""
 
     FILLING = "filling"
     COMPLETE = "complete"
@@ -33,9 +33,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One generation, by the instance that reads it. Times: epoch ms by the store's clock, 0 for what was not yet.
-    `switch_partitions`: for how many numbers of partitions the switch to it is told. `released`: which entry says that
-    it may go also where it alone holds something."""
+    """A generation, with the reading instance. Times: epoch ms by the store's clock, 0 for not yet.
+    `switch_partitions`: the number of partition numbers to which the switch is announced. `released`: the entry that
+    lets the generation go even with unique records."""
 
     number: int
     instance: Instance
@@ -49,21 +49,21 @@ class Generation:
 
     @property
     def is_released(self) -> bool:
-        """Whether the ledger says so: that a person said it is another matter (see `services.releases`)."""
+        """Whether the ledger says so; whether a person said so is another matter (see `services.releases`)."""
         return self.released is not None
 
     @property
     def is_whole(self) -> bool:
-        """Whether one can restore from it: it was complete once, and nothing of it was removed."""
+        """Whether a restore is possible: the generation was complete once, and nothing was removed."""
         return self.phase in {Phase.COMPLETE, Phase.RETIRED, Phase.SEALED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSet:
-    """The state of a set behind entry `seq`, whose hash is `head`. `holders`: instance → the word of the process that
-    runs it, as it named itself in `joined_by`. `active`: the number of the active generation, 0 before the first.
-    `asked_ms`: since when the next one is asked for (0: it is not, or it has begun), in messages for
-    `asked_partitions` numbers of partitions."""
+    """The state of a set behind entry `seq`, whose hash is `head`. `holders`: instance → the word of its process, which
+    named itself in `joined_by`. `active`: the number of the active generation, 0 before the first. `asked_ms`: since
+    when the next generation is asked for (0: not asked for, or begun), with messages for `asked_partitions` partition
+    numbers."""
 
     name: str
     seq: int = 0
@@ -85,23 +85,23 @@ class GenerationSet:
 
     @property
     def next_generation(self) -> Generation | None:
-        """The one that is read to take the active one's place, if any."""
+        """The generation being read to replace the active generation, if any."""
         return self.generation(self.active + 1) if self.active else None
 
     @property
     def predecessor(self) -> Generation | None:
-        """The one that was active before, unless it is removed."""
+        """The previously active generation, unless removed."""
         found = self.generation(self.active - 1)
         return found if found is not None and found.phase is not Phase.REMOVED else None
 
     @property
     def restorable(self) -> Generation | None:
-        """The one to restore from: the newest that is whole."""
+        """The generation to restore from: the newest that is whole."""
         return next((each for each in reversed(self.generations) if each.is_whole), None)
 
 
 def after(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
-    """The state behind an entry. Raises `NotAllowedError`."""
+    """The state behind an entry. Raises `GenerationEntryNotAllowedError`."""
     entry = stored.entry
     if (entry.seq, entry.previous) != (state.seq + 1, state.head):
         raise NotAllowedError(f"entry {entry.seq} does not follow entry {state.seq}")
@@ -115,7 +115,7 @@ def after(state: GenerationSet, stored: StoredEntry) -> GenerationSet:
 
 
 def folded(name: str, entries: Iterable[StoredEntry]) -> GenerationSet:
-    """The state behind all of `entries`. Raises `NotAllowedError`."""
+    """The state behind all of `entries`. Raises `GenerationEntryNotAllowedError`."""
     state = GenerationSet(name=name)
     for each in entries:
         state = after(state, each)
@@ -223,7 +223,7 @@ _APPLIED: Mapping[Kind, Callable[[GenerationSet, Entry], GenerationSet]] = {
 
 
 def _of(state: GenerationSet, entry: Entry, phase: Phase) -> Generation:
-    """The generation of the entry, which must be its instance's own."""
+    """The generation of the entry, which must belong to its instance."""
     found = _any(state, entry, phase)
     _need(found.instance is entry.instance, f"generation {entry.generation} is of the other instance")
     return found

@@ -1,6 +1,5 @@
-"""Why a generation stays, as the instance that compared it left word: a hint, overwritten each time and never trusted.
-Nothing is decided by it, it is shown.
-"""
+"""Why a generation stays, as noted by the comparing instance: a hint for display, overwritten every time, never
+trusted, without influence on decisions."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from offsite.stores.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptGeneration:
-    """Generation `generation` stays, because `successor` lacks something: `why`. Empty where it lacks nothing.
-    `release`: the hash of the word by which it was to go all the same, and which does not count yet."""
+    """Generation `generation` stays because `successor` lacks something: `why`; empty where it lacks nothing.
+    `release`: the hash of an existing release that does not count yet."""
 
     generation: int
     successor: int
@@ -26,13 +25,13 @@ class KeptGeneration:
     release: str = ""
 
     def stays(self, generation: Generation) -> bool:
-        """Whether that is still so, for all that is known: it was not released since."""
+        """Whether the hint still holds, as far as known: no later release exists."""
         is_same = generation.released is None or generation.released.hash == self.release
         return self.generation == generation.number and bool(self.why) and is_same
 
 
 def put_kept(store: Store, layout: SetLayout, kept: KeptGeneration) -> None:
-    """Leave word. Nothing depends on it, so nothing fails by it."""
+    """Leave a hint. Nothing depends on the hint, so an error fails nothing."""
     try:
         store.put_overwrite(layout.kept_key, encode_object({"format": FORMAT, **asdict(kept)}))
     except OffsiteError as error:
@@ -40,7 +39,7 @@ def put_kept(store: Store, layout: SetLayout, kept: KeptGeneration) -> None:
 
 
 def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
-    """What was left word of; None where nothing was, or it cannot be read."""
+    """Read the hint; None where none exists or it is unreadable."""
     try:
         if (data := store.get(layout.kept_key)) is None:
             return None
@@ -57,8 +56,8 @@ def get_kept(store: Store, layout: SetLayout) -> KeptGeneration | None:
 
 
 def why_kept(store: Store, layout: SetLayout, *, successor: int) -> str:
-    """What generation `successor` lacks of the one before it, which stays for that; empty where it lacks nothing, where
-    the one before is gone, or nobody minds. Raises `DamagedObject`."""
+    """Records of the predecessor missing in generation `successor`, for which the predecessor stays; empty where
+    nothing is missing, where the predecessor is gone, or where the difference was accepted. Raises `DamagedObject`."""
     kept = get_kept(store, layout)
     if kept is None or not kept.why or kept.successor != successor:
         return ""

@@ -1,9 +1,9 @@
-"""The keys of the generations of a set: built here, parsed here, nowhere else. Pure.
+"""The keys of the generations of a set: built and parsed only here. Pure.
 
-generations/<set>/ledger/<seq:020>.json     what was decided of its generations, create-only
-generations/<set>/kept.json                 why the generation before stays (overwritten, never trusted)
+generations/<set>/ledger/<seq:020>.json     decisions on its generations, create-only
+generations/<set>/kept.json                 why the previous generation stays (overwritten, never trusted)
 generations/<set>/audit/<seq:020>-<attempt>.jsonl
-                                            what was deleted of them, noted when entry `seq` was the newest
+                                            deletions, noted when entry `seq` was the newest
 backups/<set>.gen-<n>/...                   generation n, where generations are backups
 """
 
@@ -23,8 +23,8 @@ _BACKUP = re.compile(r"(?P<set>.+)\.gen-(?P<number>[1-9]\d{0,8})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLayout:
-    """The keys of one set of generations. Raises `BadName` for a name that could leave its place, or that leaves no
-    room for the number of a generation."""
+    """The keys of a set of generations. Raises `BadName` for a name that could leave its place, or has no room for the
+    number of a generation."""
 
     name: str
 
@@ -51,7 +51,7 @@ class SetLayout:
         return f"{SETS_PREFIX}{self.name}/kept.json"
 
     def backup_name(self, generation: int) -> str:
-        """The name of the backup that is that generation."""
+        """The name of the backup of the generation."""
         return f"{self.name}.gen-{generation}"
 
     def backup(self, generation: int) -> BackupLayout:
@@ -59,12 +59,12 @@ class SetLayout:
 
 
 def parse_entry_key(key: str) -> int | None:
-    """The number of the entry that `key` names, None for a key that is none of ours."""
+    """The entry number in `key`; None for a foreign key."""
     match = _ENTRY.fullmatch(key)
     return None if match is None else int(match[1])
 
 
 def set_of_backup(name: str) -> tuple[str, int] | None:
-    """The set and the number of the generation that a backup of that name may be; None when it cannot be one."""
+    """The set and the generation number that a backup of the name may have; None if impossible."""
     match = _BACKUP.fullmatch(name)
     return None if match is None else (match["set"], int(match["number"]))

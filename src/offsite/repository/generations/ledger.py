@@ -1,4 +1,4 @@
-"""The ledger of a set of generations. Whoever decides is fenced by the number of the next entry: see `numbered_log`."""
+"""The ledger of a set of generations. The number of the next entry fences deciders: see `numbered_log`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsite.stores.numbered_log import HINT, NumberedLog
 from offsite.stores.store import Store
 
 _FEW, _READERS = 256, 16
-"""Entries from which on they are read side by side: that hides the latency of an object store."""
+"""From so many entries on, entries are read in parallel: that hides the latency of an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +23,14 @@ class Ledger:
     layout: SetLayout
 
     def read(self, state: GenerationSet | None = None) -> GenerationSet:
-        """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for an entry that is
-        missing, unreadable, or may not follow; `FormatTooNew`."""
+        """The newest state, read on from `state`, or from the first entry. Raises `DamagedObject` for a missing,
+        unreadable or forbidden entry; `FormatTooNew`."""
         return self._log.read(self._read_many() if state is None else state, is_first=state is None)
 
     def append(self, entry: Entry, *, to: GenerationSet) -> GenerationSet | None:
-        """The state with `entry` behind `to`; None when another process was first: then read on and think again. Raises
-        `NotAllowedError` for one that may not follow, and what the store raises: after `PutOutcomeUnknown` reading on
-        tells."""
+        """The state with `entry` behind `to`; None when another process was first: read on and decide again. Raises
+        `GenerationEntryNotAllowedError` for a forbidden entry, and the errors of the store: after `PutOutcomeUnknown`,
+        reading on tells the outcome."""
         data = encode_entry(entry)
         state = after(to, StoredEntry(entry=entry, hash=entry_hash(data)))
         return state if self._log.append(data, to=to) else None
@@ -40,7 +40,7 @@ class Ledger:
         return NumberedLog(store=self.store, prefix=self.layout.ledger_prefix, after=_after)
 
     def _read_many(self) -> GenerationSet:
-        """As far as a listing shows entries; a few are left to be read one after the other."""
+        """Read the entries shown by a listing; a few are left to be read in sequence."""
         state = GenerationSet(name=self.layout.name)
         keys = [info.key for info in own(self.store.list(self.layout.ledger_prefix))]
         if len(keys) <= _FEW:
@@ -48,7 +48,7 @@ class Ledger:
         with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="ledger") as pool:
             for key, data in zip(keys, pool.map(self.store.get, keys), strict=True):
                 if data is None or key != self.layout.entry_key(state.seq + 1):
-                    break  # it is told with what follows
+                    break  # reported with the following entries
                 state = _after(state, data, key)
         return state
 
@@ -61,7 +61,7 @@ def _after(state: GenerationSet, data: bytes, key: str) -> GenerationSet:
 
 
 def set_names(store: Store) -> tuple[str, ...]:
-    """The names of the sets of a repository, sorted: files of others that lie there are none."""
+    """The names of the sets of a repository, sorted, without foreign files."""
     return tuple(sorted(name for name in folders_below(store, SETS_PREFIX) if _is_set(store, name)))
 
 

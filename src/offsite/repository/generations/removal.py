@@ -1,18 +1,18 @@
-"""Removes a backup as a whole: what says that it is there first, then its history, then what that named.
+"""Removes a backup as a whole: first the proof of existence, next the history, last the objects named by the history.
 
-First it is asked whether somebody reads it, and while it is asked nobody can begin to. `removing.json` is put, then the
-records of restores and the pins are read; a restore puts its record, and who pins its pin, then looks for
-`removing.json`. So one of the two sees the other. Where a restore is seen the mark is taken back, and nothing was
-removed.
+Before anything, readers are looked for, in a way that excludes new readers meanwhile. `removing.json` is put first, and
+the records of restores and the pins are read afterwards; a restore puts its record, and a person a pin, before looking
+for `removing.json`. At least one side therefore sees the other. If a restore is seen, the mark is taken back, and
+nothing was removed.
 
-Who opens a backup needs its descriptor, so that goes next, and `removed.json` says why it is missing: what is left of
-the rest is no damage. The history follows, from its catalogs and its newest commit on, and the data last. A crash
-anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted, each
-by the name under which it was listed. `removed.json` comes before the descriptor goes: where a later call finds both,
-somebody has brought the backup back, or the removal ended between the two, which nobody can tell apart.
+Opening a backup needs the descriptor. The descriptor is deleted next, and `removed.json` explains the absence: the
+remaining objects are no damage. The history follows, from the catalogs and the newest commit on, and the data last. A
+crash anywhere leaves less than before, and the same call goes on. Only keys below the backup's own prefix are deleted,
+by their listed names. `removed.json` is put before the descriptor is deleted: a later call that finds both cannot tell
+a returned backup from a removal that ended in between.
 
-`removed.json` stays for a time: a process that was stopped in front of a put may wake up after the removal and leave an
-object there, which then counts as nothing, and goes with a `sweep`. No backup begins under the name while it is there.
+`removed.json` stays for a time: a stopped process may wake up after the removal and leave an object, which counts as
+nothing and is deleted by a `sweep`. No backup begins under the name meanwhile.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from offsite.repository.layout import BackupLayout, own
 from offsite.stores.store import ObjectInfo, Store, is_key
 
 Announce = Callable[[int], None]
-"""Called with the bytes that are there, before the first of them is deleted; not called where nothing is there."""
+"""Called with the existing bytes before the first of them is deleted; not called where nothing exists."""
 
 KEPT_MS = 30 * 24 * 3_600_000
-"""How long `removed.json` stays: no process is stopped for longer and then goes on."""
+"""How long `removed.json` stays: no process is stopped for longer and goes on."""
 
 SETTLED_MS = 24 * 3_600_000
-"""How long nothing is put there, by the store's clock, before a sweep takes what is there: who imports a backup, or
-brings one back from a copy, puts objects all the time until its descriptor is there."""
+"""How long nothing was put, by the store's clock, before a sweep deletes: an import, or a copy brought back, puts
+objects all the time until its descriptor exists."""
 
 _BATCH = 20
-"""So many are deleted between two looks at the fence and the descriptor."""
+"""Objects deleted between two looks at the fence and the descriptor."""
 
 Fence = Callable[[], None]
 """Raises where the caller may not go on."""
@@ -50,7 +50,7 @@ Fence = Callable[[], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedBackup:
     """A backup that was removed on purpose: when (epoch ms, the store's clock), by which process, in which work and
-    why. `who` is empty where no line of the audit says it."""
+    why. `who` is empty without an audit line."""
 
     backup: str
     at_ms: int
@@ -60,10 +60,10 @@ class RemovedBackup:
 
 
 def begin_removal(store: Store, layout: BackupLayout, *, is_read: Callable[[], bool], is_decided: bool = False) -> bool:
-    """See to it that nobody begins to read the backup; False, and nothing has changed, where `is_read` says that
-    somebody reads it. Where a ledger says that it goes (`is_decided`) the mark stays all the same: a backup without one
-    would be one that somebody brought back. Raises what the store and `is_read` raise: then nobody can begin to read
-    until the next call."""
+    """Ensure that nobody begins to read the backup; False, with nothing changed, where `is_read` reports a reader. If a
+    ledger has decided the removal (`is_decided`), the mark stays in any case: a backup without a mark would look like a
+    returned backup. Raises the errors of the store and of `is_read`: nobody can begin to read until the next call in
+    that case."""
     store.put_if_absent(layout.removing_key, encode_object({"format": FORMAT, "backup": layout.backup}))
     if not is_read():
         return True
@@ -73,14 +73,14 @@ def begin_removal(store: Store, layout: BackupLayout, *, is_read: Callable[[], b
 
 
 def withdraw_removal(store: Store, layout: BackupLayout) -> None:
-    """Let the backup be read again, of which nothing was removed yet."""
+    """Allow reading the backup again, of which nothing was removed yet."""
     if store.head(layout.removing_key) is not None and store.head(layout.descriptor_key) is not None:
         store.delete(layout.removing_key)
 
 
 def check_stays(backup: Backup) -> None:
-    """To be asked by whoever needs a backup to stay, behind its word that it does: a removal that does not see the word
-    is seen here. Raises `BackupGoing`."""
+    """Check that the backup stays; to be called by a user of the backup behind its own record. A removal that missed
+    the record is seen here. Raises `BackupGoing`."""
     layout, head = backup.layout, backup.store.head
     if head(layout.removing_key) is not None or head(layout.descriptor_key) is None:
         raise BackupGoing(
@@ -91,8 +91,8 @@ def check_stays(backup: Backup) -> None:
 
 
 def was_brought_back(store: Store, layout: BackupLayout) -> bool:
-    """Whether a backup whose removal was decided is there because somebody brought it back, or may be: one that is
-    being removed has a mark for as long as it has a descriptor, and another one right before that goes."""
+    """Whether a backup with a decided removal exists because somebody brought the backup back, or may be: a backup
+    being removed has a mark for as long as it has a descriptor, and a second mark right before the descriptor goes."""
     if store.head(layout.descriptor_key) is None:
         return False
     return store.head(layout.removed_key) is not None or store.head(layout.removing_key) is None
@@ -106,8 +106,8 @@ def remove_backup(
     announce: Announce,
     is_decided: bool = False,
 ) -> bool:
-    """Remove all of the backup; False where `is_read` says that somebody still reads it: then all of it stays for the
-    next call. `is_decided`: as of `begin_removal`. Raises what the store and `announce` raise."""
+    """Remove all of the backup; False where `is_read` reports a reader: everything stays for the next call.
+    `is_decided`: see `begin_removal`. Raises the errors of the store and of `announce`."""
     if not begin_removal(store, layout, is_read=is_read, is_decided=is_decided):
         return False
     _announced([info for info in _below(store, layout) if info.key != layout.removing_key], announce)
@@ -122,9 +122,9 @@ def remove_backup(
 def sweep(
     store: Store, layout: BackupLayout, *, removed_ms: int, announce: Announce, fence: Fence = lambda: None
 ) -> None:
-    """Delete what came back into a backup that was removed at `removed_ms`, and its mark when that is long ago and
-    nothing else is left. Nothing is deleted once there is a descriptor. `fence` is called before each few deletes, and
-    raises when the caller may not go on."""
+    """Delete objects that came back into a backup removed at `removed_ms`, and its mark once old and alone. Nothing is
+    deleted once a descriptor exists. `fence` is called before every few deletes, and raises when the caller may not go
+    on."""
     returned = returned_into(store, layout)
     if not _may_go(store, layout, fence):
         return
@@ -139,15 +139,15 @@ def sweep(
 
 
 def is_removed(store: Store, layout: BackupLayout) -> bool:
-    """Whether what lies there is the rest of a removed backup. Whatever has a descriptor is a backup, whoever made it
-    or brought it back; and without the mark nobody has said that it may go."""
+    """Whether the objects are the rest of a removed backup. Objects with a descriptor are a backup, made or brought
+    back by anybody. Without the mark nobody has allowed their deletion."""
     return store.head(layout.descriptor_key) is None and store.head(layout.removed_key) is not None
 
 
 def free_name(store: Store, layout: BackupLayout) -> bool:
-    """Whether a backup may begin under the name, as far as a removed one goes: what comes back into that would be taken
-    for the new one's, and a sweep under way for that has looked already. A mark that is old goes where nothing else is
-    left, for maybe nobody has swept since."""
+    """Whether a backup may begin under the name, as far as a removed backup goes. Objects returning into the removed
+    backup would be taken for objects of the new backup, and a sweep under way for them has looked already. An old mark
+    without other objects is deleted, because perhaps nobody has swept since."""
     if store.head(layout.descriptor_key) is not None:
         return True
     mark = store.head(layout.removed_key)
@@ -160,8 +160,8 @@ def free_name(store: Store, layout: BackupLayout) -> bool:
 
 
 def returned_into(store: Store, layout: BackupLayout) -> Sequence[ObjectInfo]:
-    """What came back into a removed backup, once all of it has lain there for `SETTLED_MS`: nothing that somebody has
-    written who begins there now, imports or brings it back now, which may take days."""
+    """Objects that came back into a removed backup, once all are at least `SETTLED_MS` old: none belongs to a backup
+    being begun, imported or brought back now, which may take days."""
     before_ms, found = store.now_ms() - SETTLED_MS, _below(store, layout)
     return found if all(info.modified_ms < before_ms for info in found) else ()
 
@@ -175,7 +175,7 @@ def _may_go(store: Store, layout: BackupLayout, fence: Fence) -> bool:
 
 
 def _history(store: Store, layout: BackupLayout) -> Iterator[str]:
-    """Catalogs, then commits, each from the newest on."""
+    """Catalogs, followed by commits, newest first."""
     for prefix in (layout.catalog_prefix, layout.parts_prefix, layout.commits_prefix):
         yield from sorted((info.key for info in own(store.list(prefix))), reverse=True)
 
