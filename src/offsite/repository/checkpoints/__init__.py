@@ -1,1 +1,1 @@
-"""What a repository tells of checkpoints beside its commits: small objects that are created once."""
+"""Records of checkpoints in a repository beside its commits: small objects, created once."""

@@ -1,7 +1,7 @@
-"""What is told of a checkpoint beside the commits: that it was asked for, taken, failed or deleted. Pure values.
+"""Notes about a checkpoint beside the commits: requested, taken, failed or deleted. Pure values.
 
-Each is one object that is created once. Only a commit that carries the id says that a checkpoint is complete; `taken`
-says where each partition is to end, before anything of it is copied.
+Every note is an object that is created once. Only a commit that carries the id completes a checkpoint; `taken` says
+where every partition is to end, before anything is copied.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from offsite.repository.snapshots.participant import (
 )
 
 STAMPS = "offsite:stamps"
-"""Stands among the names without whom a checkpoint must not be taken where it is to be opened to stamping
-applications: an offsite that cannot open it fails it."""
+"""Stands among the names of required participants if the checkpoint is to be opened to stamping applications: an
+offsite that cannot open it fails it."""
 
 REASON_MAX = 1_000
 """Characters of a reason that are stored: lists show all reasons."""
@@ -31,9 +31,9 @@ REASON_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldCheckpoint:
-    """Something that was told of checkpoint `id` at `at_ms` (store's clock, epoch ms) `by` somebody, for people.
-    `writer` is random, and belongs to the process. `reason`: why it failed or was deleted; else empty. `participants`:
-    the names of those without whom it must not be taken. `stamping`: how a requested one is opened to applications."""
+    """A note about checkpoint `id`, made at `at_ms` (store's clock, epoch ms) `by` somebody, for people. `writer`:
+    random, belongs to the process. `reason`: why the checkpoint failed or was deleted; else empty. `participants`:
+    names of required participants. `stamping`: how a requested checkpoint is opened to applications."""
 
     id: int
     at_ms: int
@@ -46,7 +46,7 @@ class ToldCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenEnd:
-    """Where one partition of a checkpoint is to end (exclusive)."""
+    """Where a partition of a checkpoint is to end (exclusive)."""
 
     partition_id: PartitionId
     end: int
@@ -54,7 +54,7 @@ class TakenEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickEnd:
-    """A partition of which no end could be told when the checkpoint was taken, and the id of the error."""
+    """A partition without a known end when the checkpoint was taken, and the id of the error."""
 
     topic: str
     partition: int
@@ -63,9 +63,9 @@ class SickEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenCheckpoint:
-    """That a checkpoint was taken: `ends` holds every partition of the source that has one. `base`: the commit that its
-    pass goes on from, so that any other pass that commits behind it has passed it over. `sick` partitions let it
-    fail. `participants`: those that have saved a state of their own for it."""
+    """A taken checkpoint: `ends` holds every partition of the source with an end. `base`: the commit that its pass
+    continues, so that any other pass with a commit behind it has passed the checkpoint. `sick` partitions let the
+    checkpoint fail. `participants`: participants that have saved a state for the checkpoint."""
 
     told: ToldCheckpoint
     cluster_id: str
@@ -79,7 +79,7 @@ class TakenCheckpoint:
         return self.told.id
 
     def carried(self) -> Checkpoint:
-        """What the commit that completes it carries."""
+        """The content of the commit that completes the checkpoint."""
         ends = tuple((each.partition_id, each.end) for each in self.ends)
         return Checkpoint(id=self.id, taken_at_ms=self.told.at_ms, ends=ends)
 
@@ -89,7 +89,7 @@ def encode_told(told: ToldCheckpoint) -> bytes:
 
 
 def decode_told(data: bytes, *, key: str) -> ToldCheckpoint:
-    """What the object at `key` tells. Raises `DamagedObject`, `FormatTooNew`."""
+    """Decode the note at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     return _told(parse_json_object(data, source=key, damaged=_damaged))
 
 
@@ -108,7 +108,7 @@ def encode_taken(taken: TakenCheckpoint) -> bytes:
 
 
 def decode_taken(data: bytes, *, key: str) -> TakenCheckpoint:
-    """The checkpoint that the object at `key` tells of. Raises `DamagedObject`, `FormatTooNew`."""
+    """Decode the taken checkpoint at `key`. Raises `DamagedObject`, `FormatTooNew`."""
     item = parse_json_object(data, source=key, damaged=_damaged)
     ends = tuple(
         TakenEnd(partition_id=partition_from_json(each), end=each.count("end")) for each in item.children("ends")

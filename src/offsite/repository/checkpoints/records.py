@@ -1,4 +1,4 @@
-"""The objects that tell of the checkpoints of one backup: listed, read, created. Nothing here is deleted."""
+"""The objects about the checkpoints of a backup: listed, read, created. Nothing is deleted here."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from offsite.stores.store import PutResult, Store
 
 
 class Told(StrEnum):
-    """What is told of a checkpoint, one object each."""
+    """The kinds of notes about a checkpoint, an object each."""
 
     REQUESTED = "requested"
-    """Somebody asked for it: whoever takes checkpoints of the backup begins with it."""
+    """Requested: the process that takes checkpoints of the backup begins with it."""
     TAKEN = "taken"
-    """Every partition has an end that it will be copied to."""
+    """Every partition has an end to be copied to."""
     FAILED = "failed"
     DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecords:
-    """What is told of the checkpoints of one backup."""
+    """The notes about the checkpoints of a backup."""
 
     store: Store
     layout: BackupLayout
@@ -46,14 +46,14 @@ class CheckpointRecords:
 
     @property
     def lease(self) -> LeaseLayout:
-        """Where it is told who takes checkpoints now."""
+        """The lease of the process that takes checkpoints."""
         return LeaseLayout(
             prefix=self.layout.checkpoint_taker_prefix, what=f"taking checkpoints of backup {self.layout.backup}"
         )
 
     def known(self, *, after: int = -1) -> Mapping[int, frozenset[Told]]:
-        """What is told of each checkpoint with an id above `after`, by rising id: one list of keys."""
-        start = "" if after < 0 else self.layout.checkpoint_key(after, "zz")  # behind all that is told of it
+        """The events of every checkpoint with an id above `after`, by rising id: a single listing of keys."""
+        start = "" if after < 0 else self.layout.checkpoint_key(after, "zz")  # behind all of its notes
         found: dict[int, set[Told]] = {}
         for info in own(self.store.list(self.layout.checkpoints_prefix, start_after=start)):
             parsed = parse_checkpoint_key(info.key)
@@ -62,11 +62,11 @@ class CheckpointRecords:
         return {checkpoint: frozenset(told) for checkpoint, told in found.items()}
 
     def of_id(self, checkpoint: int) -> frozenset[Told]:
-        """What is told of one id."""
+        """The events of an id."""
         return frozenset(each for each in Told if self.store.head(self.layout.checkpoint_key(checkpoint, each)))
 
     def taken(self, checkpoint: int) -> TakenCheckpoint | None:
-        """Raises `DamagedObject`, `FormatTooNew`."""
+        """Read a taken checkpoint. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.layout.checkpoint_key(checkpoint, Told.TAKEN)
         data = self.store.get(key)
         found = None if data is None else decode_taken(data, key=key)
@@ -74,7 +74,7 @@ class CheckpointRecords:
         return found
 
     def told(self, checkpoint: int, what: Told) -> ToldCheckpoint | None:
-        """Raises `DamagedObject`, `FormatTooNew`."""
+        """Read a note. Raises `DamagedObject`, `FormatTooNew`."""
         key = self.layout.checkpoint_key(checkpoint, what)
         data = self.store.get(key)
         found = None if data is None else decode_told(data, key=key)
@@ -82,12 +82,13 @@ class CheckpointRecords:
         return found
 
     def put_taken(self, taken: TakenCheckpoint) -> bool:
-        """Whether it is ours: of any number of racing writers exactly one takes an id. Durable when this returns."""
+        """Take an id. Returns whether the record is ours: of any number of racing writers exactly one takes an id.
+        Durable on return."""
         key = self.layout.checkpoint_key(taken.id, Told.TAKEN)
         return self.store.put_if_absent(key, encode_taken(taken)) is not PutResult.OTHER
 
     def put(self, told: ToldCheckpoint, what: Told) -> bool:
-        """Whether it is ours that is told. Durable when this returns."""
+        """Put a note. Returns whether the stored note is ours. Durable on return."""
         key = self.layout.checkpoint_key(told.id, what)
         return self.store.put_if_absent(key, encode_told(told)) is not PutResult.OTHER
 

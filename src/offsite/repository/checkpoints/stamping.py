@@ -1,4 +1,4 @@
-"""How applications without transactions take part in a checkpoint, as its request says it."""
+"""How applications without transactions take part in a checkpoint, as stated in its request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsite.model.untrusted.names import is_topic_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamping:
-    """All writers of `topics` (patterns as of a selection) stamp what they write, and hear of checkpoints by `form` in
+    """All writers of `topics` (patterns as in a selection) stamp their records, and hear of checkpoints by `form` in
     `control_topic`."""
 
     form: StampForm
@@ -21,7 +21,7 @@ class Stamping:
 
 
 def stamping_to_json(stamping: Stamping | None) -> dict[str, JsonValue]:
-    """The field of a request, if there is any."""
+    """The field of a request, if any."""
     if stamping is None:
         return {}
     topics: list[JsonValue] = list(stamping.topics)
@@ -29,7 +29,7 @@ def stamping_to_json(stamping: Stamping | None) -> dict[str, JsonValue]:
 
 
 def stamping_from_json(request: JsonObject) -> Stamping | None:
-    """None where a request has none. Raises what `request` raises for what is damaged."""
+    """Decode the field; None without the field. Raises the error of `request` for a damaged field."""
     if "stamps" not in request.fields:
         return None
     item = request.child("stamps")
